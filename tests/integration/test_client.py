@@ -168,7 +168,7 @@ async def test_sql_conditions_choose_messages_for_consumers_and_readers(cluster:
                 if len(got) == 3:
                     break
         assert got == [(10, b"10", "even"), (12, b"12", "even"), (14, b"14", "even")]
-        with pytest.raises(Invalid, match="is no value"):
+        with pytest.raises(Invalid, match="is not a value"):
             async with mq.consumer("g", {"orders": Sql("length(n) = 1")}) as consumer:
                 async for _ in consumer:
                     pass

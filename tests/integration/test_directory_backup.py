@@ -115,7 +115,7 @@ async def test_changes_beside_a_database_that_was_moved_away_are_not_thrown_away
     (killed / "namesrv.db").rename(killed / "old.db")
     wal = (killed / "namesrv.db-wal").read_bytes()
     assert wal
-    with pytest.raises(Conflict, match=r"namesrv\.db-wal has the last changes of a database that was moved away"):
+    with pytest.raises(Conflict, match=r"namesrv\.db-wal is the write-ahead log of a database that was moved away"):
         restore("", killed, file, NEW_ID, NOW_MS)
     with pytest.raises(Conflict, match="that was moved away"):
         async with name_server("", killed):

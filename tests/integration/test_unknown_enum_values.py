@@ -58,11 +58,13 @@ class Member:
         """No registration is rejected here."""
         raise AssertionError(error)
 
+    is_ordered = False
+
     def running_queues(self) -> list[session_pb2.RunningQueue]:
         """None."""
         return []
 
-    async def consume_directly(self, message: Any) -> bool:
+    async def consume_directly(self, message: Any) -> BaseException | None:
         """Never called."""
         raise AssertionError
 

@@ -29,7 +29,7 @@ def recall_forgotten_at_restart() -> None:
         ids = np.array([timer_id], "<i8")
         self._timers.advance(self._clock.now_ms())
         if int(self._timers.statuses(times, ids)[0]) not in (TimerStatus.FREE, TimerStatus.STAGED):
-            raise NotFound("no such message waits")
+            raise NotFound("no such delayed message")
         self._timers.set_status(times, ids, TimerStatus.RECALLING)
 
     scheduler.DelayScheduler.recall = recall  # type: ignore[method-assign]

@@ -1,5 +1,6 @@
 """Leases of a pop consumer while an enode is down, and when the consumer is closed."""
 
+import asyncio
 from collections.abc import Sequence
 from types import SimpleNamespace
 from typing import Any
@@ -9,12 +10,15 @@ import pytest
 from ortoo.client.core.closed import ConsumerClosed
 from ortoo.client.core.connection import CALL_ATTEMPTS_MAX
 from ortoo.client.core.received import ReceivedBatch
-from ortoo.client.pop.consumer import PopConsumer, PopSettings
+from ortoo.client.pop.consumer import CLOSE_TIMEOUT_S, PopConsumer
 from ortoo.client.pop.popped import PopLease
+from ortoo.client.pop.settings import PopSettings
 from ortoo.common.errors import Unavailable
 from ortoo.common.process.background import Background
+from ortoo.common.process.clock import Clock
 from ortoo.common.process.randomness import Randomness
 from ortoo.verification.time.virtual_clock import VirtualClock
+from ortoo.verification.time.virtual_time import in_virtual_time, running_clock
 
 LEASE_S = 3.0
 ENODES = ("enode-0", "enode-1")
@@ -48,7 +52,7 @@ class Renewals:
         """Nothing is in flight."""
 
 
-def consumer_at(clock: VirtualClock) -> PopConsumer:
+def consumer_at(clock: Clock) -> PopConsumer:
     """A consumer without a server."""
     connection: Any = SimpleNamespace(clock=clock, client_id="c", randomness=Randomness(1))
     return PopConsumer(connection, "g", "t", "*", PopSettings(invisible_ms=LEASE_S * 1000))
@@ -139,6 +143,19 @@ def test_leaving_waits_once_for_an_enode_that_is_away() -> None:
         assert clock.monotonic_s() - now_s < 11.0
 
     clock.run(scenario, limit_s=60)
+
+
+@in_virtual_time
+async def test_leaving_has_a_limit() -> None:
+    """A server that does not answer holds up neither the last acknowledgements nor the release of messages for long."""
+    clock = running_clock()
+    consumer, now_s = consumer_at(clock), clock.monotonic_s()
+    never = asyncio.get_running_loop().create_future
+    silent: Any = SimpleNamespace(drain=never, nack=lambda _: never(), renew=lambda *_, **__: never())
+    consumer._calls = silent
+    async with consumer:
+        consumer._leases = dict.fromkeys([lease_on("enode-0", now_s)])
+    assert clock.monotonic_s() - now_s <= 2 * CLOSE_TIMEOUT_S + 1
 
 
 def test_what_comes_for_a_consumer_that_was_left_goes_back() -> None:

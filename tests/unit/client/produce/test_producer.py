@@ -312,6 +312,19 @@ async def test_a_closed_producer_takes_nothing() -> None:
         await producer.send_once(b"late", "once")
 
 
+async def test_the_end_of_a_producer_has_a_limit_and_names_what_has_no_answer() -> None:
+    """While no server answers, it does not wait until the messages expire."""
+    store = SimulatedStore()
+    store.is_away.set()
+    words = r"3 messages had an answer, for Queue\(topic='t', enode='enode-0', queue_id=\d\); their outcome is unknown"
+    async with asyncio.timeout(10):
+        with pytest.raises(Unavailable, match=words):
+            async with producer_to(store, close_timeout_ms=20.0, queue_count=1) as producer:
+                taken = [producer.enqueue_nowait(b"lost") for _ in range(3)]
+        with pytest.raises(Unavailable, match="closed before the answer"):
+            await taken[0]
+
+
 async def test_a_route_that_is_doubted_is_asked_for_again() -> None:
     """Messages without a group avoid an enode that is down; those of a group wait for their queue."""
     gone, there = Queue("t", "enode-0", 0), Queue("t", "enode-1", 0)

@@ -5,6 +5,7 @@ import contextlib
 from collections.abc import AsyncGenerator, AsyncIterator, Sequence
 
 from ortoo.client.core.received import ReceivedMessage
+from ortoo.client.handling.runs import HandlerRuns
 from ortoo.client.push.push_handlers import PushHandlers
 from ortoo.common.process.background import Background
 from ortoo.v1 import pull_pb2
@@ -43,7 +44,7 @@ class Handled:
             raise ValueError("not now")
 
     async def send_back(
-        self, messages: Sequence[ReceivedMessage], failure: Exception, attempt_in_order: int
+        self, messages: Sequence[ReceivedMessage], failure: BaseException, attempt_in_order: int
     ) -> pull_pb2.NackMessagesResponse:
         """Answer with a long delay."""
         await self.answers.wait()
@@ -60,7 +61,14 @@ async def handled() -> AsyncIterator[Handled]:
     it = Handled()
     it.server.member.open()
     handlers = PushHandlers(
-        "g", it.handle, it.server.member, it.send_back, running_clock(), concurrency=1, retry_delay_ms=1_000
+        "g",
+        it.handle,
+        it.server.member,
+        it.send_back,
+        running_clock(),
+        concurrency=1,
+        retry_delay_ms=1_000,
+        runs=HandlerRuns(),
     )
     async with contextlib.aclosing(it.messages()) as messages, Background("test") as background:
         background.spawn("handlers", handlers.run(messages))

@@ -93,7 +93,7 @@ def test_garbage_in_the_failure_metadata_is_ignored() -> None:
 
 def test_default_message_is_the_class_docstring() -> None:
     """An error raised without a message has a default one."""
-    assert str(errors.Fenced()) == "A newer holder has this right."
+    assert str(errors.Fenced()) == "A newer owner holds this lock or assignment."
 
 
 TURNS = 14

@@ -79,7 +79,7 @@ async def test_a_handle_of_what_was_lost_ends_and_recalls_nothing_else(starts: i
         with pytest.raises(NotFound, match="no such transaction"):
             await one.transactions.end(TOPIC, number, HalfVerdict.COMMITTED, VerdictOrigin.PRODUCER)
     for number in lost_timers:
-        with pytest.raises(NotFound, match="no such message"):
+        with pytest.raises(NotFound, match="no such delayed message"):
             await one.delays.recall(TOPIC, number, due_ms)
     await one.transactions.end(TOPIC, half, HalfVerdict.COMMITTED, VerdictOrigin.PRODUCER)
     await one.delays.recall(TOPIC, timer, due_ms)
@@ -110,7 +110,7 @@ async def test_a_handle_from_behind_a_missing_end_ends_and_recalls_nothing_else(
         await delayed(one, b"waits")
     with pytest.raises(NotFound, match="no such transaction"):
         await one.transactions.end(TOPIC, lost_half, HalfVerdict.COMMITTED, VerdictOrigin.PRODUCER)
-    with pytest.raises(NotFound, match="no such message"):
+    with pytest.raises(NotFound, match="no such delayed message"):
         await one.delays.recall(TOPIC, lost_timer, one.clock.now_ms() // DUE_MS * DUE_MS + DUE_MS)
     assert one.store.describe().store_open_number > opening + 1_000
     await one.transactions.end(TOPIC, half, HalfVerdict.COMMITTED, VerdictOrigin.PRODUCER)

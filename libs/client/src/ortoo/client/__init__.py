@@ -65,8 +65,9 @@ from ortoo.client.core.handlers import RetryLater
 from ortoo.client.core.queues import Queue, Receipt
 from ortoo.client.core.received import ReceivedBatch, ReceivedMessage
 from ortoo.client.offsets.losses import LostMessages
-from ortoo.client.pop.consumer import PopConsumer, PopSettings
+from ortoo.client.pop.consumer import PopConsumer
 from ortoo.client.pop.popped import PoppedMessage
+from ortoo.client.pop.settings import PopSettings
 from ortoo.client.produce.producer import Producer
 from ortoo.client.produce.producer_batch import SendFuture, SendFutures
 from ortoo.client.produce.producer_settings import ProducerSettings

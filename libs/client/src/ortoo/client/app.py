@@ -10,7 +10,8 @@ from ortoo.client.core.credentials import addresses_from, credentials_from, effe
 from ortoo.client.core.filters import Filter, TopicFilters, topic_filters
 from ortoo.client.core.queues import Queue
 from ortoo.client.core.received import ReceivedBatch
-from ortoo.client.pop.consumer import PopConsumer, PopSettings
+from ortoo.client.pop.consumer import PopConsumer
+from ortoo.client.pop.settings import PopSettings
 from ortoo.client.produce.producer import Producer
 from ortoo.client.produce.producer_settings import ProducerSettings
 from ortoo.client.produce.transactions import TransactionalProducer, TransactionChecker

@@ -54,6 +54,17 @@ LEASE_RENEWAL_FAILED_RETRYING = warning(
     "The leases of messages that a handler is processing could not be renewed. The client retries.",
     "Expect duplicate deliveries if the event repeats until the leases expire.",
 )
+HANDLERS_NOT_FINISHED = warning(
+    "handlers_not_finished",
+    "The consumer was stopped, and handlers did not finish in time. Their messages are released.",
+    "Expect their messages again. Make the handlers faster, or allow more time.",
+)
+EVENT_LOOP_BLOCKED = warning(
+    "event_loop_blocked",
+    "A handler blocks the event loop of the client, so that no other task of the program runs. The client renews the "
+    "leases of the messages from a thread. `where` has the innermost lines of the stack.",
+    "Make the handler a plain function, which runs in a thread, or await instead of blocking.",
+)
 CANCELLED_POP_RELEASE_FAILED = warning(
     "cancelled_pop_release_failed",
     "Messages of a cancelled pop could not be released.",

@@ -45,7 +45,7 @@ class Durability(enum.StrEnum):
 
 
 class NodeRole(enum.StrEnum):
-    """RocketMQ's roles, with its names."""
+    """The roles of a broker in RocketMQ, with RocketMQ's names."""
 
     ASYNC_MASTER = "ASYNC_MASTER"
     """May lead, and then acknowledges a send when its own disk has it."""

@@ -32,7 +32,7 @@ def main() -> int:
 
 
 def run_tool(name: str, arguments: Sequence[str]) -> int:
-    """Run one of TOOLS on the configured database; returns the exit code."""
+    """Run the tool `name`, one of TOOLS, on the configured database; returns the exit code."""
     from ortoo.common.process.clock import SystemClock
     from ortoo.common.process.randomness import Randomness
     from ortoo.namesrv.offline.backup import backup, parse_arguments, restore

@@ -52,11 +52,10 @@ async def open_namesrv(
     live: DynamicSettings[NamesrvSettings] | None = None,
     descriptors: Descriptors | None = None,
 ) -> AsyncIterator[Running]:
-    """Run a name server; leaving the block drains it.
+    """Run a name server within the block; the end of the block drains it.
 
-    `open_catalog` opens the database; the default uses a thread. `descriptors` is the role's share of the process's
-    file descriptors; None = all of them. Errors: Invalid, Conflict, Unsupported, DataLoss, Unavailable, as from
-    `Catalog.open` and the server.
+    `open_catalog` opens the database. `live` are the settings that may change at run time. `descriptors` is the limit
+    of file descriptors for this role; None = all of the process. Errors: those of `Catalog.open` and of the server.
     """
     clock, randomness = clock or SystemClock(), randomness or Randomness()
     descriptors = descriptors or Descriptors.of_process()

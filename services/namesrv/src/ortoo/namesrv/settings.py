@@ -63,12 +63,12 @@ class NamesrvSettings(InnerSettings):
 
     @property
     def keeps_secrets_open(self) -> bool:
-        """Whether every caller could read the secrets of users, and the setting `insecure` does not accept this."""
+        """Whether every caller could read the secrets of users although the setting `insecure` is off."""
         is_closed = self.closes_inner_ports or self.admin_token_file or is_loopback(self.listen_address)
         return not (is_closed or self.insecure)
 
     def check(self) -> None:
-        """Refuse settings that cannot work. Errors: Invalid, naming the field."""
+        """Refuse invalid settings. Errors: Invalid, naming the field."""
         super().check()
         if self.namesrv_address:
             addresses_of(self.namesrv_address)

@@ -76,10 +76,11 @@ async def open_snode(
     descriptors: Descriptors | None = None,
     worker: Worker | None = None,
 ) -> AsyncIterator[Running]:
-    """Run a snode. The block begins when the snode serves; leaving the block drains it.
+    """Run a snode. The block begins when the snode serves; the end of the block drains it.
 
-    `connect_redis` makes a client for a URL. A `worker` shares its ports with other workers of one snode. `descriptors`
-    is the role's share of the process's file descriptors; None = all of them.
+    `connect_redis` makes a client for a URL of Redis. `live` are the settings that may change at run time. A `worker`
+    is one of several processes of a snode, which share its ports. `descriptors` is the limit of file descriptors for
+    this role; None = all of the process.
 
     Errors: Conflict if a port is taken, or if another snode runs without shared group membership.
     """
@@ -161,7 +162,7 @@ async def open_snode(
         register_connections(telemetry.metrics, server.ended_connections)
 
         async def drain() -> None:
-            """End all streams when the server drains. An error may end the process, because it is already ending."""
+            """End all streams before the server stops. An error here ends the process, which is ending in any case."""
             await server.draining.wait()
             await services.drain()
 
@@ -176,7 +177,7 @@ async def open_snode(
         await enodes.locks.attach_new_enodes()
 
         async def sweep() -> None:
-            """Sweep the push sessions and the client sessions."""
+            """Close the push sessions and client sessions that are silent or slow."""
             try:
                 await push_sessions.sweep()
             finally:

@@ -15,12 +15,12 @@ IMPORTANT = ("name", "listen_address", "advertised_address", "namesrv_address")
 
 
 def worker_name(snode: str, number: int) -> str:
-    """The name in the cluster of one of several workers of a snode. The first worker has number 1."""
+    """The name in the cluster of the worker `number` of a snode; the numbers begin with 1."""
     return f"{snode}.{number}"
 
 
 class ReadFrom(enum.StrEnum):
-    """Which replica of an enode serves committed messages."""
+    """The replica of an enode from which committed messages are read."""
 
     LEADER = "leader"
     FOLLOWERS = "followers"
@@ -124,7 +124,7 @@ class SnodeSettings(ServiceSettings):
     missing topic is created. Empty = none."""
 
     def check(self) -> None:
-        """Refuse settings that cannot work. Errors: Invalid, naming the field."""
+        """Refuse invalid settings. Errors: Invalid, naming the field."""
         super().check()
         check_name_servers(self.namesrv_address)
         check_receiver(self.trace_endpoint, "trace_endpoint")

@@ -19,12 +19,11 @@ A program with one handler:
 """
 
 import asyncio
-import signal
 from collections.abc import AsyncIterator, Awaitable, Callable, Sequence
 from contextlib import AsyncExitStack, asynccontextmanager
 from dataclasses import dataclass, replace
 from datetime import timedelta
-from typing import Any, Generic, TypeVar
+from typing import Any, Generic, TypeVar, cast
 
 from ortoo.client.app import Client, connect
 from ortoo.client.apps.codecs import BodyCodec, Undecodable, codec_of
@@ -33,8 +32,11 @@ from ortoo.client.core.closed import ClientClosed
 from ortoo.client.core.filters import Filter
 from ortoo.client.core.handlers import PARK_LEVEL, RetryLater
 from ortoo.client.core.queues import Receipt
-from ortoo.client.pop.consumer import PopHandler, PopSettings
+from ortoo.client.handling.calls import HandlerCalls, check_handler, is_async
+from ortoo.client.handling.runs import FINISH_TIMEOUT_S
+from ortoo.client.handling.signals import stopping_signals
 from ortoo.client.pop.popped import PoppedMessage
+from ortoo.client.pop.settings import PopSettings
 from ortoo.client.produce.producer import Producer
 from ortoo.client.produce.producer_settings import ProducerSettings
 from ortoo.common.errors import Invalid
@@ -42,7 +44,7 @@ from ortoo.common.process.background import Background
 from ortoo.common.records.message import Message
 
 T = TypeVar("T")
-Handler = TypeVar("Handler", bound=Callable[..., Awaitable[None]])
+Handler = TypeVar("Handler", bound=Callable[..., Awaitable[None] | None])
 
 
 class TopicProducer(Generic[T]):
@@ -81,7 +83,7 @@ class TopicProducer(Generic[T]):
 class _DeclaredConsumer:
     """One handler with its subscription."""
 
-    handler: Callable[..., Awaitable[None]]
+    handler: Callable[..., Awaitable[None] | None]
     topic: str
     group: str
     filter: Filter
@@ -89,8 +91,8 @@ class _DeclaredConsumer:
     concurrency: int
     settings: PopSettings | None
 
-    def bind(self, provided: dict[Any, Any]) -> PopHandler:
-        """The handler of popped messages with its dependencies. Errors: Invalid for a parameter without a provider."""
+    def bind(self, provided: dict[Any, Any]) -> HandlerCalls[PoppedMessage, None]:
+        """The calls of the handler with its dependencies. Errors: Invalid for a parameter without a provider."""
         parameters = parameters_of(self.handler)
         dependencies = {name: provided[kind] for name, kind in parameters.items() if kind in provided}
         messages = [name for name, kind in parameters.items() if kind is PoppedMessage]
@@ -102,22 +104,21 @@ class _DeclaredConsumer:
             )
         codecs = {name: codec_of(parameters[name]) for name in bodies}
 
-        async def handle(message: PoppedMessage) -> None:
-            arguments = dict.fromkeys(messages, message)
+        def arguments(message: PoppedMessage) -> dict[str, Any]:
             try:
                 values = {name: codec.decode(message.body) for name, codec in codecs.items()}
             except Undecodable as error:
                 raise RetryLater(PARK_LEVEL) from error
-            try:
-                await self.handler(**dependencies, **arguments, **values)
-            except RetryLater:
-                raise
-            except Exception as error:
-                if (retry := self._retry_after(message.attempt)) is None:
-                    raise
-                raise retry from error
+            return dependencies | dict.fromkeys(messages, message) | values
 
-        return handle
+        async def handle(message: PoppedMessage) -> None:
+            await cast("Awaitable[None]", self.handler(**arguments(message)))
+
+        def handle_in_thread(message: PoppedMessage) -> Any:
+            return self.handler(**arguments(message))
+
+        chosen = handle if is_async(self.handler) else handle_in_thread
+        return HandlerCalls(chosen, threads=self.concurrency, failure_of=self._with_delay)
 
     @property
     def pop_settings(self) -> PopSettings:
@@ -125,11 +126,14 @@ class _DeclaredConsumer:
         settings = self.settings or PopSettings()
         return settings if self.retries is None else replace(settings, attempts_max=len(self.retries) + 1)
 
-    def _retry_after(self, attempt: int) -> RetryLater | None:
-        """The delay after the `attempt`th failure; None = the retry policy of the consumer and the group decides."""
-        if self.retries is None or attempt > len(self.retries):  # the last attempt of `pop_settings`
-            return None
-        return RetryLater(delay_ms=self.retries[attempt - 1] / timedelta(milliseconds=1))
+    def _with_delay(self, message: PoppedMessage, failure: BaseException) -> BaseException:
+        """The failure with the delay of `retries`; without one the policy of consumer and group applies."""
+        attempt = message.attempt
+        if isinstance(failure, RetryLater) or self.retries is None or attempt > len(self.retries):
+            return failure  # also after the last attempt of `pop_settings`
+        retry = RetryLater(delay_ms=self.retries[attempt - 1] / timedelta(milliseconds=1))
+        retry.__cause__ = failure
+        return retry
 
 
 class App:
@@ -164,6 +168,7 @@ class App:
         """
 
         def declare(handler: Handler) -> Handler:
+            check_handler(handler, concurrency)
             parameters_of(handler)
             declared = _DeclaredConsumer(handler, topic, group or self.group, filter, retries, concurrency, settings)
             self._consumers.append(declared)
@@ -190,8 +195,10 @@ class App:
         self._providers.set_value(value, kind or type(value))
 
     @asynccontextmanager
-    async def running(self, mq: Client) -> AsyncIterator[None]:
-        """Run until the block ends. Messages that handlers still process are then released without counting an attempt.
+    async def running(self, mq: Client, *, finish_timeout_s: float = 0.0) -> AsyncIterator[None]:
+        """Run until the block ends. Then handlers may finish for `finish_timeout_s`, while no message is taken.
+
+        Messages of handlers that have not finished are released without counting an attempt.
 
         Errors: Invalid for a missing dependency, or the error that ended a consumer, as an ExceptionGroup.
         """
@@ -205,18 +212,30 @@ class App:
                 for one in self._consumers
             ]
             background = await stack.enter_async_context(Background(f"program {self.group}"))
-            for declared, consumer, handle in zip(self._consumers, consumers, handlers, strict=True):
-                background.spawn(declared.topic, consumer.run(handle, concurrency=declared.concurrency))
+            for declared, consumer, calls in zip(self._consumers, consumers, handlers, strict=True):
+                background.spawn(declared.topic, consumer.run(calls, concurrency=declared.concurrency))
             yield
+            if finish_timeout_s > 0:
+                async with Background("stop") as stopping:
+                    await asyncio.wait([stopping.spawn("stop", it.stop(finish_timeout_s)) for it in consumers])
 
-    def run(self, addresses: str | Sequence[str] = "", **options: Any) -> None:
-        """Run until SIGTERM or Ctrl-C; `options` are those of `connect`."""
+    def run(
+        self,
+        addresses: str | Sequence[str] = "",
+        *,
+        finish_timeout_s: float = FINISH_TIMEOUT_S,
+        **options: Any,
+    ) -> None:
+        """Run until SIGTERM or Ctrl-C; `options` are those of `connect`.
+
+        Then no message is taken, and handlers that run may finish for `finish_timeout_s`. Other messages are released
+        without counting an attempt. A second signal ends the process at once.
+        """
 
         async def until_stopped() -> None:
-            stop = asyncio.Event()
-            for number in (signal.SIGTERM, signal.SIGINT):
-                asyncio.get_running_loop().add_signal_handler(number, stop.set)
-            async with connect(addresses, **options) as mq, self.running(mq):
-                await stop.wait()
+            stop, loop = asyncio.Event(), asyncio.get_running_loop()
+            with stopping_signals(lambda _: loop.call_soon_threadsafe(stop.set)):
+                async with connect(addresses, **options) as mq, self.running(mq, finish_timeout_s=finish_timeout_s):
+                    await stop.wait()
 
         asyncio.run(until_stopped())

@@ -1,6 +1,5 @@
 """The client for programs without an event loop: the same calls, each returning when it has completed."""
 
-import asyncio
 from collections.abc import Callable, Iterable, Sequence
 
 from ortoo.client import app as asynchronous
@@ -81,11 +80,7 @@ class BlockingClient(ClosableFacade[asynchronous.Client]):
         self, topic: str, group: str, checker: Callable[[TransactionCheck], TransactionVerdict]
     ) -> BlockingTransactionalProducer:
         """A producer whose messages wait for a verdict; `checker` runs on a separate thread."""
-
-        async def check(transaction_check: TransactionCheck) -> TransactionVerdict:
-            return await asyncio.to_thread(checker, transaction_check)
-
-        return _open_checked(self, topic, group, check)
+        return _open_checked(self, topic, group, checker)
 
     def _close(self, error: BaseException | None) -> None:
         self._thread.close()  # closes everything that this client opened and that is still open

@@ -1,34 +1,49 @@
 """The consumers for programs without an event loop. Acknowledge messages with the methods of the consumer."""
 
 import asyncio
+import signal
+import threading
 from collections.abc import Awaitable, Callable, Iterator, Sequence
-from concurrent.futures import ThreadPoolExecutor
-from typing import TypeVar
+from contextlib import contextmanager
+from typing import Protocol, TypeVar
 
-from ortoo.client.blocking.facade import A, ClosableFacade, blocking, iterating, on_loop
+from ortoo.client.blocking.facade import ClosableFacade, blocking, iterating, on_loop
 from ortoo.client.blocking.loop_thread import LoopThread
+from ortoo.client.core.handlers import RetryLater
 from ortoo.client.core.queues import Queue
 from ortoo.client.core.received import ReceivedBatch, ReceivedMessage
+from ortoo.client.handling.calls import ENDS_PROGRAM, check_handler, check_takes_one
+from ortoo.client.handling.signals import SIGNALS, stopping_signals
 from ortoo.client.pop.consumer import PopConsumer as AsyncPopConsumer
 from ortoo.client.pop.popped import PoppedMessage
 from ortoo.client.pull.consumer import PullConsumer as AsyncPullConsumer
 from ortoo.client.pull.pull_handlers import CommitVerdict
 from ortoo.client.pull.settings import HandlerOptions
 from ortoo.client.push.consumer import Consumer as AsyncConsumer
-from ortoo.common.process.threads import wait_then_cancel
 
 T = TypeVar("T")
 M = TypeVar("M")
 
 
-class HandlerFacade(ClosableFacade[A]):
+class Stoppable(Protocol):
+    """A consumer of the asynchronous client."""
+
+    async def stop(self) -> None:
+        """Let `run` finish its handlers and return."""
+
+
+S = TypeVar("S", bound=Stoppable)
+
+
+class HandlerFacade(ClosableFacade[S]):
     """A consumer whose handlers run in threads until `stop`; one run at a time."""
 
-    def __init__(self, thread: LoopThread, wrapped: A) -> None:
+    def __init__(self, thread: LoopThread, wrapped: S) -> None:
         """Applications use the methods of `Client`."""
         super().__init__(thread, wrapped)
         self._run_task: asyncio.Task[None] | None = None
         self._is_stopped = False
+        self._finishing: asyncio.Task[None] | None = None
 
     def stop(self) -> None:
         """End the current `run`, or else the next `run`. Call `stop` from another thread or from a handler.
@@ -42,22 +57,20 @@ class HandlerFacade(ClosableFacade[A]):
         if self._run_task is not None:
             self._run_task.cancel()
 
-    def _run(
-        self,
-        concurrency: int,
-        handler: Callable[[M], T],
-        run: Callable[[Callable[[M], Awaitable[T]]], Awaitable[None]],
-    ) -> None:
-        """Call `run` with a coroutine handler that runs `handler` in a thread; wait for its end or for `stop`.
+    def _run(self, handler: Callable[[M], T], run: Callable[[Callable[[M], T]], Awaitable[None]]) -> None:
+        """Wait for `run`, which gets the handler, until it ends or `stop` is called. Errors: as `run`.
 
-        Errors: as `run`.
+        A KeyboardInterrupt or SystemExit of the handler stops it, and is raised here.
         """
+        raised: list[BaseException] = []
 
-        async def handle(received: M) -> T:
-            task = asyncio.current_task()
-            if task is not None and task.cancelling():  # stopped while the message before it was handled
-                raise asyncio.CancelledError
-            return await wait_then_cancel(asyncio.get_running_loop().run_in_executor(pool, handler, received))
+        def handle(received: M) -> T:
+            try:
+                return handler(received)
+            except ENDS_PROGRAM as error:  # it belongs to the caller's thread, not to the loop
+                raised.append(error)
+                self.stop()
+                raise RetryLater from error
 
         async def until_stopped() -> None:
             self._run_task = asyncio.current_task()
@@ -70,8 +83,32 @@ class HandlerFacade(ClosableFacade[A]):
             finally:
                 self._run_task, self._is_stopped = None, False
 
-        with ThreadPoolExecutor(concurrency, thread_name_prefix="ortoo-handler") as pool:
+        check_handler(handler, threads=1)
+        check_takes_one(handler)
+        with self._stopped_by_signals(raised):
             self._thread.run(until_stopped())
+        if raised:
+            raise raised[0]
+
+    @contextmanager
+    def _stopped_by_signals(self, raised: list[BaseException]) -> Iterator[None]:
+        """Stop gracefully at SIGTERM and Ctrl-C, unless the application handles them or this is not the main thread."""
+        defaults = (signal.SIG_DFL, signal.default_int_handler)
+        is_main = threading.current_thread() is threading.main_thread()
+        if not is_main or any(signal.getsignal(number) not in defaults for number in SIGNALS):
+            yield
+            return
+
+        def finish(number: int) -> None:
+            raised.append(KeyboardInterrupt() if number == signal.SIGINT else SystemExit(128 + number))
+            self._thread.call_soon(self._finish)
+
+        with stopping_signals(finish):
+            yield
+
+    def _finish(self) -> None:
+        self._is_stopped = True
+        self._finishing = asyncio.get_running_loop().create_task(self._wrapped.stop())
 
 
 class BlockingConsumer(HandlerFacade[AsyncConsumer]):
@@ -102,8 +139,8 @@ class BlockingConsumer(HandlerFacade[AsyncConsumer]):
         self._thread.call_soon(received.ack)
 
     def run(self, handler: Callable[[ReceivedMessage], None], *, concurrency: int = 1) -> None:
-        """Until `stop`, call `handler` for each message in `concurrency` threads; acknowledge it after the call."""
-        self._run(concurrency, handler, lambda handle: self._wrapped.run(handle, concurrency=concurrency))
+        """Give each message to `handler` in `concurrency` threads and acknowledge it when it returns, until `stop`."""
+        self._run(handler, lambda handle: self._wrapped.run(handle, concurrency=concurrency))
 
 
 class BlockingPullConsumer(HandlerFacade[AsyncPullConsumer]):
@@ -146,18 +183,18 @@ class BlockingPullConsumer(HandlerFacade[AsyncPullConsumer]):
     def run(self, handler: Callable[[ReceivedMessage], None], options: HandlerOptions | None = None) -> None:
         """Until `stop`, call `handler` for each message in threads; acknowledge it after the call."""
         chosen = options or HandlerOptions()
-        self._run(chosen.concurrency, handler, lambda handle: self._wrapped.run(handle, chosen))
+        self._run(handler, lambda handle: self._wrapped.run(handle, chosen))
 
     def run_batches(self, handler: Callable[[Sequence[ReceivedMessage]], int | None], options: HandlerOptions) -> None:
-        """As `run`, with several messages of a queue in each call; the handler returns the number that it processed."""
-        self._run(options.concurrency, handler, lambda handle: self._wrapped.run_batches(handle, options))
+        """As `run`, with several messages of a queue at once; the handler returns the number of processed ones."""
+        self._run(handler, lambda handle: self._wrapped.run_batches(handle, options))
 
     def run_in_order(
         self, handler: Callable[[ReceivedMessage], CommitVerdict | None], options: HandlerOptions | None = None
     ) -> None:
         """Give the messages of each queue to `handler` one after another, in threads, until `stop`."""
         chosen = options or HandlerOptions()
-        self._run(chosen.concurrency, handler, lambda handle: self._wrapped.run_in_order(handle, chosen))
+        self._run(handler, lambda handle: self._wrapped.run_in_order(handle, chosen))
 
 
 class BlockingPopConsumer(HandlerFacade[AsyncPopConsumer]):
@@ -171,8 +208,8 @@ class BlockingPopConsumer(HandlerFacade[AsyncPopConsumer]):
             yield from self.pop()
 
     def run(self, handler: Callable[[PoppedMessage], None], *, concurrency: int = 1) -> None:
-        """Until `stop`, call `handler` for each message in `concurrency` threads; acknowledge it after the call."""
-        self._run(concurrency, handler, lambda handle: self._wrapped.run(handle, concurrency=concurrency))
+        """Give each message to `handler` in `concurrency` threads and acknowledge it when it returns, until `stop`."""
+        self._run(handler, lambda handle: self._wrapped.run(handle, concurrency=concurrency))
 
     def ack(self, message: PoppedMessage) -> None:
         """Acknowledge a message as processed."""

@@ -1,4 +1,6 @@
-"""Errors for the use of an object after its end."""
+"""Errors for the use of an object after its end, or from another event loop than its own."""
+
+import asyncio
 
 from ortoo.common.errors import Conflict
 
@@ -13,3 +15,16 @@ class ClientClosed(Conflict):
 
 class ConsumerClosed(Conflict):
     """A consumer was used after it left its group, or before it was entered with `async with`."""
+
+
+def check_loop(owner: asyncio.AbstractEventLoop | None) -> None:
+    """Refuse the use of an object from another event loop or thread than its own; None = it has none yet.
+
+    Errors: Conflict. Without this check such a call may hang.
+    """
+    if owner is not None and owner is not asyncio._get_running_loop():
+        raise Conflict(
+            "this client belongs to another event loop or thread. Connect on the loop that uses it, use "
+            "asyncio.run_coroutine_threadsafe from a thread, or use ortoo.client.blocking, which takes calls from any "
+            "thread"
+        )

@@ -1,5 +1,6 @@
 """The connection to the cluster: to one of several snodes, with failover to the next snode."""
 
+import asyncio
 import os
 import shlex
 from collections.abc import AsyncGenerator, Awaitable, Callable, Sequence
@@ -9,12 +10,12 @@ from typing import Any, Self, TypeVar
 import grpc
 from google.protobuf import json_format
 
-from ortoo.client.core.closed import ClientClosed
+from ortoo.client.core.closed import ClientClosed, check_loop
 from ortoo.client.core.credentials import Credentials
-from ortoo.common.cluster.addresses import is_address
+from ortoo.common.cluster.addresses import is_address, proxy_variable
 from ortoo.common.cluster.process_name import process_name
 from ortoo.common.errors import Conflict, Invalid, OrtooError, Unavailable
-from ortoo.common.errors.status import rpc_errors
+from ortoo.common.errors.status import error_of_rpc, rpc_errors
 from ortoo.common.grpc.channels import Channels
 from ortoo.common.grpc.signature import signing
 from ortoo.common.grpc.tls import SYSTEM, TlsClient
@@ -73,8 +74,10 @@ class Connection:
         """Number of calls that were retried because no answer came."""
         self._process_id = os.getpid()
         self._is_closed = False
+        self._loop: asyncio.AbstractEventLoop | None = None
 
     async def __aenter__(self) -> Self:
+        self._loop = asyncio.get_running_loop()
         return self
 
     async def __aexit__(self, *ended: Any) -> None:
@@ -93,12 +96,13 @@ class Connection:
     def channel(self) -> grpc.aio.Channel:
         """The channel to `address`.
 
-        Errors: ClientClosed, or Conflict in a process forked from the one that connected.
+        Errors: ClientClosed, or Conflict in a process forked from the one that connected, or on another loop.
         """
-        self._check_usable()
+        self.check_usable()
         return self._channels.channel_to(self.address)
 
-    def _check_usable(self) -> None:
+    def check_usable(self) -> None:
+        """Refuse calls after the end, in a forked process, or on another loop. Errors: ClientClosed, Conflict."""
         if self._is_closed:
             raise ClientClosed
         if os.getpid() != self._process_id:
@@ -106,6 +110,7 @@ class Connection:
                 "this client was connected before a fork, and gRPC's threads do not survive it; connect in the child "
                 "process, or use the spawn method"
             )
+        check_loop(self._loop)
 
     def mark_failed(self, address: str) -> None:
         """Move to the next snode, because the one at `address` did not answer."""
@@ -122,11 +127,25 @@ class Connection:
         timeout_s: float = CALL_TIMEOUT_S,
     ) -> Any:
         """One unary call to the snode at `address`, without retry. Errors: those of the snode, or Unavailable."""
-        self._check_usable()
+        self.check_usable()
         if (explain := call_explainer.get()) is not None:
             explain(grpcurl_command(address, stub.__name__, method, request, self._tls))
         with rpc_errors(address):
             return await getattr(stub(self._channels.channel_to(address)), method)(request, timeout=timeout_s)
+
+    def call_from_thread(self, method: str, request: Any, answer: type[Any], *, timeout_s: float) -> Any:
+        """One unary call while the event loop is blocked, on a connection of its own; the next call uses another snode.
+
+        `method` is the path of the call, such as "/ortoo.v1.ConsumerService/ChangeInvisible", and `answer` the class of
+        the response. Errors: those of the snode, or Unavailable.
+        """
+        address = self.address
+        try:
+            return self._channels.call_blocking(address, method, request, answer, timeout_s=timeout_s)
+        except grpc.RpcError as error:
+            self.mark_failed(address)
+            failed: Any = error  # it has the same methods as an error of grpc.aio
+            raise error_of_rpc(failed, address) from error
 
     async def stream(
         self, stub: Callable[[grpc.aio.Channel], Stub], method: str, request: Any
@@ -191,9 +210,11 @@ class Connection:
             self.mark_failed(address)
             if attempt >= self._attempts_max:
                 all_addresses = " or ".join(self._addresses)
-                raise Unavailable(
-                    f"no answer from {all_addresses} ({error}); check that a snode is running there"
-                ) from error
+                remedy = "check that a snode is running there"
+                if variable := proxy_variable(address, os.environ):
+                    remedy += f". The connection uses the proxy of the environment variable {variable}: unset it, or "
+                    remedy += "add the host to no_proxy, if the proxy does not reach the snode"
+                raise Unavailable(f"no answer from {all_addresses} ({error}); {remedy}") from error
             self.retries += 1
             await self.clock.sleep(max(error.retry_after_ms / 1000, self.backoff.delay_s(attempt, self.randomness)))
 

@@ -1,20 +1,16 @@
-"""Runs handlers of single messages, and handles messages whose handler failed."""
+"""Handles messages whose handler failed: delays, error texts, counted attempts and nacks."""
 
-import asyncio
 from collections import OrderedDict
-from collections.abc import AsyncIterator, Awaitable, Callable, Sequence
-from typing import TypeVar
+from collections.abc import Sequence
 
 from ortoo.client.core.connection import Connection
 from ortoo.client.core.queues import Queue
 from ortoo.client.core.received import MessageFields, ReceivedMessage
 from ortoo.client.core.wire import wire_queue
 from ortoo.common.groups.retry_policy import DELAY_MS_MAX
-from ortoo.common.process.background import Background
 from ortoo.v1 import pull_pb2
 from ortoo.v1.consumer_pb2_grpc import ConsumerServiceStub
 
-M = TypeVar("M")
 PARK_LEVEL = -1
 """The delay level of a message that is parked instead of retried."""
 ERROR_LENGTH_MAX = 1_024
@@ -39,10 +35,10 @@ class RetryLater(Exception):
         self.count_attempt = count_attempt
 
 
-def error_text(failure: Exception) -> str:
+def error_text(failure: BaseException) -> str:
     """The error text for a dead letter: the cause of a `RetryLater`, otherwise the failure itself."""
     cause = failure.__cause__ if isinstance(failure, RetryLater) else failure
-    message = str(failure) if cause is None else f"{type(cause).__name__}: {cause}"
+    message = str(failure) if cause is None else f"{type(cause).__name__}: {cause}".removesuffix(": ")
     return message.encode(errors="backslashreplace").decode()  # text that cannot be encoded would block the nack
 
 
@@ -81,7 +77,7 @@ async def nack_messages(
     connection: Connection,
     group: str,
     messages: Sequence[ReceivedMessage],
-    failure: Exception,
+    failure: BaseException,
     attempt_in_order: int,
     *,
     client_id: str,
@@ -115,23 +111,3 @@ async def nack_messages(
 def log_fields(group: str, message: MessageFields) -> dict[str, object]:
     """Log fields that identify a message of a group."""
     return {"group": group, "queue": str(message.queue), "offset": message.offset, "message_id": message.message_id}
-
-
-async def run_handlers(messages: AsyncIterator[M], handle: Callable[[M], Awaitable[None]], *, concurrency: int) -> None:
-    """Give each message to `handle`, up to `concurrency` at a time, until `messages` ends.
-
-    A message is fetched only when a handler slot is free. Cancellation cancels the handlers that still run.
-    """
-    slots = asyncio.Semaphore(concurrency)
-
-    async def handle_one(message: M) -> None:
-        try:
-            await handle(message)
-        finally:
-            slots.release()
-
-    async with Background("handlers") as background:
-        await slots.acquire()
-        async for message in messages:
-            background.spawn("handle", handle_one(message))
-            await slots.acquire()

@@ -34,12 +34,13 @@ class ReceivedBatch:
         generation: int = 0,
         on_finished: OnFinished | None = None,
         check_current: Callable[[], bool] | None = None,
+        check_use: Callable[[], None] | None = None,
     ) -> None:
         """`rows`: the rows of the stored batch, as int32; empty = all rows. Row 0 has the offset `first_offset`.
 
         `row_stored_at_ms`: the store time of each row, as int64; empty = all were stored at `stored_at_ms`.
         `on_finished` is called for acknowledgements; `check_current` returns whether this consumer still owns the
-        queue.
+        queue. `check_use` refuses acknowledgements in another thread than the consumer's.
         """
         self.queue = queue
         self.topic_id = topic_id
@@ -58,6 +59,7 @@ class ReceivedBatch:
             self._columns = range(sealed.count)
         self._on_finished = on_finished
         self._check_current = check_current
+        self._check_use = check_use
         self.progress = BatchProgress(self.offsets, next_offset, self.size_bytes)
 
     def __len__(self) -> int:
@@ -116,12 +118,24 @@ class ReceivedBatch:
         return self.first_offset + self._rows[index]
 
     def ack(self) -> None:
-        """Acknowledge all messages of this batch; the group's committed offset moves past them soon."""
+        """Acknowledge all messages of this batch; the group's offset moves past them soon.
+
+        Errors: Conflict in another thread than the consumer's.
+        """
+        self._check_usable()
         self._finish(self.progress.finish_all())
 
     def ack_message(self, index: int) -> None:
-        """Acknowledge the message at `index`; the committed offset stays before the first unacknowledged message."""
+        """Acknowledge the message at `index`; the group's offset stays before the first unacknowledged one.
+
+        Errors: as `ack`.
+        """
+        self._check_usable()
         self._finish(self.progress.finish(index))
+
+    def _check_usable(self) -> None:
+        if self._check_use is not None:
+            self._check_use()
 
     def _finish(self, count: int) -> None:
         if count and self._on_finished is not None:

@@ -1,9 +1,11 @@
 """Conversions between plain values and protobuf, where names differ or performance matters."""
 
+import asyncio
 from collections.abc import Callable
 from functools import partial
 from typing import Any
 
+from ortoo.client.core.closed import check_loop
 from ortoo.client.core.filters import Filter, filter_expressions
 from ortoo.client.core.queues import Queue
 from ortoo.client.core.received import OnFinished, ReceivedBatch
@@ -80,6 +82,7 @@ def received_batch(
         generation=generation,
         on_finished=on_finished,
         check_current=check_current,
+        check_use=None if on_finished is None else partial(check_loop, asyncio._get_running_loop()),
     )
 
 

@@ -3,59 +3,38 @@
 import asyncio
 from collections import deque
 from collections.abc import AsyncIterator, Awaitable, Callable, Coroutine, Iterable, Sequence
-from dataclasses import dataclass
+from contextlib import suppress
 from typing import Any, Self
 
 from ortoo.client import log_events
-from ortoo.client.core.closed import ConsumerClosed
+from ortoo.client.core.closed import ConsumerClosed, check_loop
 from ortoo.client.core.connection import Connection
 from ortoo.client.core.filters import Filter, filter_expressions
-from ortoo.client.core.handlers import ERROR_LENGTH_MAX, PARK_LEVEL, RetryLater, error_text, log_fields, run_handlers
+from ortoo.client.core.handlers import ERROR_LENGTH_MAX, RetryLater, log_fields
+from ortoo.client.handling.calls import HandlerCalls
+from ortoo.client.handling.loop_watch import LoopWatch
+from ortoo.client.handling.runs import FINISH_TIMEOUT_S, HandlerRuns
+from ortoo.client.pop.blocked_renewal import BlockedRenewal
+from ortoo.client.pop.outcome import check_not_stale, settle
 from ortoo.client.pop.pop_calls import PopCalls, receipts_of
 from ortoo.client.pop.popped import PopLease, PoppedMessage, by_enode, lease_of, request_chunks, take_messages
+from ortoo.client.pop.settings import PopSettings
 from ortoo.common.errors import Fenced, Invalid, OrtooError, Unavailable
-from ortoo.common.groups.delay_levels import delay_ms_of_level
 from ortoo.common.grpc.messages import write
 from ortoo.common.grpc.request_batcher import RequestBatcher
 from ortoo.common.logs.logger import get_logger
 from ortoo.common.process.background import Background
+from ortoo.common.process.clock import SystemClock
 from ortoo.v1 import pop_pb2
 
-PopHandler = Callable[[PoppedMessage], Awaitable[None]]
+PopHandler = Callable[[PoppedMessage], Awaitable[None] | None]
+CLOSE_TIMEOUT_S = 10.0
+"""Time limit of the last acknowledgements, and of the release of messages, when a consumer is closed."""
 SHARED_POPS_MAX = 2
 """Largest number of shared pops in flight; further requests wait for the next one."""
 SHARED_MESSAGES_MAX = 1_024
 """Largest number of messages of a shared pop."""
 _log = get_logger("consumer")
-
-
-@dataclass(frozen=True, slots=True, kw_only=True)
-class PopSettings:
-    """How a consumer pops.
-
-    Order, attempts and limits apply to the whole group: all its members must set the same values.
-    """
-
-    invisible_ms: float = 30_000.0
-    """Lease time of popped messages; an open consumer renews it automatically."""
-    renew_max_ms: float = 10_800_000.0
-    """After this time a message is no longer renewed, because its handler counts as stuck. 0 = never renew."""
-    messages_max: int = 32
-    """Largest number of messages of one pop."""
-    wait_ms: float = 20_000.0
-    """Longest wait of one pop for the first message."""
-    in_order: bool = False
-    """Messages of a message group one after another; the next follows when the last is acknowledged or parked."""
-    by_priority: bool = False
-    """Messages with a larger priority first."""
-    from_last: bool = False
-    """Start of the group in a queue without an offset: the end instead of the first message."""
-    attempts_max: int = 0
-    """Deliveries of a message before it is parked; 0 = the group's limit."""
-    in_flight_max: int = 0
-    """Largest number of messages of the group in flight on each enode; 0 = no limit by this consumer."""
-    client_id: str = ""
-    """The consumer's name in reports; empty = the connection's."""
 
 
 class PopConsumer:
@@ -103,28 +82,43 @@ class PopConsumer:
         self._renewing_enodes: set[str] = set()
         """Enodes with a renewal in flight."""
         self._leases: dict[PopLease, None] = {}
+        renewal = BlockedRenewal(
+            connection, self._leases, invisible_ms=settings.invisible_ms, renew_max_ms=settings.renew_max_ms
+        )
+        self._watch = LoopWatch(self._clock, self._renew_interval_s, renewal.renew)
+        self._runs = HandlerRuns()
+        self._loop: asyncio.AbstractEventLoop | None = None
         self._is_open = self._is_busy = False
         """Busy: the last pop returned all requested messages, so that more are likely."""
 
     async def __aenter__(self) -> Self:
         await self._background.__aenter__()
-        self._is_open = True
+        self._is_open, self._loop = True, asyncio.get_running_loop()
         if self._settings.renew_max_ms > 0:
             self._background.every("renew", self._renew_interval_s / 4, self._renew, clock=self._clock)
+            if type(self._clock) is SystemClock:  # on virtual time no loop is blocked
+                self._watch.start()
         return self
 
     async def __aexit__(self, *ended: Any) -> None:
         self._is_open = False
+        self._watch.stop()
         try:
             self._pops.close()
-            await self._calls.drain()
+            with suppress(TimeoutError):
+                async with asyncio.timeout(CLOSE_TIMEOUT_S):
+                    await self._calls.drain()
         finally:
             try:
                 await self._background.__aexit__(*ended)  # may raise CancelledError
             finally:
-                await self._release(list(self._leases))
-                self._cancelled_attempts += self._unanswered_attempts
-                await self._release_cancelled()
+                try:
+                    async with asyncio.timeout(CLOSE_TIMEOUT_S):
+                        await self._release(list(self._leases))
+                        self._cancelled_attempts += self._unanswered_attempts
+                        await self._release_cancelled()
+                except TimeoutError:
+                    _log.emit(log_events.LEASE_RELEASE_FAILED, reason=f"no answer within {CLOSE_TIMEOUT_S:g} s")
 
     async def pop(self, messages_max: int = 0, wait_ms: float | None = None) -> list[PoppedMessage]:
         """Take up to `messages_max` messages (0 = the setting).
@@ -204,6 +198,11 @@ class PopConsumer:
                     if failure.retriable:
                         break  # the other parts would fail there as well
 
+    async def _release_messages(self, messages: Iterable[PoppedMessage]) -> None:
+        for message in messages:
+            with suppress(OrtooError):  # then it comes again when its lease ends
+                await message.nack(0, count_attempt=False)
+
     async def _release_cancelled(self) -> None:
         """Release the messages of cancelled pops."""
         while self._cancelled_attempts:
@@ -219,6 +218,7 @@ class PopConsumer:
                 raise
 
     def _check_open(self) -> None:
+        check_loop(self._loop)
         if not self._is_open:
             raise ConsumerClosed("this consumer is not open; enter it with `async with` first")
 
@@ -228,62 +228,78 @@ class PopConsumer:
             for message in await self.pop():
                 yield message
 
-    async def run(self, handler: PopHandler, *, concurrency: int = 1) -> None:
+    async def run(self, handler: PopHandler | HandlerCalls[PoppedMessage, None], *, concurrency: int = 1) -> None:
         """Give each message to `handler`, up to `concurrency` at a time; acknowledge it when the handler returns.
 
         When a handler raises, its message is nacked. `RetryLater` sets the delay; any other exception uses the group's
         retry policy, and its text is kept for the dead letter. Runs until cancelled or until the group is refused.
         While no snode answers, `run` retries.
         """
+        calls: HandlerCalls[PoppedMessage, None] = HandlerCalls.of(handler, threads=concurrency)
 
-        async def messages() -> AsyncIterator[PoppedMessage]:
-            failures = 0
-            while True:
-                try:
-                    popped = await self.pop(min(self._settings.messages_max, concurrency))
-                except OrtooError as error:
-                    if not error.retriable:
-                        raise
-                    if not failures:
-                        _log.emit(log_events.POP_FAILED_RETRYING, reason=str(error))
-                    await self._connection.back_off(failures)
-                    failures += 1
-                    continue
-                failures = 0
-                for message in popped:
-                    yield message
+        slots = asyncio.Semaphore(concurrency)
+        waiting: deque[PoppedMessage] = deque()
+
+        async def take(background: Background) -> None:
+            try:
+                while True:
+                    await slots.acquire()
+                    if not waiting:
+                        waiting.extend(await self._pop_until_answered(min(self._settings.messages_max, concurrency)))
+                    background.spawn("handle", handle(waiting.popleft()))
+            finally:
+                if waiting and self._is_open:
+                    self._background.spawn("give back", self._release_messages(waiting))
 
         async def handle(message: PoppedMessage) -> None:
-            where = log_fields(self._request.group, message)
             try:
-                await self._settle(message, await _handler_failure(handler, message, where))
-            except Fenced as late:
-                _log.emit(log_events.HANDLER_LEASE_EXPIRED, reason=str(late), **where)
-            except OrtooError as failure:
-                _log.emit(log_events.ACK_FAILED, reason=str(failure), **where)
+                async with calls.ended(message) as end:
+                    await self._settle(message, end.failure)
+            finally:
+                slots.release()
 
-        await run_handlers(messages(), handle, concurrency=concurrency)
+        await self._runs.run(calls, take)
 
-    async def _settle(self, message: PoppedMessage, failure: Exception | None) -> None:
-        if failure is None:
-            await message.ack()
-        elif not isinstance(failure, RetryLater):
-            await message.nack(error=error_text(failure))
-        elif failure.delay_level == PARK_LEVEL:
-            await message.park(error_text(failure))
-        else:
-            delay_ms = failure.delay_ms
-            if delay_ms is None and failure.delay_level > 0:
-                delay_ms = delay_ms_of_level(failure.delay_level)
-            await message.nack(delay_ms, count_attempt=failure.count_attempt, error=error_text(failure))
+    async def stop(self, finish_timeout_s: float = FINISH_TIMEOUT_S) -> None:
+        """Begin no other handler, wait for those that run, and let `run` return.
 
-    # acknowledge and nack
+        Messages of handlers that have not finished in time are released when the block of the consumer ends.
+        """
+        await self._runs.stop(finish_timeout_s)
+
+    async def _pop_until_answered(self, count: int) -> list[PoppedMessage]:
+        """Pop up to `count` messages, at least one. Retries while no snode answers."""
+        failures = 0
+        while True:
+            try:
+                if popped := await self.pop(count):
+                    return popped
+                failures = 0
+            except OrtooError as error:
+                if not error.retriable:
+                    raise
+                if not failures:
+                    _log.emit(log_events.POP_FAILED_RETRYING, reason=str(error))
+                await self._connection.back_off(failures)
+                failures += 1
+
+    async def _settle(self, message: PoppedMessage, failure: BaseException | None) -> None:
+        """Settle a message whose handler has ended, and log failures."""
+        where = log_fields(self._request.group, message)
+        if failure is not None and not isinstance(failure, RetryLater):
+            _log.emit(log_events.HANDLER_FAILED_WILL_REDELIVER, exc_info=failure, **where)
+        try:
+            await settle(message, failure)
+        except Fenced as late:
+            _log.emit(log_events.HANDLER_LEASE_EXPIRED, reason=str(late), **where)
+        except OrtooError as error:
+            _log.emit(log_events.ACK_FAILED, reason=str(error), **where)
 
     async def ack(self, lease: PopLease, offsets: Iterable[int]) -> None:
         """Acknowledge messages of a lease; concurrent acknowledgements share a request."""
         self._check_open()
         chosen = self._mark_settled(lease, offsets)
-        self._check_not_stale(lease, await self._calls.ack(lease.batch.queue.enode, lease.receipt_handle, chosen))
+        check_not_stale(lease, await self._calls.ack(lease.batch.queue.enode, lease.receipt_handle, chosen))
 
     async def nack(
         self,
@@ -299,7 +315,7 @@ class PopConsumer:
         chosen = self._mark_settled(lease, offsets)
         if not chosen:
             return
-        self._check_not_stale(
+        check_not_stale(
             lease,
             await self._send_nack(
                 [(lease, chosen)], delay_ms=delay_ms, count_attempt=count_attempt, error=error, park=park
@@ -341,16 +357,9 @@ class PopConsumer:
             self._leases.pop(lease, None)
         return chosen
 
-    def _check_not_stale(self, lease: PopLease, stale: Sequence[int]) -> None:
-        if stale:
-            raise Fenced(
-                f"offsets {sorted(stale)} of {lease.batch.queue} no longer belong to this consumer: their lease "
-                "ended, and the messages were delivered again",
-                field="receipts",
-            )
-
     async def _renew(self) -> None:
-        """Renew due leases, for each enode separately, so that an enode without an answer does not delay the others."""
+        """Renew due leases, for each enode separately, so that one without an answer does not delay others."""
+        self._watch.beat()
         now_s = self._clock.monotonic_s()
         due = by_enode(
             lease
@@ -383,14 +392,3 @@ class PopConsumer:
             handle = lease.receipt_handle
             lost = [offset for offset in lease.open_offsets if handle in refused or (handle, offset) in stale]
             self._mark_settled(lease, lost)
-
-
-async def _handler_failure(handler: PopHandler, message: PoppedMessage, where: dict[str, object]) -> Exception | None:
-    try:
-        await handler(message)
-    except RetryLater as later:
-        return later
-    except Exception as error:
-        _log.emit(log_events.HANDLER_FAILED_WILL_REDELIVER, exc_info=True, **where)
-        return error
-    return None

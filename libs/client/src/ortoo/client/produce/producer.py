@@ -3,8 +3,7 @@
 import asyncio
 from collections.abc import Callable, Iterable, Sequence
 from itertools import islice
-from types import TracebackType
-from typing import Self
+from typing import Any, Self
 
 from ortoo.client import log_events
 from ortoo.client.core.closed import ClientClosed
@@ -14,7 +13,7 @@ from ortoo.client.produce.in_flight import FailureAction, InFlight
 from ortoo.client.produce.produce_call import ProduceCall
 from ortoo.client.produce.producer_batch import ProducerBatch, SendFuture, SendFutures, UnreportedErrors
 from ortoo.client.produce.producer_settings import ProducerSettings
-from ortoo.client.produce.queue_batcher import QueueBatcher
+from ortoo.client.produce.queue_batcher import QueueBatcher, closing
 from ortoo.client.produce.routes import Route, query_route
 from ortoo.common.errors import NOT_ACCEPTED_FIELD, Invalid, NotFound, OrtooError, Overloaded, Unavailable
 from ortoo.common.grpc.messages import read, write
@@ -70,15 +69,14 @@ class Producer:
         self._background.spawn("doubts", self._refresh_stale_route())
         return self
 
-    async def __aexit__(
-        self, kind: type[BaseException] | None, error: BaseException | None, traceback: TracebackType | None
-    ) -> None:
+    async def __aexit__(self, *ended: Any) -> None:
         try:
-            if kind is None:
-                await self.flush()
+            if ended[0] is None:
+                async with closing(self._topic, self._batchers.values(), self._settings.close_timeout_ms / 1000):
+                    await self.flush()
         finally:
             self._is_closed = True
-            await self._background.__aexit__(kind, error, traceback)
+            await self._background.__aexit__(*ended)
             for batcher in self._batchers.values():
                 batcher.abandon()
             self._batch_done.set()
@@ -142,7 +140,8 @@ class Producer:
         return SendFutures(runs)
 
     async def flush(self) -> None:
-        """Wait until every message taken so far is stored or has failed. Errors: the first unreported failure."""
+        """Wait until every message taken so far has its outcome. Errors: the first failure not reported yet."""
+        self._connection.check_usable()
         for batcher in list(self._batchers.values()):  # sealing may open a batch of another queue
             self._seal(batcher)
         while not (self._is_closed or all(batcher.is_idle for batcher in self._batchers.values())):
@@ -158,6 +157,7 @@ class Producer:
         await self.wait_for_room()
 
     def _check_open(self) -> None:
+        self._connection.check_usable()
         if self._is_closed:
             raise ClientClosed("this producer is closed; make a new one")
 

@@ -19,4 +19,6 @@ class ProducerSettings:
     """Unanswered bytes above which `send` waits and `enqueue_nowait` raises Overloaded."""
     delivery_timeout_ms: float = 120_000.0
     """Time limit for retries of a message; after it the outcome is unknown."""
+    close_timeout_ms: float = 30_000.0
+    """Time limit of the end of the producer's block. Messages without an answer are then named in an error."""
     route_interval_ms: float = 30_000.0

@@ -1,6 +1,8 @@
 """The state of a producer for one queue: the open batch, the sealed batches, and timers."""
 
 import asyncio
+from collections.abc import AsyncIterator, Collection
+from contextlib import asynccontextmanager
 from dataclasses import dataclass
 
 from ortoo.client import log_events
@@ -47,6 +49,11 @@ class QueueBatcher:
         """Whether every message for this queue has its outcome."""
         return self.open_batch is None and self.in_flight.is_idle
 
+    @property
+    def message_count(self) -> int:
+        """Number of messages without an outcome."""
+        return len(self.builder) + sum(batch.sealed.count for batch in self.in_flight.all_batches())
+
     def take_open_batch(self) -> ProducerBatch | None:
         """Remove and return the open batch, if there is one."""
         batch, self.open_batch = self.open_batch, None
@@ -75,3 +82,19 @@ class QueueBatcher:
         for batch in (self.take_open_batch(), *self.in_flight.all_batches()):
             if batch is not None:
                 batch.fail(error)
+
+
+@asynccontextmanager
+async def closing(topic: str, batchers: Collection[QueueBatcher], timeout_s: float) -> AsyncIterator[None]:
+    """Limit the final flush; the error of a timeout names what has no answer. Errors: Unavailable."""
+    try:
+        async with asyncio.timeout(timeout_s):
+            yield
+    except TimeoutError:
+        unanswered = {one.queue: one.message_count for one in batchers if not one.is_idle}
+        reason = next((f"; last error: {one.refusal_reason}" for one in batchers if one.refusal_reason), "")
+        raise Unavailable(
+            f"the producer of {topic} was closed before {sum(unanswered.values())} messages had an answer, for "
+            f"{', '.join(map(str, unanswered))}; their outcome is unknown{reason}. Check the servers, or allow more "
+            "time with close_timeout_ms"
+        ) from None

@@ -25,6 +25,7 @@ from ortoo.client import log_events
 from ortoo.client.core.connection import Connection
 from ortoo.client.core.queues import Queue
 from ortoo.client.core.wire import wire_queue
+from ortoo.client.handling.calls import HandlerCalls
 from ortoo.client.produce.routes import Route, query_route
 from ortoo.common.errors import OrtooError, Unavailable
 from ortoo.common.errors.status import rpc_errors
@@ -62,7 +63,9 @@ class TransactionCheck:
     """Milliseconds since 1970-01-01 UTC."""
 
 
-TransactionChecker = Callable[[TransactionCheck], Awaitable[TransactionVerdict]]
+CHECKER_THREADS = 4
+"""Threads for a checker that is a plain function."""
+TransactionChecker = Callable[[TransactionCheck], Awaitable[TransactionVerdict] | TransactionVerdict]
 
 
 class Transaction:
@@ -103,7 +106,7 @@ class TransactionalProducer:
         self._connection = connection
         self._topic = topic
         self._group = group
-        self._checker = checker
+        self._calls: HandlerCalls[TransactionCheck, TransactionVerdict] = HandlerCalls(checker, threads=CHECKER_THREADS)
         self._client_id = connection.new_client_id()
         self._background = Background(f"transactions {topic}")
         self._route: Route
@@ -181,16 +184,16 @@ class TransactionalProducer:
         return has_responded
 
     async def _check(self, check: producer_pb2.WatchTransactionChecksResponse) -> None:
-        try:
-            verdict = await self._checker(read(TransactionCheck, check))
-            if verdict is not TransactionVerdict.UNKNOWN:
-                await end_transaction(
-                    self._connection, check.transaction_id, verdict, enode_deferred_pb2.VERDICT_SOURCE_CHECK
-                )
-        except OrtooError as error:
-            _log.emit(log_events.TRANSACTION_END_FAILED, reason=str(error))
-        except Exception:
-            _log.emit(log_events.TRANSACTION_CHECKER_FAILED, exc_info=True, transaction=check.transaction_id)
+        transaction_id = check.transaction_id
+        async with self._calls.ended(read(TransactionCheck, check)) as end:
+            if end.failure is not None:
+                _log.emit(log_events.TRANSACTION_CHECKER_FAILED, exc_info=end.failure, transaction=transaction_id)
+            elif end.result is not None and end.result is not TransactionVerdict.UNKNOWN:
+                source = enode_deferred_pb2.VERDICT_SOURCE_CHECK
+                try:
+                    await end_transaction(self._connection, transaction_id, end.result, source)
+                except OrtooError as error:
+                    _log.emit(log_events.TRANSACTION_END_FAILED, reason=str(error))
 
 
 async def end_transaction(

@@ -1,6 +1,5 @@
 """The pull consumer: a group member that pulls messages from queues that it has locked."""
 
-import asyncio
 from collections.abc import AsyncIterator, Awaitable, Callable, Iterable, Iterator, Mapping, Sequence
 from contextlib import contextmanager, suppress
 from typing import Self
@@ -10,18 +9,20 @@ from ortoo.client.core.connection import Connection
 from ortoo.client.core.filters import Filter, TopicFilters, topic_filters
 from ortoo.client.core.queues import Queue
 from ortoo.client.core.received import ReceivedBatch, ReceivedMessage
+from ortoo.client.handling.calls import HandlerCalls
+from ortoo.client.handling.runs import FINISH_TIMEOUT_S, HandlerRuns
 from ortoo.client.offsets.offset_lookup import offset_ranges, search_offset
 from ortoo.client.offsets.store import RemoteOffsets
 from ortoo.client.pull.process_queue import ProcessQueue
 from ortoo.client.pull.pull_call import PullResult, pull
-from ortoo.client.pull.pull_handlers import BatchHandler, BatchProcessor, CommitVerdict, PullHandlers, ack_all
+from ortoo.client.pull.pull_handlers import BatchHandler, CommitVerdict, PullHandlers
 from ortoo.client.pull.pull_member import PullMember
 from ortoo.client.pull.settings import HandlerOptions, PullSettings
 from ortoo.client.sessions.session import Session
 from ortoo.common.errors import Conflict, Invalid
 
-Handler = Callable[[ReceivedMessage], Awaitable[None]]
-OrderedHandler = Callable[[ReceivedMessage], Awaitable[CommitVerdict | None]]
+Handler = Callable[[ReceivedMessage], Awaitable[None] | None]
+OrderedHandler = Callable[[ReceivedMessage], Awaitable[CommitVerdict | None] | CommitVerdict | None]
 
 
 class PullConsumer:
@@ -46,6 +47,7 @@ class PullConsumer:
         self._connection = connection
         self._group = group
         self._member = PullMember(connection, session, group, topics, settings)
+        self._runs = HandlerRuns()
         self._is_consuming = False
 
     async def __aenter__(self) -> Self:
@@ -93,6 +95,7 @@ class PullConsumer:
 
         Errors: the reason why the server refused this member, or ConsumerClosed outside the `async with` block.
         """
+        self._connection.check_usable()
         with self._exclusive():
             return await self._member.next_from(
                 ProcessQueue.take_batch, None if timeout_ms is None else timeout_ms / 1000
@@ -116,14 +119,15 @@ class PullConsumer:
 
         If `handler` raises, the message is nacked; `RetryLater` sets the delay. Runs until cancelled.
         """
-        await self.run_batches(_handle_each(handler), options or HandlerOptions())
+        options = options or HandlerOptions()
+        await self._run(_single(handler, options), options)
 
     async def run_batches(self, handler: BatchHandler, options: HandlerOptions) -> None:
         """As `run`, with up to `options.batch_messages_max` messages of a queue in each call.
 
         `handler` returns the number of processed messages, counted from the first; None = all. The others are nacked.
         """
-        await self._run(handler, options, ordered=False)
+        await self._run(HandlerCalls(handler, threads=options.concurrency), options, takes_batches=True)
 
     async def run_in_order(self, handler: OrderedHandler, options: HandlerOptions | None = None) -> None:
         """Give the messages of each queue to `handler` one after another; several queues run concurrently.
@@ -131,7 +135,15 @@ class PullConsumer:
         If `handler` raises, the message is retried while its queue waits; `RetryLater` sets the delay. With
         `options.manual_commit`, `handler` returns a `CommitVerdict`. Runs until cancelled.
         """
-        await self._run(_handle_single(handler), options or HandlerOptions(), ordered=True)
+        options = options or HandlerOptions()
+        await self._run(_single(handler, options), options, ordered=True)
+
+    async def stop(self, finish_timeout_s: float = FINISH_TIMEOUT_S) -> None:
+        """Begin no other handler, wait for those that run, and let `run` return.
+
+        Messages of handlers that have not finished in time stay unacknowledged.
+        """
+        await self._runs.stop(finish_timeout_s)
 
     # offsets
 
@@ -196,36 +208,29 @@ class PullConsumer:
         finally:
             self._is_consuming = False
 
-    async def _run(self, handler: BatchProcessor, options: HandlerOptions, *, ordered: bool) -> None:
-        async def handle_directly(message: ReceivedMessage) -> None:
-            await handler([message])
+    async def _run(
+        self,
+        calls: HandlerCalls[Sequence[ReceivedMessage], object],
+        options: HandlerOptions,
+        *,
+        ordered: bool = False,
+        takes_batches: bool = False,
+    ) -> None:
+        async def handle_directly(message: ReceivedMessage) -> BaseException | None:
+            async with calls.ended([message]) as end:
+                return end.failure
 
         with self._exclusive():
             self._member.set_handler(handle_directly, ordered=ordered)
             try:
-                await PullHandlers(self._connection, self._member, handler, options).run()
+                handlers = PullHandlers(self._connection, self._member, calls, options, takes_batches=takes_batches)
+                await handlers.run(self._runs)
             finally:
                 self._member.set_handler(None, ordered=False)
 
 
-def _handle_each(handler: Callable[[ReceivedMessage], Awaitable[object]]) -> BatchHandler:
-    async def handle(messages: Sequence[ReceivedMessage]) -> int | None:
-        processed = 0
-        try:
-            for message in messages:
-                await handler(message)
-                processed += 1
-        except asyncio.CancelledError:  # the first ones are processed, wherever the others are delivered next
-            ack_all(messages[:processed])
-            raise
-        return processed
-
-    return handle
-
-
-def _handle_single(handler: OrderedHandler) -> BatchProcessor:
-    async def handle(messages: Sequence[ReceivedMessage]) -> CommitVerdict | None:
-        [message] = messages
-        return await handler(message)
-
-    return handle
+def _single(
+    handler: Callable[[ReceivedMessage], object], options: HandlerOptions
+) -> HandlerCalls[Sequence[ReceivedMessage], object]:
+    """The calls of a handler of single messages."""
+    return HandlerCalls(handler, threads=options.concurrency, argument=lambda messages: messages[0])

@@ -8,6 +8,8 @@ from ortoo.client import log_events
 from ortoo.client.core.connection import Connection
 from ortoo.client.core.handlers import LocalAttempts, RetryLater, log_fields, nack_messages
 from ortoo.client.core.received import ReceivedMessage
+from ortoo.client.handling.calls import HandlerCalls, HandlerEnd
+from ortoo.client.handling.runs import HandlerRuns
 from ortoo.client.pull.process_queue import ProcessQueue
 from ortoo.client.pull.pull_member import PullMember
 from ortoo.client.pull.settings import HandlerOptions
@@ -33,21 +35,27 @@ class CommitVerdict(enum.Enum):
     """Deliver this message and all since the last commit again, after a pause."""
 
 
-BatchHandler = Callable[[Sequence[ReceivedMessage]], Awaitable[int | None]]
-BatchProcessor = Callable[[Sequence[ReceivedMessage]], Awaitable[object]]
+BatchHandler = Callable[[Sequence[ReceivedMessage]], Awaitable[int | None] | int | None]
 
 
 class PullHandlers:
     """Gives a member's messages to a handler until cancelled or refused by the server."""
 
     def __init__(
-        self, connection: Connection, member: PullMember, handler: BatchProcessor, options: HandlerOptions
+        self,
+        connection: Connection,
+        member: PullMember,
+        calls: HandlerCalls[Sequence[ReceivedMessage], object],
+        options: HandlerOptions,
+        *,
+        takes_batches: bool,
     ) -> None:
-        """`handler` returns the number of processed messages, counted from the first; None = all."""
+        """A handler that takes batches returns the number of processed messages from the front; None = all."""
         self._connection = connection
         self._clock = connection.clock
         self._member = member
-        self._handler = handler
+        self._calls = calls
+        self._takes_batches = takes_batches
         self._options = options
         self._slots = asyncio.Semaphore(options.concurrency)
         self._retries: list[tuple[ProcessQueue, Sequence[ReceivedMessage]]] = []
@@ -57,10 +65,11 @@ class PullHandlers:
         """Ordered processing: processed and uncommitted messages, by queue."""
         self._attempts = LocalAttempts()
 
-    async def run(self) -> None:
-        """Process messages until cancelled. Errors: the reason why the server refused the member."""
+    async def run(self, runs: HandlerRuns) -> None:
+        """Run. Errors: the reason why the server refused the member."""
         ordered = self._member.is_ordered
-        async with Background("handlers") as background:
+
+        async def take(background: Background) -> None:
             if not ordered:
                 background.spawn("stuck", self._nack_stuck())
             while True:
@@ -74,6 +83,8 @@ class PullHandlers:
                 else:
                     background.spawn("handle", self._handle(queue, messages, background))
 
+        await runs.run(self._calls, take)
+
     def _take(self, queue: ProcessQueue) -> tuple[ProcessQueue, Sequence[ReceivedMessage]] | None:
         """The next messages of a queue; None if no message waits, or if the queue is ordered and being processed."""
         for at, failed in enumerate(self._retries):
@@ -81,7 +92,8 @@ class PullHandlers:
                 return self._retries.pop(at)
         if not queue.has_waiting or (self._member.is_ordered and queue.running_handlers):
             return None
-        return queue, queue.take(self._options.batch_messages_max)
+        several = self._takes_batches or self._member.is_ordered  # an ordered handler gets them one by one
+        return queue, queue.take(self._options.batch_messages_max if several else 1)
 
     def _release_slot(self, queue: ProcessQueue) -> None:
         queue.running_handlers -= 1
@@ -89,7 +101,7 @@ class PullHandlers:
         self._member.has_messages.set()
 
     async def _nack(
-        self, queue: ProcessQueue, messages: Sequence[ReceivedMessage], failure: Exception, attempt_in_order: int
+        self, queue: ProcessQueue, messages: Sequence[ReceivedMessage], failure: BaseException, attempt_in_order: int
     ) -> pull_pb2.NackMessagesResponse:
         return await nack_messages(
             self._connection,
@@ -108,11 +120,13 @@ class PullHandlers:
         key = id(messages)
         self._running[key] = (queue, messages, self._clock.monotonic_s())
         try:
-            done, failure = await self._call(messages)
-            is_stuck = self._running.pop(key, None) is None
-            if not is_stuck:
-                ack_all(messages[:done])
-                failed = messages[done:]
+            async with self._calls.ended(messages) as end:
+                is_stuck = self._running.pop(key, None) is None
+                if is_stuck:
+                    return
+                failed = messages[self._processed_count(messages, end) :]
+                ack_all(messages[: len(messages) - len(failed)])
+                failure = end.failure or RetryLater()
                 if failed and not queue.is_dropped and not await self._nack_or_drop(queue, failed, failure):
                     background.spawn("again", self._retry_later(queue, failed))
         finally:
@@ -124,22 +138,21 @@ class PullHandlers:
         self._retries = [one for one in (*self._retries, (queue, messages)) if not one[0].is_dropped]
         self._member.has_messages.set()
 
-    async def _call(self, messages: Sequence[ReceivedMessage]) -> tuple[int, Exception]:
-        """Call the handler; returns the number of processed messages, from the first, and the failure of the others."""
-        try:
-            done = await self._handler(messages)
-        except RetryLater as later:
-            return 0, later
-        except Exception as error:
-            _log.emit(
-                log_events.HANDLER_FAILED_WILL_REDELIVER, exc_info=True, **log_fields(self._member.group, messages[0])
-            )
-            return 0, error
-        count = max(0, min(done, len(messages))) if isinstance(done, int) else len(messages)
-        return count, RetryLater()
+    def _processed_count(self, messages: Sequence[ReceivedMessage], end: HandlerEnd[object]) -> int:
+        """The number of processed messages from the front."""
+        if end.failure is not None:
+            if not isinstance(end.failure, RetryLater):
+                where = log_fields(self._member.group, messages[0])
+                _log.emit(log_events.HANDLER_FAILED_WILL_REDELIVER, exc_info=end.failure, **where)
+            return 0
+        if self._takes_batches and isinstance(end.result, int):
+            return max(0, min(end.result, len(messages)))
+        return len(messages)
 
-    async def _nack_or_drop(self, queue: ProcessQueue, messages: Sequence[ReceivedMessage], failure: Exception) -> bool:
-        """Nack failed messages, or drop them in a broadcast; False if the nack failed and this consumer keeps them."""
+    async def _nack_or_drop(
+        self, queue: ProcessQueue, messages: Sequence[ReceivedMessage], failure: BaseException
+    ) -> bool:
+        """Nack or drop failed messages; returns False if they stay here."""
         if self._member.settings.broadcast:
             _log.emit(log_events.BROADCAST_MESSAGE_DROPPED, **log_fields(self._member.group, messages[0]))
         else:
@@ -192,36 +205,45 @@ class PullHandlers:
         """Process the first `waiting` message, and pause if it must be retried; returns the remaining messages."""
         first = waiting[0]
         self._attempts.start(first)
-        try:
-            outcome = await self._handler([first])
-        except Exception as error:
-            wait_ms = await self._handle_failure(queue, first, error)
-            if wait_ms is not None:
-                await self._pause(max(wait_ms, SUSPEND_MIN_MS))
-                return waiting
-        else:
-            self._attempts.forget(first)
-            if self._options.manual_commit:
-                return await self._apply_verdict(outcome, queue, waiting)
-        first.ack()
-        return waiting[1:]
+        async with self._calls.ended([first]) as end:
+            wait_ms: float | None = None
+            if end.failure is not None:
+                wait_ms = await self._handle_failure(queue, first, end.failure)
+                if wait_ms is not None:
+                    remaining, wait_ms = waiting, max(wait_ms, SUSPEND_MIN_MS)
+                else:  # it is parked
+                    first.ack()
+                    remaining = waiting[1:]
+            else:
+                self._attempts.forget(first)
+                remaining = self._apply_verdict(end.result, queue, waiting)
+                if len(remaining) >= len(waiting):  # rolled back
+                    wait_ms = self._pause_ms
+        if wait_ms is not None:
+            await self._pause(wait_ms)
+        return remaining
 
-    async def _apply_verdict(
+    def _apply_verdict(
         self, verdict: object, queue: ProcessQueue, waiting: list[ReceivedMessage]
     ) -> list[ReceivedMessage]:
-        """Apply the handler's verdict on the first of the `waiting` messages; returns the remaining messages."""
+        """Commit the first message, which was processed; returns the remaining messages, all of them if rolled back.
+
+        With `manual_commit` the result of its handler decides.
+        """
+        if not self._options.manual_commit:
+            waiting[0].ack()
+            return waiting[1:]
         uncommitted = self._uncommitted.setdefault(queue, [])
         uncommitted.append(waiting[0])
-        if verdict not in (CommitVerdict.COMMIT, CommitVerdict.ROLLBACK):
-            return waiting[1:]
-        del self._uncommitted[queue]
+        if verdict is CommitVerdict.ROLLBACK:
+            return self._uncommitted.pop(queue) + waiting[1:]
         if verdict is CommitVerdict.COMMIT:
-            ack_all(uncommitted)
-            return waiting[1:]
-        await self._pause(self._pause_ms)
-        return uncommitted + waiting[1:]
+            ack_all(self._uncommitted.pop(queue))
+        return waiting[1:]
 
-    async def _handle_failure(self, queue: ProcessQueue, message: ReceivedMessage, failure: Exception) -> float | None:
+    async def _handle_failure(
+        self, queue: ProcessQueue, message: ReceivedMessage, failure: BaseException
+    ) -> float | None:
         """Nack a failed message; returns the delay of the next attempt in ms, or None when it was parked."""
         where = log_fields(self._member.group, message)
         if not isinstance(failure, RetryLater):
@@ -243,11 +265,8 @@ class PullHandlers:
             return float(answer.delay_ms)
         return self._options.suspend_ms if self._options.suspend_ms is not None else float(answer.delay_ms)
 
-    def _drop_failed(self, failure: Exception, attempts: int, where: dict[str, object]) -> float | None:
-        """The delay before a broadcast message is retried; None = dropped.
-
-        A broadcast has no dead letters and no group policy.
-        """
+    def _drop_failed(self, failure: BaseException, attempts: int, where: dict[str, object]) -> float | None:
+        """The delay in a broadcast, which has no dead letters and no group policy; None = dropped."""
         if 0 < self._options.attempts_max <= attempts:
             _log.emit(log_events.BROADCAST_MESSAGE_DROPPED, **where)
             return None

@@ -34,6 +34,8 @@ from ortoo.v1 import session_pb2
 
 LEAVE_TIMEOUT_S = 10.0
 T = TypeVar("T")
+DirectHandler = Callable[[ReceivedMessage], Awaitable[BaseException | None]]
+"""Processes one message and returns the failure of the handler, or None."""
 _log = get_logger("consumer")
 
 
@@ -64,7 +66,7 @@ class PullMember:
         """Whether a queue is released only when none of its messages is in a handler."""
         self.flow_control_counts = FlowControlCounts()
         self.losses = LossLog(settings.on_loss)
-        self.direct_handler: Callable[[ReceivedMessage], Awaitable[None]] | None = None
+        self.direct_handler: DirectHandler | None = None
         self.limits = settings.limits
         self._connection = connection
         self._clock = connection.clock
@@ -189,11 +191,8 @@ class PullMember:
         owned.task.cancel()  # it may wait at the old offset
         owned.task = self._background.spawn(f"pull {queue.queue_id}", owned.run())
 
-    def set_handler(self, handler: Callable[[ReceivedMessage], Awaitable[None]] | None, *, ordered: bool) -> None:
-        """Set the handler for `consume_directly`, and whether processing is ordered.
-
-        If it is, `span_max` does not apply.
-        """
+    def set_handler(self, handler: DirectHandler | None, *, ordered: bool) -> None:
+        """Set the handler for `consume_directly`, and whether processing is ordered; then `span_max` does not apply."""
         self.is_ordered, self.direct_handler = ordered, handler
         self.limits = replace(self.settings.limits, span_max=None) if ordered else self.settings.limits
         self._assignment.changed.set()
@@ -268,12 +267,11 @@ class PullMember:
             )
         return found
 
-    async def consume_directly(self, message: ReceivedMessage) -> bool:
-        """Process one message immediately; returns whether this member processes in order."""
+    async def consume_directly(self, message: ReceivedMessage) -> BaseException | None:
+        """Process one message immediately; returns the failure of the handler, or None."""
         if self.direct_handler is None:
             raise Unsupported("this consumer has no handler: the application polls messages")
-        await self.direct_handler(message)
-        return self.is_ordered
+        return await self.direct_handler(message)
 
     # assignment
 

@@ -14,6 +14,7 @@ from ortoo.client.core.handlers import nack_messages
 from ortoo.client.core.queues import Queue
 from ortoo.client.core.received import ReceivedBatch, ReceivedMessage
 from ortoo.client.core.wire import LANGUAGE, client_version, message_model, start_from, subscription
+from ortoo.client.handling.runs import FINISH_TIMEOUT_S, HandlerRuns
 from ortoo.client.offsets.losses import LossLog, LostMessages
 from ortoo.client.offsets.offset_file import OffsetFile, offset_path
 from ortoo.client.offsets.start_point import StartRule
@@ -84,6 +85,7 @@ class Consumer:
         self._client_id = client_id
         self._version = 0
         """Version of the subscriptions."""
+        self._runs = HandlerRuns()
         self._member = PushMember(
             connection,
             _open_request(group, topics, settings, client_id=client_id, zone=connection.zone),
@@ -147,6 +149,7 @@ class Consumer:
 
         Errors: the reason why the server refused the session, or ConsumerClosed outside the `async with` block.
         """
+        self._connection.check_usable()
         self._member.check_open()
         with suppress(ConsumerClosed):
             while True:
@@ -180,8 +183,16 @@ class Consumer:
             self._clock,
             concurrency=concurrency,
             retry_delay_ms=self._settings.retry_delay_ms,
+            runs=self._runs,
         )
         await handlers.run(aiter(self))
+
+    async def stop(self, finish_timeout_s: float = FINISH_TIMEOUT_S) -> None:
+        """Begin no other handler, wait for those that run, and let `run` return.
+
+        Messages of handlers that have not finished in time stay unacknowledged.
+        """
+        await self._runs.stop(finish_timeout_s)
 
     async def _report_progress(self) -> None:
         self._member.report_progress()

@@ -14,6 +14,8 @@ from ortoo.client.core.handlers import LocalAttempts, RetryLater, log_fields
 from ortoo.client.core.queues import Queue
 from ortoo.client.core.received import ReceivedMessage
 from ortoo.client.core.suspension import QueueHold
+from ortoo.client.handling.calls import HandlerCalls
+from ortoo.client.handling.runs import HandlerRuns
 from ortoo.client.push.push_member import PushMember
 from ortoo.common.errors import OrtooError
 from ortoo.common.logs.logger import get_logger
@@ -21,8 +23,8 @@ from ortoo.common.process.background import Background, pause
 from ortoo.common.process.clock import Clock
 from ortoo.v1 import pull_pb2
 
-Handler = Callable[[ReceivedMessage], Awaitable[None]]
-NackCall = Callable[[Sequence[ReceivedMessage], Exception, int], Awaitable[pull_pb2.NackMessagesResponse]]
+Handler = Callable[[ReceivedMessage], Awaitable[None] | None]
+NackCall = Callable[[Sequence[ReceivedMessage], BaseException, int], Awaitable[pull_pb2.NackMessagesResponse]]
 """`core.handlers.nack_messages` for a group."""
 _log = get_logger("consumer")
 
@@ -40,13 +42,15 @@ class PushHandlers:
         *,
         concurrency: int,
         retry_delay_ms: float,
+        runs: HandlerRuns,
     ) -> None:
         """`nack` None = broadcast: this consumer keeps a failed message and retries it after `retry_delay_ms`."""
         self._group = group
-        self._handler = handler
+        self._calls: HandlerCalls[ReceivedMessage, None] = HandlerCalls(handler, threads=concurrency)
         self._member = member
         self._nack = nack
         self._clock = clock
+        self._runs = runs
         self._slots = asyncio.Semaphore(concurrency)
         self._retry_delay_ms = retry_delay_ms
         self._lanes: dict[tuple[Queue, str], deque[ReceivedMessage]] = {}
@@ -54,8 +58,9 @@ class PushHandlers:
         self._attempts = LocalAttempts()
 
     async def run(self, messages: AsyncIterator[ReceivedMessage]) -> None:
-        """Handle messages until `messages` ends. The next message is fetched only when a slot is free."""
-        async with Background("handlers") as background:
+        """Handle messages until `messages` ends. The next one is fetched only when a slot is free."""
+
+        async def take(background: Background) -> None:
             await self._wait_free_slot()
             async for message in messages:
                 group = message.message_group
@@ -69,6 +74,8 @@ class PushHandlers:
                     lane = self._lanes[message.queue, group] = deque()
                     background.spawn("in order", self._handle_lane(message, (message.queue, group), lane))
                 await self._wait_free_slot()
+
+        await self._runs.run(self._calls, take)
 
     async def _wait_free_slot(self) -> None:
         """Wait for a free slot without taking it, because a retry may need it first."""
@@ -85,46 +92,43 @@ class PushHandlers:
         del self._lanes[key]
 
     async def _handle(self, message: ReceivedMessage, *, in_order: bool) -> None:
-        """Call the handler until it succeeds or the message is nacked or parked. Uses and releases an acquired slot."""
+        """Call the handler until it succeeds or the message is nacked or parked. Uses and releases an acquired slot.
+
+        A message that this consumer no longer owns is skipped.
+        """
         hold: QueueHold | None = None
         try:
-            while (failure := await self._call(message)) is not None:
-                if in_order and hold is None:
-                    hold = self._member.hold(message.queue)  # before the nack, because the queue may be lost during it
-                    if not message.is_current:
-                        hold.revoked.set()
-                wait_ms = await self._handle_failure(message, failure, in_order)
-                if wait_ms is None:
-                    self._attempts.forget(message)
-                    break
+            while message.is_current:
+                self._attempts.start(message)
+                async with self._calls.ended(message) as end:
+                    self._slots.release()
+                    wait_ms: float | None = None
+                    if end.failure is not None:
+                        if in_order and hold is None:
+                            hold = self._hold(message)  # before the nack, because the queue may be lost during it
+                        wait_ms = await self._handle_failure(message, end.failure, in_order)
+                    if wait_ms is None:
+                        self._attempts.forget(message)
+                        message.ack()
+                        return
                 if hold is None:
                     await self._clock.sleep(wait_ms / 1000)
                 else:
                     await pause(wait_ms / 1000, hold.revoked, self._clock)
                 await self._slots.acquire()
+            self._slots.release()
         finally:
             if hold is not None:
                 self._member.release(hold)
-        message.ack()
 
-    async def _call(self, message: ReceivedMessage) -> Exception | None:
-        """Call the handler; returns its failure or None.
+    def _hold(self, message: ReceivedMessage) -> QueueHold:
+        hold = self._member.hold(message.queue)
+        if not message.is_current:
+            hold.revoked.set()
+        return hold
 
-        A message of a queue that this consumer no longer owns is skipped.
-        """
-        try:
-            if message.is_current:
-                self._attempts.start(message)
-                await self._handler(message)
-                self._attempts.forget(message)
-        except Exception as error:
-            return error
-        finally:
-            self._slots.release()
-        return None
-
-    async def _handle_failure(self, message: ReceivedMessage, failure: Exception, in_order: bool) -> float | None:
-        """Nack a failed message; returns None, or the delay in ms after which this consumer retries it itself."""
+    async def _handle_failure(self, message: ReceivedMessage, failure: BaseException, in_order: bool) -> float | None:
+        """Nack a failed message; returns the delay of a retry here in ms, or None when it was nacked or parked."""
         where = log_fields(self._group, message)
         _log.emit(log_events.HANDLER_FAILED_WILL_REDELIVER, exc_info=failure, **where)
         attempts = self._attempts.attempt_count(message)

@@ -33,11 +33,11 @@ class GroupMembership(Protocol):
     def running_queues(self) -> list[session_pb2.RunningQueue]:
         """The queues of this member."""
 
-    async def consume_directly(self, message: ReceivedMessage) -> bool:
-        """Process one message immediately; returns whether this member processes in order.
+    is_ordered: bool
+    """Whether messages of a queue are processed one after another."""
 
-        Errors: those of the handler, or Unsupported without a handler.
-        """
+    async def consume_directly(self, message: ReceivedMessage) -> BaseException | None:
+        """Process one message immediately; returns the failure of the handler. Errors: Unsupported without one."""
 
 
 async def run_command(
@@ -83,13 +83,16 @@ async def _consume_message(
     began_s = connection.clock.monotonic_s()
     consumed = session_pb2.ConsumeResult()
     try:
-        consumed.orderly = await member.consume_directly(_received_message(request, connection))
-        consumed.succeeded = True
+        failure = await member.consume_directly(_received_message(request, connection))
     except Unsupported as error:
         result.failure.CopyFrom(failure_of(error))
         return
     except Exception as error:
-        consumed.error = f"{type(error).__name__}: {error}"
+        failure = error
+    if failure is None:
+        consumed.succeeded, consumed.orderly = True, member.is_ordered
+    else:
+        consumed.error = f"{type(failure).__name__}: {failure}"
     consumed.duration_ms = round((connection.clock.monotonic_s() - began_s) * 1000)
     result.consumed.CopyFrom(consumed)
 

@@ -2,6 +2,6 @@
 
 
 class ColumnAttributes:
-    """Has an attribute for each column of messages: its arrays, or None where no row has a value."""
+    """Base class with one attribute for each column of messages: the column's arrays, or None if no row has a value."""
 
     __slots__ = ()

@@ -32,7 +32,7 @@ from ortoo.common.records.writer import batch_bytes
 
 
 def narrow(opened: OpenedBatch, rows: Int32s, columns: frozenset[int] = frozenset()) -> tuple[SealedBatch, Int32s]:
-    """Return a batch that holds at least `rows` of `opened`, and `rows`; the module's docstring explains the pair.
+    """Return a batch that holds at least the rows `rows` of `opened`, and `rows` unchanged.
 
     Columns whose numbers are not in `columns` may be left out. If `columns` is empty, all columns are kept.
     """
@@ -40,12 +40,15 @@ def narrow(opened: OpenedBatch, rows: Int32s, columns: frozenset[int] = frozense
 
 
 def is_narrow(opened: OpenedBatch, rows: Int32s) -> bool:
-    """Whether a new batch is made: few enough rows, and bodies that are not compressed."""
+    """Whether `narrow` copies `rows` into a new batch: the rows are few, and the bodies are not compressed."""
     return 0 < 2 * len(rows) < opened.count and not opened.is_compressed and not opened.has_unknown_columns
 
 
 def gather(table: MessageColumns, rows: Int32s, columns: frozenset[int] = frozenset()) -> SealedBatch:
-    """Make an uncompressed batch of one or more rows, without producer id and sequence; `columns` as in `narrow`."""
+    """Make an uncompressed batch of one or more rows, without producer id and sequence.
+
+    `columns` are the numbers of the columns to copy; an empty set means all columns.
+    """
     if len(rows) <= FEW_ROWS_MAX and isinstance(table, OpenedBatch) and not table.is_compressed:
         # Where the columns do not fit together, the checks of the arrays below raise the error.
         with contextlib.suppress(Invalid, IndexError, TypeError):

@@ -31,7 +31,7 @@ _SLICED_BYTES = 48
 
 @dataclass(frozen=True, slots=True)
 class MessageTable(ColumnAttributes):
-    """Messages by column."""
+    """Messages as a table: the arrays of each column, with one row for each message."""
 
     body_offsets: Int32s
     body: memoryview
@@ -45,7 +45,7 @@ class MessageTable(ColumnAttributes):
 
     @property
     def size_bytes(self) -> int:
-        """The approximate size of its columns."""
+        """The approximate size of the table's columns."""
         return self.body_offsets.nbytes + self.body.nbytes + sum(map(_size, self.columns.values()))
 
     def with_column(self, column: MessageColumn[Any], arrays: Any) -> "MessageTable":

@@ -23,7 +23,7 @@ _log = get_logger("name servers")
 
 
 def is_url(text: str) -> bool:
-    """Whether a setting names an address server rather than name servers."""
+    """Whether the setting `text` is the URL of an address server rather than a list of name servers."""
     return text.startswith(("http://", "https://"))
 
 
@@ -61,7 +61,9 @@ async def resolve_name_servers(text: str, *, background: Background, clock: Cloc
 
 
 def update_name_servers(servers: NameServers, text: str) -> None:
-    """Replace the list by the changed setting `text`; nothing changes for a URL, whose list a task refreshes.
+    """Replace the addresses in `servers` by those in the changed setting `text`.
+
+    If `text` is the URL of an address server, nothing changes, because a task refreshes the addresses.
 
     Errors: Invalid.
     """

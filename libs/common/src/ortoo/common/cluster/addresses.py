@@ -1,8 +1,12 @@
 """Addresses of the form host:port."""
 
+from collections.abc import Mapping
 from ipaddress import ip_address
 
 from ortoo.common.errors import Invalid
+
+PROXY_VARIABLES = ("grpc_proxy", "https_proxy", "http_proxy")
+"""The variables with the address of a proxy; gRPC uses the first one that is set."""
 
 
 def is_address(text: str, *, port_min: int = 1) -> bool:
@@ -26,6 +30,20 @@ def is_loopback(text: str) -> bool:
         return ip_address(host).is_loopback
     except ValueError:
         return host == "localhost"
+
+
+def proxy_variable(text: str, environ: Mapping[str, str]) -> str:
+    """The environment variable whose proxy gRPC uses for a connection to host:port; empty = it uses none.
+
+    Connections of this library to the loopback never use a proxy.
+    """
+    if is_loopback(text):
+        return ""
+    host = text.rpartition(":")[0]
+    excepted = environ.get("no_grpc_proxy") or environ.get("no_proxy", "")
+    if any(host.endswith(one) for one in map(str.strip, excepted.split(",")) if one):
+        return ""
+    return next((name for name in PROXY_VARIABLES if environ.get(name)), "")
 
 
 def check_receiver(text: str, field: str) -> None:

@@ -33,7 +33,7 @@ _log = get_logger("settings")
 
 
 class DynamicSettings(Generic[S]):
-    """The settings of one process; `appliers` apply their changes."""
+    """The settings of one process, some of which can be changed while it runs; `appliers` apply the changes."""
 
     def __init__(
         self,
@@ -72,7 +72,7 @@ class DynamicSettings(Generic[S]):
     def update(
         self, values: Mapping[str, str], reset: Sequence[str] = (), *, changed_by: str = "", dry_run: bool = False
     ) -> list[SettingChange]:
-        """Set values until the next start; the settings in `reset` go back to the file and the environment.
+        """Set settings until the next start. The settings in `reset` get the values of file and environment again.
 
         Returns the changes, also with `dry_run`. If it raises Invalid, which names the setting, no setting changes.
         """
@@ -102,7 +102,10 @@ class DynamicSettings(Generic[S]):
         return changes
 
     def reload(self) -> None:
-        """Read the settings again, apply the live ones and log the others. Invalid settings change nothing."""
+        """Read the settings again, apply the changes of live settings, and log other changes.
+
+        Invalid settings change nothing.
+        """
         try:
             loaded = self._load()
             before, found = flatten(self._loaded.settings), flatten(loaded.settings)
@@ -115,7 +118,7 @@ class DynamicSettings(Generic[S]):
         _log.emit(log_events.SETTINGS_RELOADED, at_next_start=waiting, **_log_fields(changes))
 
     def findings(self) -> Iterator[Finding]:
-        """The settings that an operator has set to a value that the next start will replace."""
+        """A finding if an operator has set settings to values that the next start of the process will replace."""
         if kept := [one for one in self.all() if one.origin == OPERATOR and one.at_next_start is not None]:
             yield Finding(
                 "unsaved settings",

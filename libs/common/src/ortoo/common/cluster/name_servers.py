@@ -7,7 +7,7 @@ from ortoo.common.errors import Invalid
 
 
 class NameServers:
-    """The addresses of equal name servers over one database. A name server that fails is skipped."""
+    """The addresses of name servers that share one database. A name server that fails is skipped."""
 
     def __init__(self, addresses: str) -> None:
         """Take `host:port`, several separated by `;`. Errors: Invalid."""

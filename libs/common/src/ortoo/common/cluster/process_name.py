@@ -16,7 +16,7 @@ def process_name() -> str:
 
 @contextlib.contextmanager
 def using_process_name(name: str) -> Iterator[None]:
-    """Inside the block, give this name to the process of this task and of the tasks that it starts."""
+    """Make `process_name` return `name` in the block, and in tasks that are started there."""
     token = _given.set(name)
     try:
         yield

@@ -15,7 +15,7 @@ LEASE_FIELD = "enode.name"
 
 
 def refused(observed: str, error: Conflict | Fenced) -> Finding:
-    """The finding; `observed` names the refused process and the reason."""
+    """The finding about a process whose registration is refused; `observed` names the process and the reason."""
     if error.field == STORE_FIELD:
         return Finding(
             "store mismatch",

@@ -22,7 +22,10 @@ _log = get_logger("registration")
 
 
 class Registrations:
-    """One process's leases. `register` takes a name server's address and returns the lease in seconds."""
+    """The leases of one process at the name servers.
+
+    `register` takes a name server's address, requests a lease there, and returns the lease in seconds.
+    """
 
     def __init__(
         self,
@@ -66,7 +69,7 @@ class Registrations:
     def other_store(self) -> str:
         """The error of a name server that has registered another store for this enode; empty if there is none.
 
-        A refusal that ends with the lease of the enode's former process is not reported here.
+        The result leaves out a refusal that ends when the lease of the enode's former process expires.
         """
         errors = (one for one in self._failures.values() if isinstance(one, Conflict))
         return next((one.message for one in errors if one.field in OTHER_STORE_FIELDS), "")
@@ -77,7 +80,7 @@ class Registrations:
         return bool(self._registered)
 
     async def register_first(self) -> None:
-        """Announce to one name server after another until one grants a lease. Errors: those that are not retriable."""
+        """Register at one name server after another until one grants a lease. Errors: those that are not retriable."""
         attempt, backoff = 0, Backoff(first_s=0.1, max_s=1.0)
         while True:
             address = self._name_servers.current
@@ -93,7 +96,7 @@ class Registrations:
             attempt += 1
 
     def register_now(self) -> None:
-        """Announce now, because a name server has just returned and may have lost its leases."""
+        """Register now, because a name server has just returned and may have lost its leases."""
         for due in self._due.values():
             due.set()
 

@@ -84,7 +84,7 @@ class CertificateNames:
         """The names that gRPC reports for a connection.
 
         gRPC also lists all alternative names without their kind. A mail address in that list could pose as a DNS name,
-        so that the list is not used.
+        so the list is not used.
         """
 
         def all_of(key: str) -> tuple[str, ...]:
@@ -108,7 +108,7 @@ def format_names(names: Sequence[str]) -> str:
 
 
 class CertificateRoles:
-    """The names that stand for each role now, chosen or default, and the roles of a certificate with such names."""
+    """Maps the names in certificates to roles. An operator has chosen the names of each role, or they are defaults."""
 
     def __init__(self, chosen: RoleNames, cluster_name: str = "") -> None:
         """`cluster_name` is the name that the certificates of all processes share; empty = they share none."""

@@ -6,7 +6,10 @@ from ortoo.v1.namesrv_pb2 import WatchRoutesResponse
 
 
 async def assemble_changes(parts: AsyncIterable[WatchRoutesResponse]) -> AsyncIterator[WatchRoutesResponse]:
-    """Join the parts of each change that a watch reports into one message. A change without its end is dropped."""
+    """Join the parts of each change that a watch reports into one message.
+
+    A change whose last part is missing is dropped.
+    """
     begun: WatchRoutesResponse | None = None
     async for part in parts:
         if begun is not None:

@@ -17,7 +17,7 @@ TLS_CLUSTER = tuple(f"tls_cluster_{end}" for end in ("listen_address", "certific
 
 @dataclass(frozen=True)
 class ServiceSettings:
-    """The settings of every process. Each role has its own defaults for the first two settings."""
+    """The settings of every process. Each role has its own defaults for `name` and `listen_address`."""
 
     ENVIRON_PREFIX: ClassVar[str]
     """Prefix of its environment variables, such as ORTOO_ENODE_."""

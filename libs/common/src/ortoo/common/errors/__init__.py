@@ -26,7 +26,7 @@ elsewhere. The enode was down, was stopping, or accepts no messages."""
 
 
 class OrtooError(Exception):
-    """Something went wrong."""
+    """An operation of Ortoo failed."""
 
     retriable: ClassVar[bool] = False
 
@@ -55,7 +55,7 @@ class Conflict(OrtooError):
 
 
 class Fenced(OrtooError):
-    """A newer holder has this right."""
+    """A newer owner holds this lock or assignment."""
 
 
 class Overloaded(OrtooError):

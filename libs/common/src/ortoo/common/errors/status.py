@@ -146,7 +146,7 @@ def error_of_rpc(error: grpc.aio.AioRpcError, peer: str, *, is_internal: bool = 
 
 @contextlib.contextmanager
 def rpc_errors(peer: str, *, is_internal: bool = False) -> Iterator[None]:
-    """Turn failed gRPC calls in the block into OrtooErrors that name `peer`; `is_internal` as in `error_of_rpc`.
+    """Turn failed gRPC calls in the block into OrtooErrors that name `peer`; `is_internal`: calls in the cluster.
 
     The block raises CancelledError if the task was cancelled just as a call failed. In that case grpc.aio loses the
     cancellation and raises the failure, and a loop that retries after failures would never end.

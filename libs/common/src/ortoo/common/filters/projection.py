@@ -25,7 +25,9 @@ _HEAD: Final = frozenset(
 
 
 def columns_of(names: Sequence[str]) -> Columns:
-    """The numbers of the columns with these names, and of those that opening a batch needs. No names mean all columns.
+    """The numbers of the named columns, and of the columns that are needed to open a batch.
+
+    Empty `names` give an empty set, which means all columns.
 
     Errors: Invalid for a name that no field of a record batch has.
     """

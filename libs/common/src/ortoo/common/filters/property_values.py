@@ -48,7 +48,7 @@ class PropertyValues:
 
     @classmethod
     def of_tag(cls, opened: OpenedBatch) -> "PropertyValues":
-        """The tags."""
+        """The tags of the messages."""
         column, rows = opened.tag, opened.count
         if column is None or not column.texts.rows:
             nothing = np.zeros(rows, "<i4")

@@ -23,7 +23,10 @@ TIME_BYTES = 8
 
 
 class SelectedPart(NamedTuple):
-    """The selected messages of one or several stored batches; `rows` and `row_stored_at_ms` as in `SelectedRows`."""
+    """The selected messages of one or several stored batches.
+
+    `rows` and `row_stored_at_ms` have the meaning of the fields of `SelectedRows`.
+    """
 
     first_offset: int
     next_offset: int
@@ -72,9 +75,9 @@ class _PendingRows(NamedTuple):
 
     @property
     def sort(self) -> tuple[bool, ...]:
-        """For each column that must not be filled with zeros, whether it is absent.
+        """A key of rows: whether each column that must not be filled with zeros is absent.
 
-        Only rows with the same absent columns are joined.
+        Only rows with equal keys are joined.
         """
         return tuple([name not in self.table.columns for name in _NOT_FILLED])
 

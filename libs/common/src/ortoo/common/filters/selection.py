@@ -93,7 +93,7 @@ def match_rows(
     *,
     now_ms: int = 0,
 ) -> MatchingRows:
-    """The rows that `select_rows` returns. Errors: Invalid, Unsupported."""
+    """The numbers of the rows that `select_rows` selects for the same arguments. Errors: Invalid, Unsupported."""
     batch, first = stored.batch, stored.first_offset
     start = max(from_offset - first, 0)
     stop = batch.count if to_offset is None else min(batch.count, to_offset - first)

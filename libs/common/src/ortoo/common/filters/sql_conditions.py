@@ -33,7 +33,7 @@ class Property:
 
 @dataclass(frozen=True, slots=True)
 class Arithmetic:
-    """`operator` is one of + - * / %; a division by zero is NULL."""
+    """A calculation with two values; `operator` is one of + - * / %. A division by zero is NULL."""
 
     operator: str
     left: "Value"
@@ -73,7 +73,7 @@ class BatchRows:
         return values
 
     def numbers(self, value: Value) -> tuple[Float64s, Mask]:
-        """A value as numbers, and for each row whether it has a number."""
+        """A value as numbers, and for each row whether the value is a number."""
         if isinstance(value, Property):
             if value.name not in self._numbers:
                 self._numbers[value.name] = self.values(value).numbers()

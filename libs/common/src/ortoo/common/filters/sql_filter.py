@@ -133,7 +133,7 @@ class _Reader:
             if isinstance(value, Property):
                 return partial(truth, value)
             return partial(constant, value)  # type: ignore[arg-type]
-        raise self._refusal(node, "is no condition")
+        raise self._refusal(node, "is not a condition")
 
     def value(self, node: "Expression", depth: int) -> Value:
         self._count(depth)
@@ -154,11 +154,11 @@ class _Reader:
             return self._arithmetic(
                 _ARITHMETIC[kind], self.value(node.this, depth + 1), self.value(node.expression, depth + 1)
             )
-        raise self._refusal(node, "is no value")
+        raise self._refusal(node, "is not a value")
 
     def _number(self, node: "Expression") -> float:
         if not NUMBER.fullmatch(node.this) or abs(number := float(node.this)) == float("inf"):
-            raise self._refusal(node, "is no number that can be compared with")
+            raise self._refusal(node, "is not a number that can be compared")
         return number
 
     def _arithmetic(self, operator: str, left: Value, right: Value) -> Value:
@@ -184,8 +184,8 @@ class _Reader:
             raise Invalid("TRUE and FALSE can only be compared with a property, and only by = or <>", field=self._field)
         if isinstance(left, str) != isinstance(right, str):
             raise Invalid(
-                f"{_format_value(left)} {operator} {_format_value(right)} compares a number with a text; quote both "
-                "or none",
+                f"{_format_value(left)} {operator} {_format_value(right)} compares a number with a text; quote "
+                "both values or neither",
                 field=self._field,
             )
         if not isinstance(left, Property | Arithmetic):

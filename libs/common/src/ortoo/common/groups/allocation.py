@@ -17,7 +17,7 @@ VIRTUAL_NODES = 10
 
 
 class AnyQueue(Protocol):
-    """The required properties of a queue."""
+    """The properties of a queue that the assignment to group members requires."""
 
     @property
     def topic(self) -> str:
@@ -143,7 +143,7 @@ def averagely(queues: Sequence[Q], members: Sequence[str]) -> "Assignments[Q]":
 
 
 def circle(queues: Sequence[Q], members: Sequence[str]) -> "Assignments[Q]":
-    """Sorted queues dealt out to sorted group members one by one."""
+    """Assign sorted queues to sorted group members in turn, one by one."""
     return {member: list(queues[index :: len(members)]) for index, member in enumerate(members)}
 
 

@@ -23,7 +23,7 @@ REASON_REQUESTED = "asked"
 
 @dataclass(frozen=True, slots=True)
 class Retry:
-    """The message is redelivered."""
+    """The decision to redeliver a failed message."""
 
     delay_ms: int
     attempt: int
@@ -32,7 +32,7 @@ class Retry:
 
 @dataclass(frozen=True, slots=True)
 class Park:
-    """The message goes to the group's dead letters."""
+    """The decision to move a failed message to the group's dead letters."""
 
     reason: str
     attempt: int
@@ -49,15 +49,15 @@ class FailureRule:
     """The delay after the first, second, … attempt; the last delay stands for all later attempts."""
 
     def is_last(self, attempt: int) -> bool:
-        """Whether attempt number `attempt`, from 1, is the last."""
+        """Whether attempt number `attempt` is the last one; the first attempt has number 1."""
         return 0 < self.attempts_max <= attempt
 
     def delay_ms(self, attempt: int) -> int:
-        """The delay after attempt number `attempt`, from 1."""
+        """The delay after attempt number `attempt` has failed; the first attempt has number 1."""
         return self.delays_ms[min(max(attempt, 1), len(self.delays_ms)) - 1] if self.delays_ms else 0
 
     def after_attempt(self, attempt: int, *, counts: bool = True, park: bool = False) -> Retry | Park:
-        """Whether a message is redelivered or parked after attempt number `attempt`, from 1, has failed.
+        """Whether a message is redelivered or parked after attempt number `attempt` has failed; the first has number 1.
 
         `park`: the consumer asks to park the message now. `counts` False: the failed attempt is not counted.
         """

@@ -48,11 +48,11 @@ class Handle:
     """The time at which a delayed message is due; 0 for a transaction."""
 
     def encoded(self, seals: HandleSeals) -> str:
-        """The text for clients: letters, digits, - and _."""
+        """The handle as a text for clients: letters, digits, - and _."""
         return seals.encode(_PURPOSES[self.kind], self._head() + self.enode.encode())
 
     def encoded_of_batch(self, batch: "DelayedBatch", seal: bytes) -> str:
-        """The text for a message of `batch`, with the batch's `seal`. A cluster without keys gives an empty seal."""
+        """The handle of a message of `batch` as a text, with the batch's `seal`, which is empty without keys."""
         if not seal:
             return HandleSeals().encode(_PURPOSES[self.kind], self._head() + self.enode.encode())
         place = _RANGE.pack(batch.first, batch.count)

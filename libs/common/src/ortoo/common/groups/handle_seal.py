@@ -36,7 +36,7 @@ _KEY_ID = struct.Struct("<I")
 
 @dataclass(frozen=True, slots=True)
 class HandleKey:
-    """A key of the cluster."""
+    """A key with which the cluster seals handles."""
 
     key_id: int
     """1 to 2^32 - 1, random."""

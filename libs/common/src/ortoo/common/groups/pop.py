@@ -123,7 +123,7 @@ class Finish:
 
 @dataclass(frozen=True, slots=True)
 class Renew:
-    """Extends the lease of messages."""
+    """A request to extend the lease of messages."""
 
     invisible_ms: int
     """The duration of the lease from now on."""

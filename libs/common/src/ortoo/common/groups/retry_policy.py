@@ -28,7 +28,7 @@ _UNIT_MS = {"": 1, "ms": 1, "s": 1_000, "m": 60_000, "h": 3_600_000}
 
 
 class RetryKind(enum.IntEnum):
-    """The kinds of policies; the numbers are those on the wire."""
+    """The kinds of retry policies; the numbers are those on the wire."""
 
     CLASSIC = 0
     """RocketMQ's delays: 10 s, 30 s, 1 min … 2 h."""

@@ -50,7 +50,10 @@ def envelope_of(batch: SealedBatch) -> record_pb2.SealedBatch:
 
 
 class BulkCall:
-    """One call. `request` and `response` are each a `BulkField` if the message has a large field, or else its class."""
+    """One RPC method whose messages may have a large field.
+
+    `request` and `response` are each a `BulkField`, or the class of a message without a large field.
+    """
 
     def __init__(self, path: str, request: Any, response: Any, *, takes_many: bool = True) -> None:
         """With `takes_many` the requests are a stream. The responses are always a stream."""

@@ -7,6 +7,7 @@ from typing import Any, Self, cast
 
 import grpc
 
+from ortoo.common.cluster.addresses import is_loopback
 from ortoo.common.grpc.tls import ReloadingFiles
 from ortoo.common.grpc.transport import current_transport
 
@@ -51,12 +52,12 @@ class Channels:
         """Make a pool without channels. `headers_of` makes the headers of every call; with `tls`, channels use TLS.
 
         `tls_name` is the expected name in peers' certificates; empty = the host in the address. With `uses_proxy`
-        connections obey the environment's proxy variables, such as http_proxy.
+        connections obey the environment's proxy variables, such as http_proxy, except those to the loopback.
         """
         self._tls = tls
         self._tls_name = tls_name
         self._headers_of = headers_of
-        self._options = OPTIONS if uses_proxy else (*OPTIONS, ("grpc.enable_http_proxy", 0))
+        self._uses_proxy = uses_proxy
         self._channels: dict[str, grpc.aio.Channel | _RenewableChannel] = {}
 
     async def __aenter__(self) -> Self:
@@ -78,18 +79,44 @@ class Channels:
             self._channels[address] = channel
         return cast("grpc.aio.Channel", channel)
 
+    def call_blocking(self, address: str, path: str, request: Any, answer: type[Any], *, timeout_s: float) -> Any:
+        """One unary call over a connection of its own, for a thread without an event loop. Errors: grpc.RpcError.
+
+        `path` is that of the method, and `answer` the class of the response.
+        """
+        data = request.SerializeToString()
+        headers = self._headers_of(path, data) if self._headers_of is not None else ()
+        options = self._options(address, tls=self._tls is not None)
+        tls = self._credentials
+        with (
+            grpc.insecure_channel(address, options=options)
+            if tls is None
+            else grpc.secure_channel(address, tls, options=options)
+        ) as channel:
+            method = channel.unary_unary(path, request_serializer=bytes, response_deserializer=answer.FromString)
+            return method(data, metadata=headers, timeout=timeout_s)
+
     def _connected(self, address: str) -> grpc.aio.Channel:
-        """A new channel. A channel with TLS uses the newest certificates and sockets, not the current transport."""
-        if self._tls is None:
-            return current_transport().channel(address, self._options)
-        options: list[tuple[str, int | str]] = [*self._options]
-        if self._tls_name:
+        """A new channel, with the newest certificates if it uses TLS; only sockets do."""
+        credentials = self._credentials
+        if credentials is None:
+            return current_transport().channel(address, self._options(address))
+        return grpc.aio.secure_channel(address, credentials, options=self._options(address, tls=True))
+
+    @property
+    def _credentials(self) -> grpc.ChannelCredentials | None:
+        return self._tls.value if isinstance(self._tls, ReloadingFiles) else self._tls
+
+    def _options(self, address: str, *, tls: bool = False) -> list[tuple[str, Any]]:
+        options: list[tuple[str, Any]] = [*OPTIONS]
+        if not self._uses_proxy or is_loopback(address):
+            options.append(("grpc.enable_http_proxy", 0))
+        if tls and self._tls_name:
             options.append(("grpc.ssl_target_name_override", self._tls_name))
-        credentials = self._tls.value if isinstance(self._tls, ReloadingFiles) else self._tls
-        return grpc.aio.secure_channel(address, credentials, options=options)
+        return options
 
     async def renew(self) -> None:
-        """Use the newest certificates for new calls. Calls that are open now end when the certificates change again."""
+        """Use the newest certificates for new calls. Calls that are open now are ended at the next change."""
         if isinstance(self._tls, ReloadingFiles) and self._tls.reload_if_changed():
             for address in list(self._channels):
                 if isinstance(channel := self._channels.get(address), _RenewableChannel):

@@ -57,7 +57,7 @@ def check_admin_token(expected: str, presented: str) -> None:
 
 
 class ClusterToken:
-    """Makes and checks proofs."""
+    """The cluster's token: makes the proofs that calls carry, and checks them."""
 
     def __init__(self, token: str, clock: Clock) -> None:
         """`token` must not be empty."""
@@ -100,8 +100,8 @@ def cluster_token(path: str, clock: Clock) -> ClusterToken | None:
 def cluster_channels(settings: "ServiceSettings", token: ClusterToken | None) -> Channels:
     """Channels to other processes of the cluster. With a `token`, their calls carry a proof of it.
 
-    The channels use TLS if `settings` have mutual TLS, and never an HTTP proxy. Errors: Invalid, naming the setting
-    whose file is wrong.
+    The channels use TLS if `settings` have mutual TLS. They never use an HTTP proxy.
+    Errors: Invalid, naming the setting whose file is wrong.
     """
     headers_of = token.headers if token is not None else None
     return Channels(headers_of, cluster_credentials(settings), tls_name=settings.tls_cluster_name, uses_proxy=False)

@@ -33,7 +33,7 @@ _Convert = Callable[[Any], Any]
 
 
 def read(kind: type[Value], message: Message, /, **given: Any) -> Value:
-    """Make a `kind` from a message; arguments in `given` replace fields of the message.
+    """Make an object of class `kind` from a message; arguments in `given` replace fields of the message.
 
     A field with presence (`optional`, or a message) that is absent becomes the argument's default. An argument that may
     be None becomes None if the field is absent, an empty text or zero. Repeated fields are tuples, maps are dicts.

@@ -27,7 +27,7 @@ class _Request(Generic[Item, Answer]):
 
 
 class RequestBatcher(Generic[Item, Answer]):
-    """The requests of one kind, made by the tasks of one or several consumers.
+    """Sends requests of one kind together: requests that tasks make during a call are sent in the next call.
 
     Tasks that still wait when `background` ends are cancelled, because the outcome of their requests is unknown.
     """

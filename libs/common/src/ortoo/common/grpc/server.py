@@ -95,7 +95,7 @@ class _Health(HealthServicer):  # type: ignore[misc]  # it comes without types
 class GrpcServer:
     """A listening server. Entering the block binds the port; leaving it drains in two stages.
 
-    A stop has two stages. The health service reports NOT_SERVING at once, and all calls are served as before for
+    A stop has two stages. The health service reports NOT_SERVING at once, and all calls are still served for
     `drain_delay_s`. Then `draining` is set, and handlers of long streams end them. Calls that are still running after
     another `grace_s` are cancelled.
     """

@@ -51,13 +51,13 @@ class SignedCall:
     """The bytes as received; None for a stream."""
 
     def text(self, date_time: str) -> bytes:
-        """The bytes that are signed."""
+        """The bytes over which the signature is computed, for a call at this time."""
         digest = "" if self.request is None else hashlib.sha256(self.request).hexdigest()
         return f"{date_time}\n{self.method}\n{digest}".encode()
 
 
 def read_signature(authorization: str) -> Signature:
-    """Read the header. Errors: Invalid, naming the missing part."""
+    """Read the value of the header `authorization`. Errors: Invalid, naming the missing part."""
     algorithm, _, fields = authorization.partition(" ")
     said = dict(part.strip().split("=", 1) for part in fields.split(",") if "=" in part)
     access_key = said.get("Credential", "").partition("/")[0]
@@ -71,19 +71,19 @@ def read_signature(authorization: str) -> Signature:
 
 
 def sign(secret_key: str, date_time: str) -> bytes:
-    """The digest of a signature of the first form, made at this time."""
+    """The digest of a signature in RocketMQ's form, made at this time."""
     return hmac.new(secret_key.encode(), date_time.encode(), hashlib.sha1).digest()
 
 
 def request_headers(access_key: str, secret_key: str, date_time: str, call: SignedCall) -> Headers:
-    """The headers of a signed call; the signature (second form) covers the method and the request."""
+    """The headers of a signed call; the signature, in Ortoo's form, covers the method and the request."""
     digest = hmac.digest(secret_key.encode(), call.text(date_time), hashlib.sha256).hex()
     said = f"{REQUEST_ALGORITHM} Credential={access_key}, SignedHeaders={DATE_TIME};method;request, Signature={digest}"
     return ((DATE_TIME, date_time), (AUTHORIZATION, said))
 
 
 def signing(access_key: str, secret_key: str, clock: Clock) -> HeadersOf:
-    """A function that makes the headers of each call of a user, signed in the second form."""
+    """A function that makes the headers of each call of a user, with signatures in Ortoo's form."""
 
     def headers_of(path: str, request: bytes | None) -> Headers:
         now = datetime.fromtimestamp(clock.now_ms() / 1000, UTC).strftime("%Y%m%dT%H%M%SZ")

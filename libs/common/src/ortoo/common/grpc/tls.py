@@ -72,7 +72,7 @@ class ReloadingFiles(Generic[T]):
 
 @dataclass(frozen=True, slots=True)
 class TlsListener:
-    """A second port of the same server, which uses TLS."""
+    """A further port of a server, with TLS."""
 
     address: str
     """host:port; port 0 takes any free one."""
@@ -90,7 +90,10 @@ class TlsListener:
     """The names of the settings for these four fields."""
 
     def credentials(self) -> grpc.ServerCredentials:
-        """Read the files, and again before a handshake when they have changed. Errors: Invalid, naming the setting."""
+        """The port's credentials from the files, which are read again before a handshake if they have changed.
+
+        Errors: Invalid, naming the setting.
+        """
         if not (self.certificate_file and self.key_file):
             _log.emit(log_events.DEVELOPMENT_CERTIFICATE_USED, field=self.settings[1])
             certificate, key = make_self_signed_certificate(("localhost", "127.0.0.1", self.address.rpartition(":")[0]))
@@ -99,7 +102,7 @@ class TlsListener:
         made = ReloadingFiles(files, self._read)
 
         def newest() -> grpc.ServerCertificateConfiguration | None:
-            """The new configuration, or None. gRPC calls this before each handshake, in a thread, one call at a time.
+            """The new configuration; None if no file has changed. gRPC calls this before each handshake, in a thread.
 
             Each configuration may be returned only once. gRPC then frees the old configuration, although another
             handshake may still read it, which would crash the process. The sleep lets such handshakes proceed first.
@@ -137,7 +140,7 @@ class TlsClient:
             raise Invalid(f"missing; give the file of trusted root certificates, or {SYSTEM!r}", field="tls_ca_file")
 
     def credentials(self) -> grpc.ChannelCredentials:
-        """Read the files. Errors: Invalid, naming the setting."""
+        """The credentials from the files. Errors: Invalid, naming the setting."""
         roots = None if self.ca_file == SYSTEM else _read_roots(Path(self.ca_file), "tls_ca_file")
         if not self.certificate_file:
             return grpc.ssl_channel_credentials(roots)

@@ -15,7 +15,7 @@ Options = Sequence[tuple[str, int]]
 
 
 class Transport(Protocol):
-    """Makes both ends of connections; the ends behave as those of grpc.aio."""
+    """Makes the channels and servers of connections, which behave like those of grpc.aio."""
 
     has_sockets: bool
     """Whether the connections are sockets of this process."""

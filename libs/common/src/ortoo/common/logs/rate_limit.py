@@ -7,7 +7,7 @@ LOG_INTERVAL_S: Final = 10.0
 
 
 class LogRateLimit:
-    """The times of the last log lines, by kind. Kinds are never removed, so callers must use few kinds."""
+    """Limits the log lines of each kind to one in LOG_INTERVAL_S. Kinds are never removed, so callers use few kinds."""
 
     def __init__(self) -> None:
         self._logged_at_s: dict[str, float] = {}

@@ -22,7 +22,7 @@ def printable_line(text: str) -> str:
 
 
 def printable_json(line: str) -> str:
-    """A line of JSON with the same value; unsafe characters in texts are JSON's own escapes."""
+    """A line of JSON with the value of `line`, where unsafe characters in texts are written as JSON's escapes."""
     return _IN_LINE.sub(lambda found: f"\\u{ord(found.group()):04x}", line)
 
 

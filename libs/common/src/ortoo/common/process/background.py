@@ -81,7 +81,7 @@ class Background:
         self._cancel_all()
 
     def spawn(self, name: str, work: Coroutine[Any, Any, Any]) -> asyncio.Task[Any]:
-        """Run `work` until it ends or the block is left. After that, or after a failure, new work is cancelled."""
+        """Run `work` until it ends or the block is left. Work that is given later, or after a failure, is cancelled."""
         named = f"{self._name}:{name}"
         is_ending = self._is_leaving or self._has_failed
         try:
@@ -171,7 +171,7 @@ class Background:
     ) -> asyncio.Task[Any]:
         """Run `step` each time that `event` is set, after this many seconds.
 
-        The event is cleared before the step. A step that raises is logged and retried after the same time.
+        The event is cleared before the step. A step that raises is logged, and retried after `seconds`.
         """
 
         async def loop() -> None:

@@ -34,7 +34,7 @@ class RoleSettings(Protocol):
 
     @property
     def log_level(self) -> str:
-        """debug, info, warning or error."""
+        """The lowest level of the log lines that are written: debug, info, warning or error."""
 
     @property
     def HIDDEN(self) -> Mapping[str, str]:  # noqa: N802  # a constant of the class
@@ -46,7 +46,7 @@ S = TypeVar("S", bound=RoleSettings)
 
 @dataclasses.dataclass(frozen=True, kw_only=True)
 class RoleDefinition(Generic[S]):
-    """The differences between the roles."""
+    """The properties of a role with which the command line starts it."""
 
     name: str
     """As in `ortoo-NAME`."""
@@ -63,7 +63,7 @@ class RoleDefinition(Generic[S]):
 
 
 def run_command(work: Callable[[], int]) -> int:
-    """Run the command of a role with open standard files. Log lines and errors never wait for their reader.
+    """Run the command of a role with open standard files. Log lines and errors never block the process.
 
     Returns the exit code of `work`, or EXIT_UNREAD when the reader of its output has closed the pipe.
     """
@@ -111,7 +111,7 @@ def settings_loader(
 
 
 def settings_text(role: RoleDefinition[S], loaded: LoadedSettings[S], *, important_only: bool = False) -> str:
-    """Settings as TOML, each with its origin; `-c` can read it. Passwords are masked."""
+    """Settings as TOML, each with its origin, in a form that `-c` accepts. Passwords are masked."""
     shown = {
         name: f"{name} = {_toml(value)}  # {loaded.origins[name]}"
         for name, value in flatten(loaded.settings).items()

@@ -221,7 +221,7 @@ class MemoryShare:
 
 
 class ReservedBytes:
-    """Bytes of a share for one request: first the requested size, then the answer's size, then the size of its rest."""
+    """The bytes of a share that one request uses: first the requested size, later the size of the unread answer."""
 
     __slots__ = ("_asked_bytes", "_share", "bytes")
 
@@ -283,7 +283,7 @@ class MemoryBudget:
         return max(0, self.bytes_max - self.used_bytes)
 
     def share(self, kind: str, evict: Callable[[str], object] | None = None) -> MemoryShare:
-        """A share without bytes. `evict` gets a reason and ends the owner; it must not wait. None = not evictable."""
+        """A new, empty share. `evict` gets a reason and ends the owner, without waiting; None = not evictable."""
         share = MemoryShare(self, kind, evict)
         self._shares[share] = None
         return share
@@ -304,7 +304,7 @@ class MemoryBudget:
             )
 
     def by_kind(self) -> dict[tuple[str, ...], int]:
-        """The bytes of each kind of owner."""
+        """The number of used bytes of each kind of owner."""
         found: Counter[tuple[str, ...]] = Counter()
         for share in self._shares:
             found[(share.kind,)] += share.bytes

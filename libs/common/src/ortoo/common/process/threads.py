@@ -18,21 +18,6 @@ async def wait_uncancelled(running: "asyncio.Future[T]") -> T:
         raise
 
 
-async def wait_then_cancel(running: "asyncio.Future[T]") -> T:
-    """The result of a thread's work, even if the caller is cancelled meanwhile.
-
-    The cancellation is raised when the caller waits the next time.
-    """
-    try:
-        return await asyncio.shield(running)
-    except asyncio.CancelledError:
-        await _wait_until_done(running)
-        task = asyncio.current_task()
-        assert task is not None
-        task.cancel()
-        return running.result()
-
-
 async def _wait_until_done(running: "asyncio.Future[T]") -> None:
     """Wait until `running` is done, even if the caller is cancelled repeatedly meanwhile."""
     while not running.done():

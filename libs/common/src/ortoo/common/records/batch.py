@@ -211,7 +211,7 @@ def _explain(messages: Sequence[Message], limits: text_rules.MessageLimits) -> N
 
 
 class BatchBuilder:
-    """The messages of one batch: never more than fit, and only messages that can share a batch."""
+    """Collects the messages of one batch: at most as many as fit, and only messages that can share a batch."""
 
     __slots__ = ("_bytes_max", "_exclusive", "_messages", "_messages_max", "size_bytes")
 

@@ -94,7 +94,7 @@ class MessageColumn(Column, Generic[Value]):
 
     @cached_property
     def is_optional_number(self) -> bool:
-        """Whether rows are numbers of which 0 stands for none."""
+        """Whether the rows are numbers, where 0 means that the message has no value."""
         return self.rule is None and self.presence is Presence.IF_USED
 
     @cached_property
@@ -123,7 +123,7 @@ class MessageColumn(Column, Generic[Value]):
 
     @cached_property
     def shares_text_limit(self) -> bool:
-        """Whether the column's texts count for the limit that all such texts of a message have together."""
+        """Whether the column's texts count towards the common limit on the size of a message's texts."""
         return self.rule is not None and self.rule.bytes_max >= TEXT_BYTES_MAX
 
 

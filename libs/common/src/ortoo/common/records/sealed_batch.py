@@ -62,7 +62,7 @@ class SealedBatch:
 
 @dataclass(frozen=True, slots=True)
 class StoredBatch:
-    """A batch as stored in the log; the same bytes each time it is read."""
+    """A batch as it is stored in the log; every read returns the same bytes."""
 
     first_offset: int
     stored_at_ms: int

@@ -82,7 +82,7 @@ def without_control_characters(text: str) -> str:
 
 @dataclass(frozen=True, slots=True)
 class TextRule:
-    """The rule for one kind of text; `what` names it in errors."""
+    """The rule for one kind of text; `what` is the name of this kind in errors."""
 
     what: str
     bytes_max: int = TEXT_BYTES_MAX

@@ -20,7 +20,7 @@ STATUS_NAMES = {code: code.name for code in grpc.StatusCode}
 
 
 class CallMetrics(Layer):
-    """Counts and times every call. A unary call costs about two microseconds, a stream nothing for each message."""
+    """Counts and times every call. It takes two microseconds for a unary call, and no time for a stream's messages."""
 
     def __init__(self, clock: Clock) -> None:
         """Begin without calls."""

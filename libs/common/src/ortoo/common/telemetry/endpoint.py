@@ -37,7 +37,7 @@ REASONS: Final = {
 
 
 class MetricsEndpoint:
-    """Serves while the block is entered, one scrape at a time; each connection carries one request."""
+    """Serves the metrics over HTTP in the block, one scrape at a time; each connection carries one request."""
 
     def __init__(
         self,

@@ -50,13 +50,13 @@ class MetricsExport:
         self._is_away = False
 
     async def run(self) -> None:
-        """Send until cancelled. Errors of the receiver are logged; any other failure ends the process."""
+        """Send the metrics until cancelled. The receiver's errors are logged; other failures end the process."""
         while True:
             await self._clock.sleep(self._interval_s)
             await self.send()
 
     async def send(self) -> None:
-        """Send once. The counters are read on the event loop; they are encoded and sent in a thread."""
+        """Send the metrics once. They are read on the event loop, and encoded and sent in a thread."""
         readings: list[Reading] = []
         for family, samples in self._metrics.read():
             readings.append((family, [(values, _fixed(value)) for values, value in samples]))
@@ -70,7 +70,7 @@ class MetricsExport:
             _log.emit(log_events.METRICS_EXPORTED_AGAIN if sent else log_events.METRICS_EXPORT_FAILED_RETRYING)
 
     async def close(self) -> None:
-        """Send a last time, and close the connection."""
+        """Send the metrics a last time, and close the connection."""
         await self.send()
         await asyncio.to_thread(self._exporter.shutdown, 1_000)
 

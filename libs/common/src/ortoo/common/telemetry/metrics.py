@@ -51,15 +51,15 @@ class Metrics:
         )
 
     def counter(self, name: str, help: str, read: Callable[[], Reading], *, labels: Sequence[str] = ()) -> None:  # noqa: A002  # as it is called everywhere
-        """A number that only grows; `name` ends with `_total`."""
+        """Register a counter, a number that only grows; `name` ends with `_total`, and `read` returns its values."""
         self._add(Family(name, "counter", help, tuple(labels), read))
 
     def gauge(self, name: str, help: str, read: Callable[[], Reading], *, labels: Sequence[str] = ()) -> None:  # noqa: A002
-        """A number that goes up and down."""
+        """Register a gauge, a number that goes up and down; `read` returns its values."""
         self._add(Family(name, "gauge", help, tuple(labels), read))
 
     def histogram(self, name: str, help: str, read: Callable[[], Reading], *, labels: Sequence[str] = ()) -> None:  # noqa: A002
-        """Values in buckets."""
+        """Register a histogram, the number of values in each bucket; `read` returns its values."""
         self._add(Family(name, "histogram", help, tuple(labels), read))
 
     @property

@@ -16,7 +16,7 @@ CONTENT_TYPE = "text/plain; version=0.0.4; charset=utf-8"
 
 
 def chunks(metrics: Metrics, *, zeros: bool = True) -> Iterator[str]:
-    """The text, family by family. Without `zeros`, labelled gauges that are 0 are left out."""
+    """The metrics in Prometheus's text format, family by family. Without `zeros`, labelled gauges of 0 are left out."""
     for family, samples in metrics.read():
         if not zeros and family.labels and family.kind == "gauge":
             samples = [(values, value) for values, value in samples if value != 0]

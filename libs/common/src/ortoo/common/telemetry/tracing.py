@@ -52,7 +52,7 @@ class Span:
 
 
 def sampled_contexts(records: bytes | memoryview) -> list[Context]:
-    """The contexts of the sampled messages of a batch; malformed ones are skipped.
+    """The trace contexts of the sampled messages of a batch; malformed contexts are skipped.
 
     If a batch has more than SPANS_MAX sampled messages, only the first context is returned: every process must choose
     the same context. For a batch without trace contexts, only its fields are read. A batch without sampled messages

@@ -40,7 +40,7 @@ class BatchDecoder:
         """The fields of a record batch that are used, for the fetch request."""
 
     def decode(self, received: ReceivedBatch) -> Any:
-        """The selected rows of `received` as a pyarrow.RecordBatch. Errors: Invalid, Unsupported."""
+        """Decode the rows at `received.offsets` to a pyarrow.RecordBatch. Errors: Invalid, Unsupported."""
         sealed = received.sealed
         sealed.check(single_bytes_max=COPY_RECORD_BYTES_MAX)
         fields = read_fields(memoryview(sealed.records), _PATH)

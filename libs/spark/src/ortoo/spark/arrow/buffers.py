@@ -21,7 +21,7 @@ Array = Any
 
 
 def checked_array(kind: Any, rows: int, buffers: Sequence[Any], path: str, children: Sequence[Array] = ()) -> Array:
-    """An array of `buffers`, after full validation by Arrow. Errors: Invalid."""
+    """Make an array from Arrow `buffers`; Arrow validates the array completely. Errors: Invalid."""
     try:
         array = pa.Array.from_buffers(kind, rows, list(buffers), children=list(children) or None)
         array.validate(full=True)
@@ -31,26 +31,26 @@ def checked_array(kind: Any, rows: int, buffers: Sequence[Any], path: str, child
 
 
 def numbers(data: memoryview, rows: int, kind: Any, path: str) -> Array:
-    """Fixed-width numbers of a pyarrow type."""
+    """A column of fixed-width numbers of the pyarrow type `kind`."""
     check_size(data, rows, kind.bit_width // 8, path)
     return pa.Array.from_buffers(kind, rows, [None, pa.py_buffer(data)])
 
 
 def times(data: memoryview, rows: int, path: str) -> Array:
-    """Milliseconds as UTC timestamps in microseconds, as in Spark; null after the year 294,246."""
+    """A column of milliseconds since 1970 as UTC timestamps in microseconds; times after the year 294,246 are null."""
     ms = numbers(data, rows, pa.int64(), path)
     possible = pc.and_(pc.greater_equal(ms, 0), pc.less_equal(ms, _LAST_MS))
     return pc.multiply(pc.if_else(possible, ms, None), 1000).cast(pa.timestamp("us", tz="UTC"))
 
 
 def binary(offsets: memoryview, data: memoryview, rows: int, path: str) -> Array:
-    """Bodies, from int32 offsets and one block of bytes."""
+    """A column of bodies: `offsets` are int32 positions in the bytes `data`."""
     check_size(offsets, rows + 1, 4, path)
     return checked_array(pa.binary(), rows, [None, pa.py_buffer(offsets), pa.py_buffer(data)], path)
 
 
 def texts(column: memoryview, rows: int | None, path: str) -> Array:
-    """A text column; `rows` None = the column itself has the number of rows."""
+    """Decode a text column; if `rows` is None, the number of rows follows from the column's offsets."""
     fields = read_fields(column, path)
     offsets = buffer(fields, 2, f"{path}.offsets")
     count = max(len(offsets) // 4 - 1, 0) if rows is None else rows
@@ -63,7 +63,7 @@ def texts(column: memoryview, rows: int | None, path: str) -> Array:
 
 
 def dictionary(column: memoryview, rows: int, path: str) -> Array:
-    """The texts of a dictionary column."""
+    """Decode a dictionary column to a column of texts."""
     fields = read_fields(column, path)
     codes_data = buffer(fields, 2, f"{path}.codes")
     check_size(codes_data, rows, 4, f"{path}.codes")
@@ -77,7 +77,7 @@ def dictionary(column: memoryview, rows: int, path: str) -> Array:
 
 
 def lists(column: memoryview, rows: int, path: str) -> Array:
-    """Lists of texts."""
+    """Decode a column of lists of texts."""
     fields = read_fields(column, path)
     values = texts(buffer(fields, 2, f"{path}.values"), None, f"{path}.values")
     offsets = buffer(fields, 1, f"{path}.offsets")
@@ -87,7 +87,7 @@ def lists(column: memoryview, rows: int, path: str) -> Array:
 
 
 def maps(column: memoryview, rows: int, path: str) -> Array:
-    """Maps of text to text."""
+    """Decode a column of maps from text to text."""
     fields = read_fields(column, path)
     values = texts(buffer(fields, 3, f"{path}.values"), None, f"{path}.values")
     names = dictionary(buffer(fields, 2, f"{path}.names"), len(values), f"{path}.names")
@@ -100,7 +100,7 @@ def maps(column: memoryview, rows: int, path: str) -> Array:
 
 
 def repeated(value: object, rows: int, kind: Any) -> Array:
-    """One value in every row; arrays of recent values are cached."""
+    """A column with `value` in each of its `rows` rows; columns of recent values are cached."""
     cached = _repeated(value, kind)
     return cached.slice(0, rows) if rows <= len(cached) else pa.repeat(pa.scalar(value, kind), rows)
 
@@ -111,7 +111,7 @@ def _repeated(value: object, kind: Any) -> Array:
 
 
 def empty_column(rows: int, kind: Any, default: object = None) -> Array:
-    """A column that a batch does not use: empty lists and maps, otherwise nulls or the number `default`."""
+    """A column that the batch does not have: empty lists, empty maps, the number `default`, or nulls if it is None."""
     if pa.types.is_list(kind) or pa.types.is_map(kind):
         children = [kind.value_type] if pa.types.is_list(kind) else [pa.struct(MAP_FIELDS)]
         offsets = pa.py_buffer(bytes(4 * (rows + 1)))

@@ -10,5 +10,5 @@ _UTC: Final = {"timezone": "UTC"} if "timezone" in inspect.signature(to_arrow_sc
 
 
 def utc_schema(schema: Any) -> Any:
-    """The pyarrow schema of a pyspark StructType; timestamps are UTC."""
+    """The pyarrow schema for a pyspark StructType; its timestamps are in UTC."""
     return to_arrow_schema(schema, **_UTC)

@@ -25,9 +25,10 @@ class TableColumn:
 
     @property
     def is_default(self) -> bool:
-        """Whether a read has the column by default.
+        """Whether a read without the option `columns` has this column.
 
-        Columns that need topics of their own are only read if `columns` names them.
+        A column such as the delivery time is read only on request: within a batch, either all rows have it or no row
+        has it.
         """
         return self.field is None or self.field.presence is not Presence.ALL_OR_NONE
 
@@ -72,7 +73,7 @@ BY_NAME: Final = {column.name: column for column in COLUMNS}
 
 
 def chosen_names(columns: Sequence[str]) -> tuple[str, ...]:
-    """The requested columns, or else the default columns. Errors: Invalid for an unknown or repeated name."""
+    """The names in `columns`, or else the default columns. Errors: Invalid for an unknown or repeated name."""
     if not columns:
         return tuple(column.name for column in COLUMNS if column.is_default)
     for at, name in enumerate(columns):
@@ -84,5 +85,5 @@ def chosen_names(columns: Sequence[str]) -> tuple[str, ...]:
 
 
 def ddl(names: Sequence[str]) -> str:
-    """The schema of these columns in Spark's DDL."""
+    """The schema of the columns `names` in Spark's DDL."""
     return ", ".join(f"`{name}` {BY_NAME[name].ddl}" for name in names)

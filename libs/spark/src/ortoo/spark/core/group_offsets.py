@@ -19,7 +19,7 @@ def ensure_group(link: ClusterLink, group: str) -> None:
 
 
 def commit_group(link: ClusterLink, group: str, offsets: Mapping[Queue, int]) -> None:
-    """Commit offsets for a group. Errors: Unsupported with an older server, or the first refusal."""
+    """Commit offsets for a group. Errors: Unsupported with an older server, or the error of the first refused queue."""
     request = pull_pb2.CommitConsumerOffsetsRequest(
         group=group,
         offsets=[
@@ -32,7 +32,7 @@ def commit_group(link: ClusterLink, group: str, offsets: Mapping[Queue, int]) ->
 
 
 def group_offset(link: ClusterLink, group: str, queue: Queue) -> int:
-    """The committed offset of a group in one queue; -1 if the group has none. Errors: the refusal of the server."""
+    """The committed offset of a group in one queue; -1 if the group has none. Errors: those of the server."""
     request = pull_pb2.QueryConsumerOffsetsRequest(group=group, queues=[wire_queue(queue)])
     answer = link.call(ConsumerServiceStub, "QueryOffsets", request)
     for refused in answer.refused:

@@ -115,15 +115,15 @@ class ClusterLink:
         self.admin = Admin(self.connection)
 
     def run(self, coroutine: Coroutine[Any, Any, T]) -> T:
-        """Run a coroutine on the link's loop and wait."""
+        """Run a coroutine on the link's event loop, and wait for its result."""
         return self._thread.run(coroutine)
 
     def enter_context(self, manager: AbstractAsyncContextManager[T]) -> Any:
-        """Enter an async context manager on the link's loop, for a `with` statement."""
+        """Enter an async context manager on the link's event loop, for the duration of a `with` statement."""
         return self._thread.enter_context(manager)
 
     def call(self, stub: Callable[..., Any], method: str, request: Any) -> Any:
-        """One idempotent unary call. Errors: those of the server, or Unavailable."""
+        """Make one unary call, which must be idempotent. Errors: those of the server, or Unavailable."""
         return self.run(self.connection.call(stub, method, request))
 
     def fetch(
@@ -135,7 +135,7 @@ class ClusterLink:
         filter: Filter = "*",
         on_progress: Callable[[int, int], object] | None = None,
     ) -> Iterator[ReceivedBatch]:
-        """Batches of one queue with at least these columns.
+        """Read the batches of one queue that match `filter`; each batch has at least these columns.
 
         Errors and `on_progress`: as in `ortoo.client.read.fetch`.
         """

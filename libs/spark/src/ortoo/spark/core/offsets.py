@@ -26,7 +26,7 @@ class SourceOffsets:
     topic_ids: Mapping[str, int] = field(default_factory=dict)
 
     def to_json(self) -> dict[str, Any]:
-        """The JSON value for the checkpoint."""
+        """These offsets as a JSON value for Spark's checkpoint."""
         tree: dict[str, dict[str, dict[str, int]]] = {}
         for queue in sorted(self.queues):
             tree.setdefault(queue.topic, {}).setdefault(queue.enode, {})[str(queue.queue_id)] = self.queues[queue]
@@ -43,15 +43,18 @@ class SourceOffsets:
 
     @classmethod
     def is_json(cls, value: Any) -> bool:
-        """Whether a value comes from `to_json`.
+        """Whether a value comes from `to_json`; otherwise it may be a tree for `parsed_tree`.
 
-        It may be a tree of topics instead, in which a topic may be named `v` or `q`.
+        Topics may be named `v` and `q`, like the keys in the result of `to_json`. Therefore the type of `v` is checked.
         """
         return isinstance(value, Mapping) and type(value.get("v")) is int
 
 
 def parsed_tree(value: Any, field_name: str) -> dict[Queue, int]:
-    """Parse a tree such as `{"topic": {"enode": {"0": 17}}}`. Errors: Invalid with `field_name` and the position."""
+    """Parse a tree such as `{"topic": {"enode": {"0": 17}}}` to an offset for each queue.
+
+    Errors: Invalid with `field_name` and the wrong entry.
+    """
     found: dict[Queue, int] = {}
     for topic, enodes in _object(value, field_name, "topics").items():
         for enode, numbers in _object(enodes, field_name, f"enodes of {topic}").items():

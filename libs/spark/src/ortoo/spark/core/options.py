@@ -39,18 +39,18 @@ class OptionReader:
                 raise Invalid(f"unknown option{suggestion(name, self._known.values())}", field=name)
 
     def given(self, *names: str) -> list[str]:
-        """The options among `names` that are given and not empty."""
+        """Those of `names` whose options have a value that is not empty."""
         return [name for name in names if self.text(name)]
 
     def at_most_one(self, *names: str) -> None:
-        """Refuse more than one of `names`, because all but one would be ignored. Errors: Invalid."""
+        """Refuse options if several of `names` are given, because only one would have an effect. Errors: Invalid."""
         if len(given := self.given(*names)) > 1:
             raise Invalid(f"{' and '.join(given)} are given; expected only one of them", field=given[0])
 
     def require(self, name: str, allowed: bool, context: str) -> None:
-        """Refuse the option `name` unless `allowed`. `context` names the options that it needs to have an effect.
+        """Refuse the option `name` if it is given and not `allowed`. Errors: Invalid.
 
-        Errors: Invalid.
+        `context` is a part of the error's text: the other options with which `name` has an effect.
         """
         if not allowed and self.given(name):
             raise Invalid(f"this option has an effect only with {context}; remove it", field=name)
@@ -60,7 +60,7 @@ class OptionReader:
         return str(self._values.get(name.lower(), default)).strip() or default
 
     def choice(self, name: str, default: str, *allowed: str) -> str:
-        """One of the `allowed` values."""
+        """The value of an option, which must be one of `allowed`. Errors: Invalid."""
         value = self.text(name, default)
         for word in allowed:
             if value.lower() == word.lower():
@@ -68,22 +68,22 @@ class OptionReader:
         raise Invalid(f"{value!r}; expected {' or '.join(allowed)}", field=name)
 
     def flag(self, name: str, default: bool) -> bool:
-        """True or false."""
+        """The value of an option, which must be true or false. Errors: Invalid."""
         return self.choice(name, "true" if default else "false", "true", "false") == "true"
 
     def number(self, name: str, default: int = 0, *, low: int = 0) -> int:
-        """A whole number of at least `low`."""
+        """The value of an option, which must be a whole number of at least `low`. Errors: Invalid."""
         value = self.text(name, str(default))
         if not re.fullmatch(r"-?\d+", value) or int(value) < low:
             raise Invalid(f"{value!r}; expected a whole number of at least {low}", field=name)
         return int(value)
 
     def duration_ms(self, name: str, default_ms: int) -> int:
-        """Milliseconds, or a number with one of Spark's units: 500ms, 30s, 15min, 2h, 1 day."""
+        """The value of an option in milliseconds. It may have a unit of Spark, as in 500ms, 30s, 15min, 2h or 1 day."""
         return self._in_units(name, default_ms, _TIME_UNITS_MS, "milliseconds, or a time such as 30s, 15min or 2h")
 
     def size_bytes(self, name: str, default: int = 0) -> int:
-        """Bytes, or a number with one of Spark's units, powers of 1,024: 64k, 512mb, 1g."""
+        """The value of an option in bytes. It may have a unit of Spark (powers of 1,024), as in 64k, 512mb or 1g."""
         return self._in_units(name, default, _SIZE_UNITS, "bytes, or a size such as 64k, 512m or 1g")
 
     def _in_units(self, name: str, default: int, units: Mapping[str, int], expected: str) -> int:
@@ -94,11 +94,11 @@ class OptionReader:
         return int(match[1]) * units[match[2]]
 
     def names(self, name: str) -> tuple[str, ...]:
-        """Names separated by commas."""
+        """The names in an option's value, which are separated by commas."""
         return tuple(word.strip() for word in self.text(name).split(",") if word.strip())
 
     def json(self, name: str) -> Any:
-        """A JSON value; None when the option is absent."""
+        """The value of an option, parsed from JSON; None if the option is absent."""
         value = self.text(name)
         if not value:
             return None
@@ -109,7 +109,7 @@ class OptionReader:
 
 
 def suggestion(word: str, known: Iterable[str]) -> str:
-    """The probable meaning of a name as the end of a sentence, such as "; did you mean x?"."""
+    """The end of an error's text about the unknown name `word`: a similar name of `known`, or else all known names."""
     names = list(known)
     by_lower = {name.lower(): name for name in names}
     matches = difflib.get_close_matches(word.lower(), by_lower, n=1, cutoff=0.6)

@@ -64,7 +64,7 @@ class OffsetBound:
 
 @dataclass(frozen=True, slots=True)
 class ReadOptions:
-    """The options of a read, checked."""
+    """The checked options of a read."""
 
     cluster: ClusterOptions
     topics: tuple[str, ...]
@@ -100,10 +100,10 @@ class ReadOptions:
 
 
 def parse(options: Mapping[str, str], *, streaming: bool, for_schema: bool = False) -> ReadOptions:
-    """Parse and check the options. Errors: Invalid with the option and the expected value.
+    """Parse and check the options of a read. Errors: Invalid with the option and the expected value.
 
-    Spark requests the schema before it is known whether the read is a batch or a stream. `for_schema` accepts the
-    options of both.
+    `for_schema` accepts the options of streams and batch reads, because Spark requests the schema before it is known
+    which of them the read is.
     """
     for name, why in _REMOVED.items():
         if name.lower() in map(str.lower, options):
@@ -126,7 +126,7 @@ def parse(options: Mapping[str, str], *, streaming: bool, for_schema: bool = Fal
         reader.require(name, streaming or for_schema, "streaming queries (a batch read is bounded by endingOffsets)")
     start = _bound(reader, "starting", "latest" if streaming else "earliest")
     reader.require(
-        "startingOffsetsDefault", not start.keyword and start.time_ms is None, "offsets as JSON, or a group's"
+        "startingOffsetsDefault", not start.keyword and start.time_ms is None, "startingOffsets as JSON or group:NAME"
     )
     timed = start.time_ms is not None or start.times is not None
     reader.require("startingOffsetsByTimestampStrategy", timed, "startingTimestamp and startingOffsetsByTimestamp")

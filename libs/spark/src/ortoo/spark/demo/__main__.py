@@ -135,7 +135,7 @@ def _pipeline(spark: Any, settings: PipelineSettings, say: Say) -> bool:
 
 
 def delays(spark: Any, messages: Any, folder: Path) -> ReportTable:
-    """Report of delays by carrier, computed by Spark from the JSON bodies in the lake.
+    """Compute the delays of each carrier from the JSON bodies in the lake, with Spark.
 
     Writes delays.html and delays.png; returns the table.
     """

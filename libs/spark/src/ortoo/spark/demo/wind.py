@@ -29,7 +29,7 @@ _NAMES = ("wind, mph", "windows", "flights", "mean delay, min")
 
 
 def delays_by_wind(flights: Any, weather: Any) -> Any:
-    """The report on two frames, which may be streams or batches."""
+    """The delays by wind speed, from two frames of messages, which may be streams or batches."""
     left = flights.select(bodies.json("origin string, time_hour timestamp, dep_delay double").alias("f"))
     right = weather.select(bodies.json("origin string, time_hour timestamp, wind_speed double").alias("w"))
     left = left.selectExpr("f.origin", "f.time_hour as hour", "f.dep_delay as delay")
@@ -43,7 +43,10 @@ def delays_by_wind(flights: Any, weather: Any) -> Any:
 
 
 def live_report(spark: Any, address: str, checkpoint: Path, say: Say) -> tuple[ReportTable, bool]:
-    """Run the report while both topics are sent; returns the table, and whether a batch query has the same rows."""
+    """Run the report as a stream while both topics are filled.
+
+    Returns its table, and whether a batch query returns the same rows.
+    """
 
     def topic(source: Any, name: str) -> Any:
         given = {"address": address, "subscribe": name, "startingOffsets": "earliest", "columns": "body"}

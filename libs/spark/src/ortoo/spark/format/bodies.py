@@ -22,7 +22,7 @@ _CORRUPT = "_corrupt_record"
 
 
 def text(body: str = "body", *, on_invalid: str = "fail") -> Column:
-    """The body as text. Errors: Invalid for an `on_invalid` other than fail, null and replace."""
+    """A column with the body as text. Errors: Invalid for an `on_invalid` other than fail, null and replace."""
     as_text = sf.col(body).cast("string")
     checks = {"fail": sf.validate_utf8, "null": sf.try_validate_utf8, "replace": sf.make_valid_utf8}
     return checks[_choice(on_invalid, *checks)](as_text)

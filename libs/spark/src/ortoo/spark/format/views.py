@@ -35,7 +35,7 @@ DDL: Final[Mapping[str, str]] = {
 
 
 class ViewReader(DataSourceReader):
-    """A view, read by one small task."""
+    """Reads a view of the cluster (groups or deliveries) as one small task."""
 
     def __init__(self, options: ReadOptions, schema: Any) -> None:
         """Read columns of a view. Errors: Invalid for a column that the view does not have."""
@@ -49,11 +49,11 @@ class ViewReader(DataSourceReader):
             )
 
     def partitions(self) -> Sequence[Any]:
-        """One task."""
+        """The only task of the view."""
         return [InputPartition(0)]
 
     def read(self, partition: Any) -> Iterator[Any]:
-        """Query the cluster."""
+        """Query the cluster, and yield the rows of the view as one Arrow batch."""
         del partition
         link = link_to(self._options.cluster)
         rows = group_rows(link, self._options) if self._options.view == "groups" else delivery_rows(link, self._options)
@@ -66,7 +66,7 @@ class ViewReader(DataSourceReader):
 
 
 def group_rows(link: ClusterLink, options: ReadOptions) -> list[dict[str, Any]]:
-    """One row for each group, topic and queue.
+    """Rows of the view `groups`: the committed offset and the lag of each group in each queue of each topic.
 
     Without the option `groups`, topics in which a group has no offset are left out.
     """

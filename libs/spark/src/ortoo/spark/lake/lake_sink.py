@@ -22,7 +22,7 @@ from ortoo.spark.lake.table import DATE, Lake, NewFile
 
 
 class LakeDataSource(DataSource):
-    """The format `ortoo-lake`, for streams of messages into a lake."""
+    """The format `ortoo-lake` of Spark, which streams messages into a lake."""
 
     @classmethod
     def name(cls) -> str:
@@ -41,14 +41,14 @@ class LakeDataSource(DataSource):
 
 @dataclass
 class LakeCommitMessage(WriterCommitMessage):
-    """The files of one task."""
+    """The files that one task wrote."""
 
     query_id: str = ""
     files: list[NewFile] = field(default_factory=list)
 
 
 class LakeWriter(DataSourceStreamArrowWriter):
-    """Writes rows into files by the date in their column `stored_at`."""
+    """Writes rows into the files of a lake; the date in the column `stored_at` selects the file."""
 
     def __init__(self, lake: Lake, schema: Any, checkpoint: str = "", continues: Sequence[str] = ()) -> None:
         """Write rows of a pyspark schema. `checkpoint` is the folder whose batches the lake's accounts name.
@@ -63,7 +63,7 @@ class LakeWriter(DataSourceStreamArrowWriter):
             raise Invalid("missing column `stored_at`, whose date partitions the lake; add it", field="columns")
 
     def write(self, iterator: Iterator[Any]) -> LakeCommitMessage:
-        """Write the rows of one task to one file per date, with a unique name."""
+        """Write the rows of one task to one file for each date; returns the files."""
         writers: dict[str, tuple[str, Any, list[Any]]] = {}
         name, folder = Randomness().id_text(), self._lake.files()
         for batches in iterator:
@@ -102,7 +102,7 @@ class LakeWriter(DataSourceStreamArrowWriter):
             self._lake.add(done[0].query_id, batchId, files, lake_schema(self._rows))
 
     def abort(self, messages: Sequence[LakeCommitMessage | None], batchId: int) -> None:  # noqa: N803 - Spark's name
-        """Leave the written files outside the lake; a later cleanup removes them."""
+        """Do nothing: the written files stay outside the lake until a later cleanup removes them."""
 
 
 def statistics(metadata: Any) -> str:
@@ -135,5 +135,5 @@ _TEXT_MAX = 100
 
 
 def lake_schema(rows: Any) -> Any:
-    """The pyarrow schema of a lake for rows of `schema`: the same columns, and the date."""
+    """The pyarrow schema of a lake: the columns of the schema `rows`, and the date."""
     return pa.schema([*rows, pa.field(DATE, pa.string())])

@@ -26,7 +26,7 @@ MESSAGE_KEY = ("topic", "enode", "queue_id", "offset")
 
 @dataclass(frozen=True, slots=True)
 class NewFile:
-    """A Parquet file that a task has written, not yet part of the lake."""
+    """A Parquet file that a task has written and that is not part of the lake yet."""
 
     path: str
     """Relative to the lake's folder."""
@@ -38,7 +38,7 @@ class NewFile:
 
 @dataclass(frozen=True, slots=True)
 class Lake:
-    """A lake in a folder, or in an object store if it is a Delta table."""
+    """A lake of messages: Parquet files in a folder, or a Delta table in a folder or an object store."""
 
     path: str
     format: str
@@ -54,7 +54,7 @@ class Lake:
 
     @property
     def is_remote(self) -> bool:
-        """Whether the path is a URL."""
+        """Whether the path is a URL, so that the lake is in an object store."""
         return "://" in self.path
 
     @property
@@ -63,7 +63,7 @@ class Lake:
         return Path(self.path)
 
     def table(self) -> Any:
-        """The Delta table as it is now."""
+        """The current version of the Delta table."""
         from deltalake import DeltaTable
 
         return DeltaTable(self.path, storage_options=dict(self.storage))
@@ -88,10 +88,10 @@ class Lake:
         return fs.PyFileSystem(DeltaStorageHandler(self.path, dict(self.storage)))
 
     def create(self, schema: Any, changes: str = "refuse") -> None:
-        """Create the lake for rows of a pyarrow schema, which has the date column, unless the lake exists.
+        """Create the lake, unless it exists. `schema` is the pyarrow schema of its rows, including the date column.
 
-        With `changes` = merge, columns that an older lake does not have are added. Errors: Invalid when new columns are
-        refused, or for a column with another type.
+        With `changes` = merge, columns that an existing lake lacks are added. With refuse they are an error. Errors:
+        Invalid for a new column that is refused, or for a column whose type differs from that in the lake.
         """
         if not self.is_remote:
             (self.folder / NOTES).mkdir(parents=True, exist_ok=True)
@@ -110,9 +110,10 @@ class Lake:
             _added_columns({DATE: "string"} | known, _column_types(schema), changes)
 
     def new_file(self, date: str, name: str) -> str:
-        """The path for a new file. With Delta it is the final path, because the table's log decides which files count.
+        """The path at which a task writes a new file, relative to the lake's folder.
 
-        Without Delta it is in a staging folder.
+        In a Delta table it is the final path, because the table's log decides which files belong to the table. In a
+        lake of plain Parquet files it is in a staging folder.
         """
         if self.format == "delta":
             return f"{DATE}={date}/{name}.parquet"
@@ -165,10 +166,10 @@ class Lake:
                 half_done.unlink()
 
     def add(self, query_id: str, batch_id: int, files: Sequence[NewFile], schema: Any) -> bool:
-        """Add files to the lake, all or none; False if the lake has this batch already.
+        """Add all `files` to the lake in one step; returns False if the lake has this batch already.
 
-        Errors: Conflict when the lake has a different batch of this number, because the query's checkpoint is an older
-        copy.
+        Errors: Conflict if the lake has a batch with this number but other messages, because the query's checkpoint is
+        older than the lake.
         """
         return (self._add_delta if self.format == "delta" else self._add_plain)(query_id, batch_id, files, schema)
 
@@ -253,9 +254,9 @@ class Lake:
             stored = self._stored_rows(date, received.schema)
             if missing := received.join(stored, received.column_names, join_type="left anti").num_rows:
                 raise Conflict(
-                    f"batch {batch_id} of this query is in the lake {self.path}, but {missing} of its messages are "
-                    "not: the checkpoint is older than the lake. Use a new checkpoint and start at the end of the "
-                    "lake",
+                    f"the lake {self.path} has a batch {batch_id} of this query, but lacks {missing} messages of the "
+                    "repeated batch: the checkpoint is older than the lake. Use a new checkpoint and start at the end "
+                    "of the lake",
                     field="archive.checkpoint_path",
                 )
 
@@ -279,13 +280,14 @@ def _added_columns(existing: dict[str, str], desired: dict[str, str], changes: s
     for name in desired.keys() & existing.keys():
         if desired[name] != existing[name]:
             raise Invalid(
-                f"{name} is {existing[name]} in the lake, not {desired[name]}; use another lake", field="lake.path"
+                f"the column {name} has type {existing[name]} in the lake, not {desired[name]}; use another lake",
+                field="lake.path",
             )
     added = desired.keys() - existing.keys()
     if added and changes != "merge":
         raise Invalid(
-            f"the lake has no column {', '.join(sorted(added))}; schema_changes = merge adds new columns, which are "
-            "null in older rows",
+            f"the lake has no column {', '.join(sorted(added))}; set schema_changes = merge to add new columns, which "
+            "are null in older rows",
             field="lake.schema_changes",
         )
     return added

@@ -12,7 +12,7 @@ _UNKNOWN_BYTES = 1_024.0
 
 
 def limit_offsets(start: Mapping[Queue, int], latest: Mapping[Queue, int], messages_max: int) -> dict[Queue, int]:
-    """End offsets such that all queues together have at most `messages_max` messages.
+    """End offsets between `start` and `latest`, with at most `messages_max` messages in all queues together.
 
     The limit is divided in proportion to the waiting messages of each queue. If the limit allows, each queue with
     waiting messages gets at least one. Messages left over by rounding go to the queues with the largest fractions.
@@ -43,7 +43,7 @@ def limit_offsets(start: Mapping[Queue, int], latest: Mapping[Queue, int], messa
 
 @dataclass(frozen=True, slots=True)
 class MessageSize:
-    """Sizes of sampled messages, for estimates: servers report numbers of messages, but not their sizes."""
+    """The size of some sampled messages, to estimate the mean size, because servers report only numbers of messages."""
 
     count: int = 0
     size_bytes: int = 0
@@ -54,7 +54,10 @@ class MessageSize:
         return self.size_bytes / self.count if self.count else _UNKNOWN_BYTES
 
     def sampled(self, link: ClusterLink, starts: Mapping[Queue, int], ends: Mapping[Queue, int]) -> "MessageSize":
-        """Sample the messages at the start of the longest ranges; returns the previous sample if no message waits."""
+        """Sample messages between `starts` and `ends`, in the queues with the most messages there.
+
+        Returns this object if no message could be sampled.
+        """
         waiting = sorted((queue for queue in ends if ends[queue] > starts[queue]), key=lambda q: starts[q] - ends[q])
         count = size_bytes = 0
         for queue in waiting[:SAMPLES_MAX]:

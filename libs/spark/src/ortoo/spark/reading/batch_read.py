@@ -27,7 +27,7 @@ BYTES_MAX = 4 << 20
 
 
 class MessageTask(InputPartition):
-    """The ranges that one task reads."""
+    """A task of a read, with its slices of queues."""
 
     def __init__(self, slices: tuple[QueueSlice, ...]) -> None:
         """The slices, in the order of reading."""
@@ -39,7 +39,7 @@ class MessageTask(InputPartition):
 
 
 class TaskReader:
-    """Reads the slices of a task on an executor as Arrow batches. It holds only plain values, because it is pickled."""
+    """Reads the slices of a task on an executor as Arrow batches. It is pickled, so it holds only plain values."""
 
     def __init__(self, options: ReadOptions, schema: Any) -> None:
         """Check that `schema` has only known columns, with their types. Errors: Invalid."""
@@ -48,7 +48,7 @@ class TaskReader:
         self.schema = arrow_schema(schema)
 
     def plan(self, ranges: Mapping[Queue, OffsetSpan], topic_ids: Mapping[str, int]) -> list[MessageTask]:
-        """The tasks for `ranges`; equal arguments give equal tasks."""
+        """Divide `ranges` into tasks; equal arguments always give equal tasks."""
         options = self.options
         tasks = plan(
             ranges,
@@ -60,9 +60,10 @@ class TaskReader:
         return [MessageTask(slices) for slices in tasks]
 
     def batches(self, task: Any) -> Iterator[Any]:
-        """The matching messages of a task as Arrow batches. A read without messages has one task without slices.
+        """Yield the matching messages of a task as Arrow batches.
 
-        Errors: DataLoss, Unavailable after `fetchTimeoutMs`, Invalid.
+        If a read has no messages, Spark gives it one task that is not a MessageTask, which yields nothing. Errors:
+        DataLoss, Unavailable after `fetchTimeoutMs`, Invalid.
         """
         options = self.options
         filter, timeout_ms = options.filter, options.fetch_timeout_ms
@@ -85,10 +86,10 @@ class TaskReader:
 
 
 class BatchReader(DataSourceReader):
-    """The plan of a batch read.
+    """Plans a batch read and reads its tasks.
 
-    There is no `pushFilters`. Spark reuses the plan of one query for later queries of a frame. Those would lack the
-    rows that a pushed filter removed.
+    It has no `pushFilters`: Spark reuses the plan of one query for later queries of the same frame. Those queries would
+    lack the rows that a pushed filter removed.
     """
 
     def __init__(self, options: ReadOptions, schema: Any) -> None:
@@ -97,11 +98,11 @@ class BatchReader(DataSourceReader):
         self._tasks = TaskReader(options, schema)
 
     def partitions(self) -> Sequence[Any]:
-        """The tasks. Errors: Invalid, NotFound and DataLoss, before any task runs."""
+        """Plan the tasks of the read. Errors: Invalid, NotFound, DataLoss."""
         return self._tasks.plan(*self._ranges_to_read(link_to(self._options.cluster)))
 
     def read(self, partition: Any) -> Iterator[Any]:
-        """The Arrow batches of one task."""
+        """Read one task; yields Arrow batches."""
         return self._tasks.batches(partition)
 
     def _ranges_to_read(self, link: ClusterLink) -> tuple[dict[Any, OffsetSpan], dict[str, int]]:

@@ -11,7 +11,7 @@ from ortoo.spark.reading.topic_state import OffsetSpan, TopicState, offset_at
 
 
 def start_offsets(link: ClusterLink, options: ReadOptions, state: TopicState) -> dict[Queue, int]:
-    """The start of each queue.
+    """The offset at which the read starts in each queue.
 
     Errors: Invalid for an unknown queue, or for an offset or a time beyond the end of the queue.
     """
@@ -43,7 +43,10 @@ def start_offsets(link: ClusterLink, options: ReadOptions, state: TopicState) ->
 
 
 def end_offsets(link: ClusterLink, options: ReadOptions, state: TopicState) -> dict[Queue, int]:
-    """The exclusive end of each queue. Errors: Invalid for an unknown queue, or an end beyond the end of the queue."""
+    """The exclusive end offset of the read in each queue.
+
+    Errors: Invalid for an unknown queue, or for an offset beyond the end of the queue.
+    """
     found = _resolved(link, options.end, state, "endingOffsets", "latest")
     for queue, offset in found.items():
         if offset > state.ranges[queue].end:

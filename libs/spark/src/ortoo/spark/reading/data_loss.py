@@ -8,7 +8,7 @@ from ortoo.spark.reading.topic_state import OffsetSpan
 
 @dataclass(frozen=True, slots=True)
 class Loss:
-    """Offsets of one queue that cannot be read, `begin` to `end` (exclusive), and the reason."""
+    """Lost offsets of one queue, from `begin` to before `end`, and the reason for the loss."""
 
     queue: Queue
     begin: int
@@ -29,17 +29,18 @@ class Loss:
 
 
 def data_loss_error(loss: Loss) -> DataLoss:
-    """The error that reports `loss` under the policy `fail`."""
+    """The error to raise for `loss` under the policy `fail`."""
     return DataLoss(f"{loss}. To continue with the stored messages set failOnDataLoss=false", field="failOnDataLoss")
 
 
 def clip_to_stored(
     queue: Queue, requested: OffsetSpan, stored: OffsetSpan | None, policy: str, *, recreated: bool = False
 ) -> tuple[OffsetSpan, list[Loss]]:
-    """Reduce a requested range to the stored part; returns that part and the losses.
+    """Reduce the range `requested` to its stored part; returns this part and the losses.
 
-    Errors: DataLoss under the policy `fail`; its text has both ranges. Policy `earliest` continues with the first
-    message that is still stored; `latest` skips the rest of the range.
+    `policy` is the reaction to losses. `fail` raises DataLoss with both ranges, `earliest` continues with the first
+    message that is still stored, and `latest` skips the rest of the range. `stored` is None if the queue was deleted.
+    `recreated` = the topic was deleted and created again.
     """
     losses: list[Loss] = []
     begin, end = requested.begin, requested.end

@@ -11,7 +11,7 @@ from ortoo.spark.reading.topic_state import OffsetSpan
 
 @dataclass(frozen=True, slots=True, order=True)
 class QueueSlice:
-    """Offsets of one queue for one task: `begin` to `end`, exclusive."""
+    """The part of one queue that one task reads: offsets from `begin` to before `end`."""
 
     queue: Queue
     begin: int
@@ -33,10 +33,10 @@ def plan(
     max_records: int = 0,
     max_queues_per_task: int = 16,
 ) -> list[tuple[QueueSlice, ...]]:
-    """The slices of each task, in a fixed order.
+    """Divide `ranges` into tasks, in a fixed order; returns the slices of each task.
 
-    Ranges are split into equal pieces only for `min_partitions` or `max_records`, the largest ranges first. Small
-    queues of one enode share a task, because each task costs about 16 ms.
+    A range is split into equal pieces only if `min_partitions` or `max_records` requires it, the largest ranges first.
+    Small queues of one enode share a task, because each task costs about 16 ms.
     """
     slices = [
         QueueSlice(queue, held.begin, held.end, topic_ids.get(queue.topic, 0))

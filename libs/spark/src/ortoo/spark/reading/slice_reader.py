@@ -19,7 +19,10 @@ _log = get_logger("spark")
 def read_slice(
     link: ClusterLink, remainder: "Remainder", *, columns: Sequence[str], filter: Filter, timeout_ms: int
 ) -> Iterator[ReceivedBatch]:
-    """All batches of one slice; a broken read is resumed until `timeout_ms` without progress."""
+    """Yield all batches of one slice; a broken read is resumed, unless it makes no progress for `timeout_ms`.
+
+    Errors: DataLoss, Unavailable after the timeout, and those of the server.
+    """
     queue = remainder.part.queue
     deadline_s = link.clock.monotonic_s() + timeout_ms / 1000
     while remainder.begin < remainder.end:
@@ -48,7 +51,7 @@ def read_slice(
 
 
 class Remainder:
-    """The part of a slice that is still to be read."""
+    """The unread part of a slice. `policy` is the reaction to lost messages: fail, earliest or latest."""
 
     def __init__(self, link: ClusterLink, part: QueueSlice, policy: str) -> None:
         self.part = part
@@ -61,16 +64,16 @@ class Remainder:
         self._policy = policy
 
     def on_response(self, next_offset: int, topic_id: int) -> None:
-        """Record an answer. Another thread calls this method."""
+        """Record the next offset and the topic id of an answer. Called on the connection's thread."""
         self.last_response = [(next_offset, topic_id)]
 
     def is_recreated(self, topic_id: int) -> bool:
-        """Whether an answer came from a topic that was created later under the same name."""
+        """Whether any answer so far had another topic id, because the topic was deleted and created again."""
         self.recreated = self.recreated or self.part.topic_id not in (0, topic_id)
         return self.recreated
 
     def advance(self) -> bool:
-        """Advance to the next offset of the last answer; returns whether this is behind the last batch."""
+        """Advance to the next offset of the last answer; returns whether that offset was higher."""
         for next_offset, topic_id in self.last_response:
             if not self.is_recreated(topic_id) and next_offset > self.begin:
                 self.begin = next_offset
@@ -78,9 +81,9 @@ class Remainder:
         return False
 
     def recover(self, problem: OrtooError) -> bool:
-        """Advance behind lost offsets; False if nothing is lost and only a retry can help.
+        """Advance beyond lost offsets after the error `problem`; returns False if only a retry can help.
 
-        Errors: DataLoss if the policy is `fail`, or `problem` if it does not concern lost offsets.
+        Errors: DataLoss under the policy `fail`, or `problem` if it is neither about lost offsets nor retriable.
         """
         if isinstance(problem, DataLoss):
             # Damaged bytes: the error has the next readable offset.

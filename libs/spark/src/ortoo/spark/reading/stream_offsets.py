@@ -23,7 +23,7 @@ BytesLimit = Callable[[Mapping[Queue, int], Mapping[Queue, int]], int]
 
 @dataclass(frozen=True, slots=True)
 class StreamLimits:
-    """The limits of one batch; 0 = no limit."""
+    """The limits of one batch of a stream; 0 = no limit."""
 
     messages: int = 0
     messages_min: int = 0
@@ -38,7 +38,7 @@ OffsetStep = tuple[SourceOffsets, tuple[Loss, ...]]
 
 @dataclass(slots=True)
 class StreamOffsets:
-    """The offsets of one run of a query. `policy` is the reaction to lost messages: fail, earliest or latest."""
+    """Plans the offsets of a query's batches. `policy` is the reaction to lost messages: fail, earliest or latest."""
 
     policy: str
     limits: StreamLimits
@@ -52,23 +52,26 @@ class StreamOffsets:
     _waiting_since_s: float | None = None
 
     def should_pin(self, at: SourceOffsets) -> bool:
-        """Whether the next batch is the empty batch that stores the start in the checkpoint."""
+        """Whether the batch that begins at `at` must be empty, so that the checkpoint stores the start.
+
+        Returns True at most once: for the first batch of a new query.
+        """
         if self.first is None or self._is_pinned:
             return False
         self._is_pinned = True
         return at == self.first
 
     def on_planned(self) -> None:
-        """Record that a batch was planned or repeated, so that the start is in the checkpoint."""
+        """Record that a batch was planned, so that the checkpoint has the start of the query."""
         self._is_pinned = True
 
     def is_moving(self, at: SourceOffsets, state: TopicState) -> bool:
-        """Whether the state `state` moves a queue or shows lost messages."""
+        """Whether the next batch after `at` only moves offsets or reports losses, because queues are new or changed."""
         moved, losses = self._move(at, state)
         return bool(losses) or moved != at
 
     def next(self, at: SourceOffsets, state: TopicState, now_s: float, *, unlimited: bool = False) -> OffsetStep:
-        """The end of the batch that begins at `at`, within the limits; `unlimited` ignores the limits.
+        """The end of the batch that begins at `at`, and the losses found; `unlimited` ignores the limits.
 
         Errors: DataLoss under the policy `fail`.
         """
@@ -159,7 +162,10 @@ class StreamOffsets:
 
 
 def ranges(start: SourceOffsets, end: SourceOffsets) -> dict[Queue, OffsetSpan]:
-    """The ranges that a batch reads, without the queues that it moves: new, recreated or truncated queues."""
+    """The ranges that a batch reads.
+
+    Queues whose offset the batch only moves are left out: new, recreated or truncated queues.
+    """
     return {
         queue: OffsetSpan(start.queues[queue], stop)
         for queue, stop in end.queues.items()

@@ -84,7 +84,10 @@ class StreamReader(DataSourceStreamReader, SupportsTriggerAvailableNow):
         self._offsets.target = _stored_ends(self._state(fresh=True))
 
     def reportLatestOffset(self) -> dict[str, Any] | None:  # noqa: N802 - Spark's name
-        """The present ends of the queues, which Spark shows in its progress; `metrics` has the lag of the batch."""
+        """The present ends of the queues, which Spark shows in its progress.
+
+        They include `metrics`, with the lag of the batch. The result is None before the first query of the cluster.
+        """
         if self._cached is None:
             return None
         stored = _stored_ends(self._cached[1])
@@ -109,18 +112,18 @@ class StreamReader(DataSourceStreamReader, SupportsTriggerAvailableNow):
             link.sleep(min(max(self._fresh_s(), _POLL_S), rest_s))
 
     def partitions(self, start: dict[str, Any], end: dict[str, Any]) -> Sequence[Any]:
-        """The tasks of a batch; a repeated batch has the same tasks. Errors: DataLoss under the policy `fail`."""
+        """Plan the tasks of a batch; a repeated batch has the same tasks. Errors: DataLoss under the policy `fail`."""
         self._offsets.on_planned()
         begin, stop = SourceOffsets.of_json(start), SourceOffsets.of_json(end)
         requested = ranges(begin, stop)
         return self._tasks.plan(self._clip_ranges(requested, stop), stop.topic_ids) if requested else []
 
     def read(self, partition: Any) -> Iterator[Any]:
-        """The Arrow batches of one task."""
+        """Read one task; yields Arrow batches."""
         return self._tasks.batches(partition)
 
     def commit(self, end: dict[str, Any]) -> None:
-        """Do nothing: Spark calls this method one batch late, and never for the last batch. See `latestOffset`."""
+        """Do nothing, because Spark never commits the last batch; `latestOffset` commits the group's offsets."""
 
     def stop(self) -> None:
         """Do nothing: the connection ends with the process."""

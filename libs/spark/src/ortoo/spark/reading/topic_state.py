@@ -14,7 +14,7 @@ from ortoo.spark.core.read_options import ReadOptions
 
 @dataclass(frozen=True, slots=True)
 class OffsetSpan:
-    """Offsets of one queue: `begin` to `end`, exclusive."""
+    """A range of offsets in one queue, from `begin` to before `end`."""
 
     begin: int
     end: int
@@ -25,7 +25,7 @@ class OffsetSpan:
 
 @dataclass(frozen=True, slots=True)
 class TopicState:
-    """Topics at one moment. Queues of enodes that are down are in `unavailable` instead of `ranges`."""
+    """The topic ids and stored ranges at one moment. `unavailable` are the queues on enodes that are down."""
 
     topic_ids: Mapping[str, int]
     ranges: Mapping[Queue, OffsetSpan]
@@ -35,7 +35,7 @@ class TopicState:
 
 
 def topic_names(link: ClusterLink, options: ReadOptions) -> tuple[str, ...]:
-    """The topics to read now; a pattern is resolved in every call. System topics match no pattern."""
+    """The names of the topics to read. A pattern is matched again in every call, and never matches system topics."""
     if not options.pattern:
         return options.topics
     matches = re.compile(options.pattern).fullmatch
@@ -111,6 +111,6 @@ def _assigned(options: ReadOptions, topic: str, queues: set[Queue]) -> set[Queue
 
 
 def offset_at(link: ClusterLink, queue: Queue, stored: OffsetSpan, time_ms: int) -> int:
-    """The first offset stored at or after `time_ms`, or else the end of the queue."""
+    """The first offset in a queue stored at or after `time_ms`, or the end of the queue if there is none."""
     offset = link.run(search_offset(link.connection, queue, time_ms))
     return min(max(offset, stored.begin), stored.end)

@@ -38,7 +38,7 @@ class _QueueLane:
 
 
 class BatchSender:
-    """Sends batches; an async context manager. Leaving it does not wait for answers: call `flush` before."""
+    """Sends batches; an async context manager. Its exit does not wait for answers, so call `flush` before the exit."""
 
     def __init__(self, connection: Connection, *, in_flight_bytes: int, timeout_ms: int) -> None:
         """`in_flight_bytes` is the approximate limit of unanswered bytes.
@@ -69,7 +69,7 @@ class BatchSender:
         await self._background.__aexit__(*ended)
 
     async def put(self, addressed: AddressedBatch) -> None:
-        """Take a batch; waits while too many bytes are unanswered. Errors: the refusal of an earlier batch."""
+        """Send a batch; waits while too many bytes are unanswered. Errors: the error of an earlier batch."""
         while self._bytes > self._bytes_max and self._error is None:
             await self._wait_change()
         if self._error is not None:
@@ -85,9 +85,9 @@ class BatchSender:
         self._send_ready(line)
 
     async def flush(self) -> int:
-        """Wait until everything is stored; returns the number of stored messages.
+        """Wait until all batches are stored; returns the number of stored messages.
 
-        Errors: the refusal of a batch, Conflict when an earlier attempt stored more rows, or Unavailable after the
+        Errors: the error of a refused batch, Conflict when an earlier attempt stored more rows, or Unavailable after the
         timeout.
         """
         while self._error is None and not all(line.is_idle for line in self._lines.values()):

@@ -12,7 +12,7 @@ from ortoo.spark.writing.write_options import parse
 
 
 class BatchWriter(DataSourceArrowWriter):
-    """The writer of a job. It is pickled to the job's tasks, so that all tasks have the same job id."""
+    """Writes the rows of a batch job. It is pickled to the job's tasks, so that all tasks have the same job id."""
 
     def __init__(self, options: Mapping[str, str], schema: Any, overwrite: bool) -> None:
         """Check options, columns and the topic. Errors: Invalid, NotFound."""

@@ -19,9 +19,9 @@ Int32s = Any
 
 
 def block(array: Any) -> tuple[Any, bytes]:
-    """The offsets of a text or binary array, as int32 of shape (rows + 1,) beginning with 0, and its bytes.
+    """The offsets and the bytes of a text or binary array; nulls are empty.
 
-    Nulls are empty.
+    The offsets are int32 of shape (rows + 1,) and begin with 0.
     """
     buffers = array.buffers()
     offsets = np.frombuffer(buffers[1], "<i4", len(array) + 1, 4 * array.offset)
@@ -30,7 +30,7 @@ def block(array: Any) -> tuple[Any, bytes]:
 
 
 def texts(array: Any) -> bytes:
-    """A text column."""
+    """The wire bytes of a text column."""
     if array.null_count == len(array):
         return b""
     dense = array.fill_null("") if array.null_count else array
@@ -39,7 +39,7 @@ def texts(array: Any) -> bytes:
 
 
 def dictionary(array: Any) -> bytes:
-    """A dictionary column."""
+    """The wire bytes of a text array as a dictionary column."""
     if array.null_count == len(array):
         return b""
     encoded = array.dictionary_encode()
@@ -48,7 +48,10 @@ def dictionary(array: Any) -> bytes:
 
 
 def lists(array: Any) -> bytes:
-    """A list column; a row of a text array is a list of that text. Errors: Invalid for a null inside a list."""
+    """The wire bytes of a list column. In a text array, each text counts as a list of one text.
+
+    Errors: Invalid for a null inside a list.
+    """
     if pa.types.is_string(array.type):
         has_value = array.is_valid().to_numpy(zero_copy_only=False)
         places, values = np.concatenate(([0], np.cumsum(has_value))).astype("<i4"), array.drop_null()
@@ -62,7 +65,7 @@ def lists(array: Any) -> bytes:
 
 
 def maps(array: Any) -> bytes:
-    """A map column. Errors: Invalid for a property without a value."""
+    """The wire bytes of a map column. Errors: Invalid for a property without a value."""
     places = _places(array)
     if not places[-1]:
         return b""
@@ -86,7 +89,7 @@ def numbers(array: Any, layout: Layout) -> Any:
 
 
 def number_bytes(array: Any, layout: Layout) -> bytes:
-    """Numbers without nulls, as the bytes of a column."""
+    """The wire bytes of a column of numbers without nulls."""
     return bytes(array.to_numpy(zero_copy_only=False).astype(_WIDTHS[layout].to_pandas_dtype()).tobytes())
 
 

@@ -22,10 +22,10 @@ from ortoo.spark.writing.record_encoder import BatchCutter
 
 @dataclass(frozen=True, slots=True)
 class TaskIdentity:
-    """The identity of a sender. Idempotence ids are derived from it, so that an enode recognizes a repeated batch.
+    """The identity of a sender of batches. Producer ids derive from it, so that an enode recognizes a repeated batch.
 
-    Without `nonce`, a sender is a task of a batch of a query, and all attempts of the task have the same identity. With
-    `nonce`, a sender is a single attempt.
+    Without `nonce`, all attempts of a task of a query's batch have the same identity. With `nonce`, each attempt has an
+    identity of its own.
     """
 
     sink: str
@@ -36,18 +36,18 @@ class TaskIdentity:
 
     @classmethod
     def of_attempt(cls, randomness: Randomness) -> "TaskIdentity":
-        """The identity of a single attempt, with a random nonce."""
+        """The identity of a single attempt of a task, with a random nonce."""
         return cls("", 0, 0, randomness.id_text() + randomness.id_text())
 
     def producer_id(self, lane: str) -> int:
-        """The producer id for the rows of one lane: 64 bits, never 0."""
+        """The producer id of this sender for one lane: 64 bits, never 0."""
         text = "\x1f".join((self.sink, str(self.batch_id), str(self.partition_id), self.nonce, lane))
         return int.from_bytes(hashlib.blake2b(text.encode(), digest_size=8).digest(), "little") or 1
 
 
 @dataclass(frozen=True, slots=True)
 class AddressedBatch:
-    """A sealed batch, which has its producer id and sequence, and its queue."""
+    """A sealed batch with its producer id and sequence, and the queue to which it is sent."""
 
     queue: Queue
     topic_id: int

@@ -110,6 +110,6 @@ class MessageWriter:
                 if not options.is_repeatable or error.field != "batch.first_sequence":
                     raise
                 raise Conflict(
-                    "this batch was written before with other rows: repeated tasks must give the same rows in the same "
-                    f"order (after a shuffle, sort within partitions). {error.message}"
+                    "an earlier attempt of this task wrote other rows. Repeated tasks must have the same rows in the "
+                    f"same order (after a shuffle, sort within partitions). {error.message}"
                 ) from error

@@ -38,7 +38,7 @@ class BatchCutter:
         self._rest: Any = None
 
     def add(self, rows: Any, now_ms: int) -> Iterator[SealedBatch]:
-        """Take rows (a pyarrow.RecordBatch) and yield the batches that are full."""
+        """Take `rows`, a pyarrow.RecordBatch, and yield the batches that are full."""
         yield from self._cut(rows if self._rest is None else pa.concat_batches([self._rest, rows]), now_ms, last=False)
 
     def finish(self, now_ms: int) -> Iterator[SealedBatch]:
@@ -91,7 +91,11 @@ def _next_digest(digest: int, batch: SealedBatch) -> int:
 
 
 def sealed_batch(rows: Any, *, now_ms: int, codec: Codec = Codec.NONE, preceding_digest: int = 0) -> SealedBatch:
-    """Encode 1 to 4,096 rows as one batch. Either all rows or none have a delivery time, or a priority."""
+    """Encode 1 to 4,096 rows as one batch.
+
+    All rows have a delivery time, or no row has one; the same holds for the priority. `now_ms` is the creation time of
+    rows without one.
+    """
     count = len(rows)
     offsets, body = encode.block(rows.column("body"))
     columns = _columns_behind_body(rows, now_ms)

@@ -13,15 +13,18 @@ _MAP = pa.map_(pa.string(), pa.string())
 
 
 def message_rows(batch: Any, options: WriteOptions) -> Any:
-    """A pyarrow.RecordBatch with message columns only."""
+    """Convert rows to a pyarrow.RecordBatch with columns of messages only.
+
+    Errors: Invalid for a row without `born_at`, if repeated tasks must write equal rows.
+    """
     names = list(batch.schema.names)
     columns = dict(zip(names, batch.columns, strict=True))
     rows = len(batch)
     body = columns["body"]
     if options.is_repeatable and columns["born_at"].null_count:
         raise Invalid(
-            f"a row has no born_at, and the time of writing would differ in a repetition; {options.semantics} needs "
-            "born_at in every row, for example coalesce(born_at, ...)",
+            f"a row has no born_at; {options.semantics} needs it in every row, for example coalesce(born_at, ...), "
+            "because a repeated task must write equal rows",
             field="born_at",
         )
     made: dict[str, Any] = {"body": body.cast(pa.binary())}

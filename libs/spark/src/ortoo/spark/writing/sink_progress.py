@@ -18,7 +18,7 @@ _BATCH_BITS = 36
 
 @dataclass(frozen=True, slots=True)
 class SinkProgress:
-    """The newest committed batch of one query in one sink."""
+    """The progress of one query in one sink, stored as the committed offset of a group."""
 
     sink_id: str
     query_id: str
@@ -36,8 +36,8 @@ class SinkProgress:
             return False
         if stored >> _BATCH_BITS != self._query_mark:
             raise Conflict(
-                f"the sink {self.sink_id!r} of topic {self.topic} belongs to another query, or to this query before "
-                "its checkpoint was deleted; writing would duplicate its messages. Use a new sinkId",
+                f"the sink {self.sink_id!r} of topic {self.topic} belongs to another query, or to this query with a "
+                "former checkpoint; writing would duplicate messages. Use a new sinkId",
                 field="sinkId",
             )
         newest = (stored & ((1 << _BATCH_BITS) - 1)) - 1
@@ -51,7 +51,7 @@ class SinkProgress:
         return batch_id == newest
 
     def commit(self, link: ClusterLink, batch_id: int) -> None:
-        """Record that a batch is written. A repetition changes nothing. Errors: as `is_committed`."""
+        """Record that a batch is written. A repeated call changes nothing. Errors: as `is_committed`."""
         if not self.is_committed(link, batch_id):
             commit_group(link, self._group, {self._queues(link)[0]: self._query_mark << _BATCH_BITS | batch_id + 1})
 

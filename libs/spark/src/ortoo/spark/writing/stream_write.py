@@ -10,7 +10,7 @@ from ortoo.spark.writing.write_options import parse
 
 
 class StreamWriter(DataSourceStreamArrowWriter):
-    """Spark makes a writer for each batch and another for each commit, so a writer keeps no state."""
+    """The sink of a streaming query. It has no state, because Spark makes another writer for each batch and commit."""
 
     def __init__(self, options: Mapping[str, str], schema: Any, overwrite: bool) -> None:
         """Check options, columns and the topic. Errors: Invalid, NotFound."""

@@ -30,7 +30,7 @@ COLUMNS: Final[Mapping[str, Sequence[str]]] = {
 
 @dataclass(frozen=True, slots=True)
 class WriteOptions:
-    """The options of a write, checked."""
+    """The checked options of a write."""
 
     cluster: ClusterOptions
     topic: str
@@ -55,7 +55,7 @@ class WriteOptions:
 
 
 def parse(options: Mapping[str, str], schema: Any) -> WriteOptions:
-    """Parse and check options and columns. Errors: Invalid with the problem and the expected value."""
+    """Parse and check the options of a write, and the columns in `schema`. Errors: Invalid with the expected value."""
     reader = OptionReader(options, KNOWN)
     columns = {field.name: field.dataType.simpleString() for field in schema.fields}
     extra = reader.choice("extraColumns", "refuse", "refuse", "properties") == "properties"
@@ -74,7 +74,8 @@ def parse(options: Mapping[str, str], schema: Any) -> WriteOptions:
         raise Invalid("exactly-once needs a single topic; use the option `topic` instead of a column", field="topic")
     if semantics != "at-least-once" and "born_at" not in columns:
         raise Invalid(
-            f"{semantics} needs rows that are equal in a repetition; add the creation time of the rows, born_at",
+            f"{semantics} needs the column born_at, the creation time of a row, so that repeated tasks write equal "
+            "rows",
             field="born_at",
         )
     return WriteOptions(

@@ -51,8 +51,8 @@ class DeduplicatedAppends:
     ) -> list[DeduplicatedPlace]:
         """Store the new messages of a batch; returns the place of each message when all are durable.
 
-        Errors: Invalid (ids), Overloaded (too many ids are remembered), and those of `AppendRouter.append`: no message
-        is stored. Unavailable when a concurrent request for some of the messages failed.
+        Errors: Invalid (ids), Overloaded (too many ids are remembered), and those of `AppendRouter.append`. After these
+        errors, no message is stored. Unavailable when a concurrent request for some of the messages failed.
         A repeated request after an ambiguous outcome gets the places of the stored messages.
         """
         if len(ids) != batch.count or not all(1 <= len(one.encode()) <= ID_BYTES_MAX for one in ids):

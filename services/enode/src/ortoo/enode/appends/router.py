@@ -22,9 +22,9 @@ class AppendRouter:
     def begin(
         self, topic_id: int, queue_id: int, batch: SealedBatch, flush_mode: FlushMode
     ) -> asyncio.Future[AppendResult] | None:
-        """Accept a batch at once; returns None if the caller must await `append`, as for delayed batches.
+        """Accept a batch at once; returns None for a delayed batch, for which the caller must await `append`.
 
-        Errors: as `Store.begin`.
+        Errors: those of `Store.begin`.
         """
         return None if batch.delayed else self._store.begin(BatchWrite(topic_id, queue_id, batch), flush_mode)
 
@@ -37,7 +37,10 @@ class AppendRouter:
         flush_mode: FlushMode = FlushMode.DEFAULT,
         consumes_at: ChangesAt | None = None,
     ) -> AppendResult:
-        """Store a batch, visible at once or at its messages' delivery times. Errors: as `Store.append`."""
+        """Store a batch; its messages become visible at once or at their delivery times.
+
+        `consumes_at` makes the state changes to store in the same frame. Errors: those of `Store.append`.
+        """
         if batch.delayed:
             return await self.delays.append(topic_id, queue_id, batch, flush_mode, consumes_at)
         return await self._store.append(topic_id, queue_id, batch, flush_mode=flush_mode, consumes_at=consumes_at)

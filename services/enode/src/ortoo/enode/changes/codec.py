@@ -35,7 +35,7 @@ BoolField = Annotated[bool, "?"]
 
 @dataclass(frozen=True, slots=True)
 class Repeated:
-    """The field is a tuple of rows, stored one after another."""
+    """The type of a field that is a tuple of rows, stored one after another."""
 
     codes: str
     """The `struct` codes of the numbers in a row."""
@@ -46,14 +46,17 @@ class Repeated:
 
 
 def repeated(row: type) -> Repeated:
-    """The field is a tuple of objects of this dataclass."""
+    """The type of a field that is a tuple of objects of the dataclass `row`."""
     declared = get_type_hints(row, include_extras=True)
     return Repeated("".join(_declaration(hint)[1] for hint in declared.values()), tuple(declared), row)
 
 
 @dataclass(frozen=True, slots=True)
 class PackedColumn:
-    """The field is bytes: entries in the format of the log. All columns of a change have equally many entries."""
+    """The type of a field of bytes, which are entries in the format of the log.
+
+    All columns of a change have equally many entries.
+    """
 
     codes: str = "q"
     """The `struct` codes of the numbers in an entry."""
@@ -68,7 +71,7 @@ class PackedColumn:
 
 @dataclass(frozen=True, slots=True)
 class StateChange:
-    """Base of state changes. Each kind is a frozen dataclass whose fields are declared with the types above."""
+    """Base of state changes. Each kind is a frozen dataclass whose fields have the types of this module."""
 
     def encoded(self) -> bytes:
         """The change's kind, length and body. `ChangeCodec` replaces this method by a generated one in each class."""

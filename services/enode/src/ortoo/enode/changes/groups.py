@@ -48,7 +48,7 @@ class RetryCopiesStored(QueueUse):
 
 @dataclass(frozen=True, slots=True)
 class RetryMarksDropped(GroupUse):
-    """An operator moved a group's offset in some queues: messages that it nacks from now on are copied again."""
+    """An operator moved a group's offset in some queues: messages that the group nacks later are copied again."""
 
     queue_ids: Annotated[tuple[int, ...], Repeated("I")]
 

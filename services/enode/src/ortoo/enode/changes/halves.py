@@ -46,7 +46,7 @@ class HalfOpen(StateChange):
 
 @dataclass(frozen=True, slots=True)
 class HalfEnded(StateChange):
-    """A transaction ended. If it was committed, its messages are in the same frame."""
+    """A transaction ended. If it was committed, its messages are in the frame of this change."""
 
     number: I64
     topic_id: U64

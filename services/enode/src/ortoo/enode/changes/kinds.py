@@ -30,7 +30,7 @@ ID_BYTES = 16
 
 @dataclass(frozen=True, slots=True)
 class TopicPut(StateChange):
-    """A topic was created or changed; written before directories had ids."""
+    """A topic was created or changed. Only versions in which directories had no ids wrote this change."""
 
     topic_id: U64
     version: U64

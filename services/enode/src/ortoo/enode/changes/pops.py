@@ -31,7 +31,7 @@ class PopLeased(_LeaseChange):
 
 @dataclass(frozen=True, slots=True)
 class PopReturned(_LeaseChange):
-    """Messages were released or nacked, and may be delivered again from `until_ms` on. `number` is the ended lease."""
+    """Messages of lease `number` were released or nacked. They may be delivered again from `until_ms` on."""
 
 
 @dataclass(frozen=True, slots=True)

@@ -13,7 +13,7 @@ _log = get_logger("enode")
 
 @dataclass(eq=False)
 class Admission:
-    """Bars a store that name servers refuse; a new store gets no topics before a name server has registered it."""
+    """Bars a store that name servers refuse, and keeps a new store without topics until a name server registers it."""
 
     store: Store
     leases: Registrations
@@ -26,7 +26,7 @@ class Admission:
             self.admitted.set()
 
     def refresh(self) -> None:
-        """Update the state after an announcement to the name servers, answered or not."""
+        """Bar or admit the store by the outcome of the last request to the name servers for a lease."""
         refusal = "" if self.leases.is_registered else self.leases.other_store
         appender = self.store.engine.appender
         if refusal and not appender.barred:

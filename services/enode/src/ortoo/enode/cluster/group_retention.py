@@ -25,7 +25,7 @@ _log = get_logger("groups")
 
 
 class GroupRetention:
-    """Drops offsets, locks and modes of groups. Each drop is a change in the log, so that a replay does the same.
+    """Drops offsets, locks and modes of groups. Each drop is a change in the log, which a replay repeats.
 
     A group that is missing in a directory is kept, because the directory may be a different or an outdated one. State
     is dropped in two cases. The directory reports a deletion as due, and the group was not used after it. Or the group
@@ -110,7 +110,7 @@ class GroupRetention:
 
             def check(part: Sequence[TopicGroup] = part) -> None:
                 if not all(may_go(*pair) for pair in part):
-                    raise Conflict("a group is used just now; it is checked again later")
+                    raise Conflict("the group is in use; its retention is checked again later")
 
             await self._engine.store([GroupDropped(*pair) for pair in part], check)
             self._store.locks.table.drop(frozenset(part).__contains__)

@@ -31,9 +31,9 @@ def enode_registration(
     clock: Clock,
     randomness: Randomness,
 ) -> Registrations:
-    """Announce `enode` to renew its leases at least every `interval_s`.
+    """The registrations of `enode` at the name servers, renewed at least every `interval_s`.
 
-    An announcement says whether the index is nearly full. It contains the reason if the enode refuses writes, and the
+    Each request says whether the index is nearly full. It contains the reason if the enode refuses writes, and the
     `topics` that the directory does not know.
     """
 

@@ -63,13 +63,13 @@ class TopicCopies:
         ]
 
     def is_missing(self, topic_id: int, queue_id: int = 0) -> bool:
-        """Whether this queue is unknown here, at least for now."""
+        """Whether this enode does not know the queue, at least for now."""
         return self._queue_counts.get(topic_id, 0) <= queue_id
 
     async def wait_for(self, topic_id: int, queue_id: int = 0) -> None:
         """Wait until the queue is known; waiting requests continue in the order of their arrival.
 
-        Errors: NotFound (the queue does not become known in time), Unavailable (no name server is followed).
+        Errors: NotFound (the queue does not become known in time), Unavailable (no name server answers).
         """
         if not self.is_missing(topic_id, queue_id):
             return
@@ -160,9 +160,10 @@ async def watch_topics(
     clock: Clock,
     randomness: Randomness,
 ) -> None:
-    """Follow the name server for ever, while `admitted` is set; `on_snapshot` is called at each new snapshot.
+    """Apply the name server's updates of topics and groups while `admitted` is set, until cancelled.
 
-    Without its topics the process cannot serve, so any error except a failed connection ends the process.
+    `on_snapshot` is called after each snapshot of all topics. Without its topics the process cannot serve. So any error
+    except a failed connection ends the process.
     """
     backoff, attempt = Backoff(first_s=0.05, max_s=1.0), 0
     while True:

@@ -100,8 +100,8 @@ class DelayScheduler:
     ) -> AppendResult:
         """Store a batch whose messages all have a delivery time. The result has the first timer id as its offset.
 
-        `consumes_at` is as in `Store.append`, but its argument is the first timer id instead of an offset.
-        Errors: as `Store.append`; Invalid (field batch.records.deliver_at_ms) for a time that is too far in the future.
+        `consumes_at` makes the state changes to store in the same frame, from the first timer id and the store time.
+        Errors: those of `Store.append`; Invalid (batch.records.deliver_at_ms) for a time that is too far in the future.
         """
         deferral = self.make_write(topic_id, queue_id, batch, consumes_at).deferral
         assert deferral is not None
@@ -123,7 +123,8 @@ class DelayScheduler:
         first_ms, last_ms = int(column.min()), int(column.max())
         if self._timers.live_count + batch.count > TIMERS_MAX:
             raise Overloaded(
-                f"{self._timers.live_count} messages are delayed on this enode already", retry_after_ms=1_000
+                f"{self._timers.live_count} messages are delayed on this enode; at most {TIMERS_MAX} are allowed",
+                retry_after_ms=1_000,
             )
 
         def changes(first_place: int, stored_at_ms: int) -> tuple[StateChange, ...]:
@@ -162,7 +163,7 @@ class DelayScheduler:
                 "the message is being moved in the log, or recalled, right now; retry", retry_after_ms=100
             )
         if status not in (TimerStatus.FREE, TimerStatus.STAGED, TimerStatus.UNREADABLE):
-            raise NotFound("no such message waits: it was delivered or recalled", field="recall_handle")
+            raise NotFound("no such delayed message: it was delivered or recalled", field="recall_handle")
         self._timers.set_status(times, ids, TimerStatus.RECALLING)
 
         async def forget() -> None:

@@ -34,7 +34,7 @@ class SegmentRescue:
         """Bytes stored by the rescue in progress."""
 
     async def rescue(self, end_place: int) -> int | None:
-        """Store every delayed message below a place again; returns the number of stored bytes.
+        """Store every delayed message whose place is below `end_place` again; returns the number of stored bytes.
 
         Staged messages are stored again too. Returns None if a message is still being delivered or recalled.
         Errors: Overloaded, Unavailable, NotFound (a topic is being deleted). After an error no segment may be deleted.

@@ -80,7 +80,7 @@ class _Table:
 
 
 class Staging:
-    """The messages in memory that are not due yet."""
+    """The delayed messages in memory that are not due yet."""
 
     def __init__(self) -> None:
         """Start empty."""

@@ -35,7 +35,7 @@ class FileHead:
         return self._struct.pack(self._magic, self._version, tag, *numbers)
 
     def is_of(self, tag: int, data: bytes) -> bool:
-        """Whether a head with a good CRC may be of the folder with this tag. A tag 0, on either side, matches any."""
+        """Whether a head with a good CRC may be of the folder with this tag. The tag 0 matches every tag."""
         found = int.from_bytes(data[TAG_AT : TAG_AT + TAG_BYTES], "little")
         return tag == 0 or found in (0, tag)
 
@@ -57,7 +57,7 @@ def with_crc(data: bytes) -> bytes:
 
 
 def without_crc(data: bytes, name: str) -> bytes:
-    """The data of `with_crc`. Errors: DamagedFile when the CRC of `name` does not match."""
+    """The bytes without the CRC that `with_crc` appended. Errors: DamagedFile when the CRC of `name` does not match."""
     body = data[:-CRC_BYTES]
     if len(data) < CRC_BYTES or crc32c(body) != int.from_bytes(data[-CRC_BYTES:], "little"):
         raise DamagedFile(f"the CRC of its {name} does not match")

@@ -20,7 +20,7 @@ def make_data_dir(disk: Disk, folder: Path) -> None:
 
 
 class FolderGone(DataLoss):
-    """The path of the store's folder leads to another folder, or to none. The next start would not find new data."""
+    """The path of the store's folder now leads to another or no folder. The next start would not find new data."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -38,7 +38,7 @@ class OpenFolder:
         return cls(disk, folder, disk.inode(folder))
 
     def check_folder(self) -> None:
-        """Refuse a folder that was moved. Errors: OSError. FolderGone when the path leads elsewhere."""
+        """Refuse a folder that was moved. Errors: OSError, and FolderGone when the path leads to another folder."""
         if self.disk.inode(self.folder) != self.inode:
             raise FolderGone(f"{self.folder} was moved away or replaced while this process had it open")
 

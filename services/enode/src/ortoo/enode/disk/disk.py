@@ -25,7 +25,7 @@ RETRY_AFTER_MS = 1_000
 
 
 class NoDescriptor(Overloaded):
-    """A file cannot be opened now, because the process or the machine has no free descriptor. It is an Overloaded."""
+    """A file cannot be opened now, because the process or the machine has no free descriptor."""
 
 
 class File(Protocol):
@@ -64,7 +64,7 @@ class File(Protocol):
 
 
 class Disk(Protocol):
-    """Folders and names.
+    """Operations on folders, and on the names of files in folders.
 
     A call that needs a descriptor when none is free raises NoDescriptor. The disk has not failed.
     """
@@ -105,7 +105,7 @@ class Disk(Protocol):
         """Free space of the file system with this folder."""
 
     def inode(self, path: Path) -> tuple[int, int] | None:
-        """(device, number) of the file or folder at a path now; None if there is none."""
+        """The device and number of the file or folder at a path now; None if the path does not exist."""
 
 
 class RealFile:
@@ -173,7 +173,7 @@ class RealFile:
 
 @contextlib.contextmanager
 def opening(path: Path) -> Iterator[None]:
-    """Convert errors of `open` in the block. Errors: NoDescriptor when no descriptor is free."""
+    """Raise NoDescriptor if an `open` in the block fails because no descriptor is free."""
     try:
         yield
     except OSError as error:
@@ -267,7 +267,7 @@ class RealDisk:
         return state.f_bavail * state.f_frsize
 
     def inode(self, path: Path) -> tuple[int, int] | None:
-        """(device, number) of the file or folder at a path now; None if there is none."""
+        """The device and number of the file or folder at a path now; None if the path does not exist."""
         try:
             found = os.stat(path)
         except (FileNotFoundError, NotADirectoryError):

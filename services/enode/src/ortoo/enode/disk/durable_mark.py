@@ -41,7 +41,7 @@ def read_committed_mark(disk: Disk, folder: Path) -> int:
 
 
 class DurableMark(Slots):
-    """The file in a store's folder, opened at the first write."""
+    """The file with the durable and the committed position of a store. It is opened at the first write."""
 
     def __init__(self, disk: Disk, folder: Path) -> None:
         """Prepare the mark of a folder, with the tag of its identity. Errors: DataLoss, OSError."""

@@ -52,7 +52,10 @@ class StoredHardState:
 
 
 def read_hard_state(disk: Disk, folder: Path) -> StoredHardState | None:
-    """The hard state in a folder; None without the file. Errors: Unsupported, DataLoss (damaged, or an older copy)."""
+    """The hard state in a folder; None without the file.
+
+    Errors: Unsupported. DataLoss when the file is damaged or an older copy.
+    """
     found = read_json_file(disk, folder / FILE_NAME, VERSION, REJOIN_ADVICE, _from_fields)
     if found is None:
         return None
@@ -60,14 +63,14 @@ def read_hard_state(disk: Disk, folder: Path) -> StoredHardState | None:
     written = read_serial(disk, folder)
     if (kept.incarnation, saves) < written:
         raise DataLoss(
-            f"{folder / FILE_NAME} is an older copy: it is write {saves} of start {kept.incarnation}, but the last one "
-            f"was write {written[1]} of start {written[0]}; {REJOIN_ADVICE}"
+            f"{folder / FILE_NAME} is an older copy: it is write {saves} of start {kept.incarnation}, but the last "
+            f"write was write {written[1]} of start {written[0]}; {REJOIN_ADVICE}"
         )
     return kept
 
 
 def read_serial(disk: Disk, folder: Path) -> tuple[int, int]:
-    """The start that wrote the hard state last, and the number of its write; zeros if unknown."""
+    """The number of the start that last wrote the hard state, and the number of that write; zeros if unknown."""
     found = read_slots(disk, folder / SERIALS_NAME, _SERIAL, tag_of(disk, folder), _PAIR)
     return (found[0], found[1]) if found else (0, 0)
 

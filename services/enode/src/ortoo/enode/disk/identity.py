@@ -50,7 +50,7 @@ class StoreIdentity:
 
     @property
     def tag(self) -> int:
-        """The 16 bits that distinguish the small files of this folder from those of another one; never 0."""
+        """The 16 bits that distinguish the small files of this folder from those of another folder; never 0."""
         return 1 + fingerprint(self.folder_id) % 0xFFFF
 
     @property
@@ -75,7 +75,7 @@ class StoreIdentity:
 
 
 def fingerprint(store_id: str) -> int:
-    """A hash of an id, of 64 bits. It is never 0, because 0 means no id."""
+    """A 64-bit hash of a store's id. It is never 0, because 0 means no id."""
     return int.from_bytes(hashlib.blake2b(store_id.encode(), digest_size=8).digest(), "little") or 1
 
 
@@ -89,7 +89,7 @@ def write_identity(disk: Disk, folder: Path, identity: StoreIdentity) -> None:
 def read_identity(disk: Disk, folder: Path) -> StoreIdentity | None:
     """The identity of the folder's store; None without the file.
 
-    Errors: DataLoss when the file is damaged, Unsupported when it is newer.
+    Errors: DataLoss when the file is damaged, Unsupported when it has a newer version.
     """
     advice = "put it back from a copy, or move the folder away to start with an empty one"
     return read_json_file(disk, folder / FILE_NAME, VERSION, advice, lambda found: StoreIdentity(**found))

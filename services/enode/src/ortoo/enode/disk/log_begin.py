@@ -22,7 +22,7 @@ _PAIR = 2
 
 @dataclass(frozen=True, slots=True)
 class LogBegin:
-    """The begin of the log after retention."""
+    """The record of the position where the log begins after retention."""
 
     position: int
     """The log below it may be deleted."""
@@ -70,7 +70,7 @@ def read_log_begin(disk: Disk, folder: Path, tag: int | None = None) -> LogBegin
 
 
 def keep_log_begin(disk: Disk, folder: Path, begin: LogBegin) -> None:
-    """Write `begin`, the record that a start has used, unless the file has it already. Errors: OSError."""
+    """Write `begin`, the record with which the store was opened, unless the file has this record. Errors: OSError."""
     if decode_log_begin(read_file(disk, folder / FILE_NAME) or b"", tag_of(disk, folder)) != begin:
         write_log_begin(disk, folder, begin)
 

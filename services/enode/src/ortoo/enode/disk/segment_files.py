@@ -13,7 +13,7 @@ from ortoo.enode.disk.disk import Disk, File, NoDescriptor
 
 
 class ReadFile:
-    """One file for readers in any thread; the cache opens and closes it."""
+    """One file that any thread may read; `SegmentFiles` opens and closes it."""
 
     __slots__ = ("_file", "_files", "_is_opening", "_is_retired", "_lock", "_users", "_was_read", "path")
 
@@ -117,7 +117,7 @@ class SegmentFiles:
     # reading
 
     def opened_for(self, wanted: ReadFile) -> File:
-        """Open a file and keep it open until `ReadFile.end`; for `ReadFile.begin`."""
+        """Open a file and keep it open until `ReadFile.end`. Only `ReadFile.begin` calls this."""
         with self.lock:
             while wanted._file is None and not self._has_place(wanted):
                 self.waiting += 1

@@ -19,7 +19,7 @@ Numbers = tuple[int, ...]
 
 
 def decode_slots(data: bytes, head: FileHead, tag: int = 0) -> Numbers | None:
-    """The greater numbers of the two slots; None if neither slot is valid.
+    """The numbers of the newer slot, which has the greater numbers; None if neither of the two slots is valid.
 
     A slot of a newer version, or with the tag of another folder, is ignored. `tag` 0 matches any tag.
     """

@@ -53,7 +53,10 @@ def write_index(
 
 
 def make_index(disk: Disk, segment: Segment, next_base: int, *, write: bool = True, tag: int = 0) -> SegmentContents:
-    """Make a sealed segment's index from its frames. `write` and `tag` are as in `write_index`."""
+    """Make a sealed segment's index from its frames. If `write` is false, only return the contents of its file.
+
+    `tag` is the folder's tag; 0 = read it from the folder's identity.
+    """
     file_end = segment.base + segment.size_bytes()
     found = survey_sealed(segment.read, segment.base, file_end, next_base)
     return write_index(disk, segment, next_base, found.stored_at_ms, found.parts, write=write, tag=tag)

@@ -151,7 +151,7 @@ _ROWS = memoryview(np.arange(MESSAGES_MAX + 1, dtype="<i4").tobytes())
 
 
 class KeyEntries:
-    """Hashes and places of a part of a segment, in memory."""
+    """The keys and message ids in a part of a segment, as hashes with the places of the messages, in memory."""
 
     def __init__(self, base: int) -> None:
         """Start empty; `base` is the segment's first position."""

@@ -39,14 +39,14 @@ class KeyIndex(abc.ABC):
         self._searches = 0
 
     async def update(self, stretch: LogStretch) -> None:
-        """As `KeySearch.update`. Errors: Unavailable."""
+        """Index new frames of the last segment, or write the index file of a sealed segment. Errors: Unavailable."""
         async with self._lock:
             await self._do("update", stretch)
 
     async def find(self, query: KeyQuery, stretches: Sequence[LogStretch]) -> list[FoundMessage]:
         """Find messages, the newest first. Errors: Unavailable, Overloaded."""
         if self._searches >= SEARCHES_WAITING_MAX:
-            raise Overloaded(f"{self._searches} searches wait already", retry_after_ms=1000)
+            raise Overloaded(f"{self._searches} searches wait on this enode, which is the limit", retry_after_ms=1000)
         self._searches += 1
         try:
             async with self._lock:
@@ -60,7 +60,7 @@ class KeyIndex(abc.ABC):
 
     @abc.abstractmethod
     async def close(self) -> None:
-        """End the work."""
+        """End the work on the indexes."""
 
 
 class LocalKeyIndex(KeyIndex):
@@ -159,7 +159,7 @@ class KeyIndexProcess(KeyIndex):
 
 
 def answer_request(search: KeySearch, line: bytes) -> bytes:
-    """Answer one request."""
+    """Execute one request, a line of JSON, and return the line with its answer or error."""
     try:
         method, first, *others = json.loads(line)
         answer: dict[str, Any] = {"ok": None}

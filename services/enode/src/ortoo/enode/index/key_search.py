@@ -70,7 +70,7 @@ class KeySearch:
         self._open = SegmentFiles(self.disk)
 
     def update(self, stretch: LogStretch) -> None:
-        """Index the new frames of the last segment, or write the index file of a sealed one."""
+        """Index the new frames of the last segment, or write the index file of a sealed segment."""
         if not stretch.is_sealed:
             self._advance(stretch)
             return
@@ -93,7 +93,7 @@ class KeySearch:
         self.close()
 
     def find(self, query: KeyQuery, stretches: Sequence[LogStretch]) -> list[FoundMessage]:
-        """The newest messages first, at most `query.limit`; `stretches` are all existing ones, in order of position."""
+        """At most `query.limit` messages, the newest first; `stretches` cover the whole log, in order of position."""
         for base in (self._files.keys() | self._tails.keys()) - {one.base for one in stretches}:
             self._tails.pop(base, None)
             self._files.pop(base, None)

@@ -92,7 +92,7 @@ def survey(read: Read, base: int, end: int, log_mark: int = 0) -> SegmentSurvey:
 
 
 def survey_sealed(read: Read, base: int, file_end: int, next_base: int) -> SegmentSurvey:
-    """The survey of a segment that must end exactly at the begin of the next one; a missing rest is a hole.
+    """The survey of a segment that must end at the begin of the next segment; missing bytes at its end are a hole.
 
     `file_end` is the position of the file's end, which is earlier if the file was cut short.
     """

@@ -103,7 +103,7 @@ class FrameHeader(NamedTuple):
 
     @property
     def order(self) -> tuple[int, int]:
-        """(epoch, opening), which never decreases along the log; a frame behind one of a greater order is stale."""
+        """(epoch, opening), which never decreases along the log; a frame behind a frame of greater order is stale."""
         return self.leader_epoch, self.store_open
 
     @property
@@ -122,7 +122,7 @@ class FrameHeader(NamedTuple):
         return self.first_offset + self.item_count
 
     def is_of(self, log_mark: int) -> bool:
-        """Whether the frame may belong to the log with this fingerprint. 0, on either side, matches any fingerprint."""
+        """Whether the frame may belong to the log with this fingerprint. 0 matches every fingerprint."""
         return self.kind == FrameKind.MESSAGES or log_mark == 0 or self.producer_id in (0, log_mark)
 
     def batch(self, records: bytes) -> SealedBatch:
@@ -153,7 +153,7 @@ def frame_bytes(payload_bytes: int) -> int:
 
 
 def with_durable_below(encoded: bytes, durable_below: int) -> bytes:
-    """The same encoded header with another `durable_below`."""
+    """The header `encoded` with another `durable_below`."""
     at = _DURABLE_BELOW_AT
     checked = encoded[:at] + durable_below.to_bytes(8, "little") + encoded[at + 8 : _CHECKED_BYTES]
     return checked + crc32c(checked).to_bytes(4, "little")
@@ -194,7 +194,7 @@ def decode_header(data: bytes, position: int) -> FrameHeader:
 
 
 def body_problem(header: FrameHeader, body: bytes | memoryview) -> str:
-    """The difference between `body` (prefix and payload) and the header's lengths and CRCs; empty if it matches."""
+    """The difference between `body` (prefix and payload) and the header's lengths and CRCs; empty if they match."""
     if len(body) != header.prefix_length + header.length:
         return f"{len(body)} of {header.prefix_length + header.length} bytes are there"
     if header.prefix_length and crc32c(body[: header.prefix_length]) != header.prefix_crc:

@@ -36,7 +36,7 @@ class QueueEntry(NamedTuple):
 
     @classmethod
     def of(cls, key: QueueKey, rows: IndexRows, block_at: int = 0, block_crc: int = 0) -> "QueueEntry":
-        """The entry of some rows; their place is known only when there is a file."""
+        """The entry for `rows`; `block_at` and `block_crc` are 0 while the rows are in no index file."""
         times = rows.stored_at_ms
         return cls(*key, len(rows), rows.begin_offset, rows.end_offset, times[0], times[-1], block_at, block_crc)
 

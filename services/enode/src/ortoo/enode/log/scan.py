@@ -73,7 +73,7 @@ def walk(
 ) -> Iterator[FrameHeader | Hole]:
     """All frames from `start` to `end`, and between them the holes, whose bytes are no frames.
 
-    Headers are always checked; bodies only of frames at `bodies_from` and later (None = never). A frame with a bad
+    All headers are checked, and the bodies of the frames from `bodies_from` on (None = no bodies). A frame with a bad
     body is a hole. A caller that also reads bodies passes its own `window`, through which headers and bodies are read.
     A stale frame is a hole, too: an earlier frame has a later epoch or opening.
     Errors: Unsupported for whole frames of another version.

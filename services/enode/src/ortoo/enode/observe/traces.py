@@ -26,11 +26,11 @@ class TracedAppendRouter(AppendRouter):
     def begin(
         self, topic_id: int, queue_id: int, batch: SealedBatch, flush_mode: FlushMode
     ) -> asyncio.Future[AppendResult] | None:
-        """As `AppendRouter.begin`, but None for traced batches too: `append` records the end of their spans."""
+        """Accept a batch at once; returns None for a delayed or traced batch, for which the caller awaits `append`."""
         return None if sampled_contexts(batch.records) else super().begin(topic_id, queue_id, batch, flush_mode)
 
     async def append(self, topic_id: int, queue_id: int, batch: SealedBatch, **options: Any) -> AppendResult:
-        """Store one batch. Errors: as `AppendRouter.append`."""
+        """Store one batch. Errors: those of `AppendRouter.append`."""
         contexts = sampled_contexts(batch.records)
         if not contexts:
             return await super().append(topic_id, queue_id, batch, **options)

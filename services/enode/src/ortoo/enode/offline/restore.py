@@ -26,7 +26,7 @@ from ortoo.enode.recovery.restored import write_restored_mark
 
 
 def main(arguments: Sequence[str]) -> int:
-    """Restore a backup and print its contents. Returns 0. Errors: as `make_store`."""
+    """Restore a backup and print its contents. Returns 0. Errors: those of `make_store`."""
     parser = argparse.ArgumentParser(prog="ortoo-enode restore", description="Make a store of a backup.")
     parser.add_argument("backup", type=Path, metavar="BACKUP", help="the folder of the backup")
     parser.add_argument("folder", type=Path, metavar="DIR", help="an empty folder, to be the enode's data_dir")

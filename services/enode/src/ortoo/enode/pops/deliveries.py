@@ -32,7 +32,7 @@ class DeliveryRange:
 
 @dataclass(frozen=True, slots=True)
 class QueueDeliveries:
-    """One queue, as a group sees it."""
+    """The delivery state of one queue's messages in a group."""
 
     ranges: tuple[DeliveryRange, ...]
     committed_offset: int

@@ -53,7 +53,10 @@ class KeyOrder:
         return tuple(self._waiting[group]) if group is not None else ()
 
     def finish(self, first: int, end: int, intervals: IntervalMap) -> list[int]:
-        """Handle messages that `intervals` has as finished; returns the offsets that became deliverable."""
+        """Forget the messages from `first` to `end`, which `intervals` records as finished.
+
+        Returns the offsets that became deliverable.
+        """
         free = []
         # The groups of lost messages are never read, and unfinished messages before these hold the floor back.
         self.scan = max(self.scan, intervals.floor, end if first <= self.scan else 0)

@@ -168,7 +168,7 @@ class PopLine:
         return result
 
     def owned_attempts(self, ranges: Iterable[tuple[int, int]], number: int) -> SettleResult:
-        """The messages among these (first offset, count) that lease `number` holds, with their attempts."""
+        """The messages of `ranges`, each (first offset, count), that lease `number` holds, with their attempts."""
         settled = SettleResult()
         for piece in self._owned_pieces(ranges, number, settled):
             settled.rows.append(_row(piece, number))

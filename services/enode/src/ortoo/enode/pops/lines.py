@@ -26,7 +26,7 @@ _log = get_logger("pops")
 
 
 class GroupLine(PopLine):
-    """The line of one queue, with its group and queue id."""
+    """The pop line of one queue in a group, with the group's lines and the queue id."""
 
     def __init__(self, group: "GroupLines", queue_id: int, queue: PopQueue, *, opening: int, wall_ms: int) -> None:
         """Continue from the folded `queue`."""

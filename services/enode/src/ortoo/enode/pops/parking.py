@@ -122,7 +122,7 @@ class Parker:
         """Copy messages to the dead-letter topic. The same frame finishes the messages for the group.
 
         Each message gets one dead letter. Finished messages are skipped. If another call is parking a message, this
-        call waits for it. Errors: as `Store.append`; Unavailable while there is no dead-letter topic.
+        call waits for it. Errors: those of `Store.append`; Unavailable while there is no dead-letter topic.
         """
         if not rules.dead_letter_topic_id:
             raise Unavailable("the dead-letter topic is being created", retry_after_ms=RETRY_DELAY_MS)

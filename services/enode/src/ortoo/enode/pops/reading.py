@@ -70,7 +70,7 @@ class BatchCache:
         self._bytes = 0
 
     async def get(self, topic_id: int, queue_id: int, offset: int) -> CachedBatch:
-        """The batch that holds `offset`. Errors: as `Store.fetch`."""
+        """The batch that holds `offset`. Errors: those of `Store.fetch`."""
         queue = (topic_id, queue_id)
         firsts = self._by_queue.get(queue, ())
         if before := bisect_right(firsts, offset):

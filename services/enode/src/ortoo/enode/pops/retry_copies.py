@@ -145,8 +145,9 @@ class RetryCopies:
     async def replay(self, request: ReplayRequest) -> list[tuple[int, int]]:
         """Replay dead letters, each once: all copies and their marks are one write.
 
-        Returns the ranges that this call replayed, or would replay without `dry_run`. Errors: NotFound, Overloaded,
-        Unavailable, Invalid (the copies together are too large).
+        Returns the ranges that this call replayed. With `dry_run`, nothing is stored, and the result has the
+        ranges that the call would replay.
+        Errors: NotFound, Overloaded, Unavailable, Invalid (the copies together are too large).
         """
         name = self._store.topic_name(request.target_topic_id)
         if self._store.queue_range(request.target_topic_id, 0).end_offset < 0:

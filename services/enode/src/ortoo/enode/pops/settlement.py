@@ -34,7 +34,7 @@ class LeaseSettlement:
         self._clock = clock
 
     async def settle(self, group: GroupLines, parts: Iterable[LeasePart], verdict: LeaseVerdict) -> list[StaleMessage]:
-        """Apply one verdict; returns messages that the lease no longer holds. Errors: as `PopLeasing.settle`."""
+        """Apply one verdict; returns messages that the lease no longer holds. Errors: those of `PopLeasing.settle`."""
         expired: list[StaleMessage] = []
         parts = [self._drop_expired(group, part, verdict, expired) if part.unexpired_only else part for part in parts]
         if isinstance(verdict, Finish):

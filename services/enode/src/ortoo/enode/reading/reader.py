@@ -294,7 +294,7 @@ def _loss_error(reason: str, begin_offset: int, end_offset: int) -> DataLoss:
 def scan_batches(
     on_batch: OnBatch, found: Sequence[StoredBatch], places: list[BatchLocation], ahead: list[BatchLocation]
 ) -> DamagedBatch | None:
-    """Pass the batches `found` to `on_batch`, then read and pass those at `places`, until one is damaged.
+    """Pass the batches `found` to `on_batch`, then read and pass those at `places`, until a batch is damaged.
 
     The scan runs outside the event loop, and accesses only the segments' files. Small frames that lie close together
     are read with one call. The places `ahead` are prefetched for the next read.

@@ -29,10 +29,11 @@ class Waiters:
         return len(self._all)
 
     async def wait_in(self, wait_line: WaitLine, until_s: float, waiter: asyncio.Future[None] | None = None) -> None:
-        """Return when woken, at a monotonic time, or when this is closed. Errors: Overloaded if too many wait already.
+        """Wait in a line until woken, until the monotonic time `until_s`, or until `close` is called.
 
         A caller that wakes this waiter directly passes its own `waiter`.
         A waiter that is woken and cancelled at the same moment wakes the next waiter in its line.
+        Errors: Overloaded if too many callers wait.
         """
         if self.is_closed:
             return

@@ -26,15 +26,16 @@ _MAGIC = b"ORT"
 
 
 def check_owner(disk: Disk, folder: Path, identity: StoreIdentity) -> None:
-    """Refuse the identity of another store: files with tags exist, and no tag matches. Errors: DataLoss, OSError.
+    """Refuse an identity that is of another store: the folder's files have tags, and no tag is that of `identity`.
 
     If some tags match, a file with another tag is not refused. That file is ignored and written again.
+    Errors: DataLoss, OSError.
     """
     found = {name: tags for name in disk.list(folder) if (tags := _tags(disk, folder, name))}
     if found and not any(identity.tag in tags for tags in found.values()):
         raise DataLoss(
             f"{folder}: the file {IDENTITY_NAME} is of store {identity.store_id}, but {', '.join(sorted(found))} of "
-            f"another one: restore the right {IDENTITY_NAME}, or run `ortoo-enode repair DIR --identity`"
+            f"another store: restore the right {IDENTITY_NAME}, or run `ortoo-enode repair DIR --identity`"
         )
 
 

@@ -20,7 +20,7 @@ MESSAGES_PER_HOLE_BYTE = 4096 / 192
 
 @dataclass(eq=False)
 class StateRefold:
-    """The state at the end of a log, and the damaged places on the way."""
+    """Folds a log into the state at its end, and collects the damaged places on the way."""
 
     segments: Sequence[Segment]
     slices: InitVar[Iterable[SliceLocation]]

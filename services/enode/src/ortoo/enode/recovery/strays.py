@@ -12,10 +12,10 @@ from ortoo.enode.log.segment import Segment
 def find_strays(files: SegmentFiles, folder: Path, starts: Sequence[int]) -> list[int]:
     """The positions in `starts` whose file is not a segment of this log. Errors: Unsupported, OSError.
 
-    A segment begins at an aligned position, and has its whole length before it gets its name. It gets the name
-    only when the segment before it has ended there. A file with a whole frame at its begin is a segment. A file without
-    such a frame is a stray in two cases. It is empty, and the previous segment does not end at its begin. Or it begins
-    within the frames of the previous segment.
+    A segment begins at an aligned position. Its file has the whole length before it is named as a segment. It is named
+    only after the previous segment has ended at the new segment's begin. So a file with a whole frame at its begin is a
+    segment. A file without such a frame is a stray in two cases. In the first case, the file is empty, and the previous
+    segment does not end at its begin. In the second case, its begin lies within the frames of the previous segment.
     """
     strays: list[int] = []
     before: Segment | None = None

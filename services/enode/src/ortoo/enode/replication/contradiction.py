@@ -5,7 +5,7 @@ from ortoo.enode.replication.protocol.events import Contradicted
 
 
 def contradiction(found: Contradicted, epoch: int) -> DataLoss:
-    """The reason why this replica stops: more disks lost acknowledged data than a replica set tolerates."""
+    """The error with which this replica stops, because the leader's log lacks frames that are committed here."""
     return DataLoss(
         f"the leader of epoch {epoch}, replica {found.leader.replica.number}, lacks committed frames: its log differs "
         f"from this one at position {found.end}. This disk has the log committed up to {found.committed}. Disks of "

@@ -22,7 +22,7 @@ _VERDICTS = {pb.VERDICT_COMMIT: HalfVerdict.COMMITTED, pb.VERDICT_ROLL_BACK: Hal
 
 
 class DeferredHandlers(EnodeHandlers):
-    """Messages that are not visible yet, and deduplicated messages."""
+    """The methods for delayed messages, transactions and deduplicated messages."""
 
     async def RecallDelayed(self, request: pb.RecallDelayedRequest, context: Context) -> pb.RecallDelayedResponse:
         """Cancel a delayed message."""

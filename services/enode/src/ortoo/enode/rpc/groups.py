@@ -16,10 +16,10 @@ OFFSETS_MAX = 10_000
 
 
 class GroupHandlers(EnodeHandlers):
-    """Committed offsets and delivery modes of groups."""
+    """The methods for committed offsets and delivery modes of groups."""
 
     async def CommitOffsets(self, request: pb.CommitOffsetsRequest, context: Context) -> pb.CommitOffsetsResponse:
-        """Commit offsets of a group. All or none are stored, unless each offset has its own generation."""
+        """Commit offsets of a group, together or not at all. An offset with its own generation may be refused alone."""
         topic_id, group, store = request.topic_id, request.group, self.store
         await self.topics.wait_for(topic_id, max((item.queue_id for item in request.offsets), default=0))
         offsets = _offsets(request)

@@ -38,7 +38,7 @@ class EnodeHandlers(EnodeServiceServicer):
 
 
 def read_checked_batch(request: Any) -> SealedBatch:
-    """The batch of a request, after a check of its bytes. Errors: as `SealedBatch.check`."""
+    """The batch of a request, after a check of its bytes. Errors: those of `SealedBatch.check`."""
     batch = batch_of(request.batch)
     batch.check()
     return batch

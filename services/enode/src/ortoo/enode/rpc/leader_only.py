@@ -19,7 +19,7 @@ Reads = Callable[[AsyncIterator[enode_pb2.FetchBatchesRequest], Context], AsyncI
 
 
 def read_committed(engine: Engine, streams: StreamRunner, not_leading_error: Callable[[], OrtooError]) -> Reads:
-    """FetchBatches at any replica, for readers that accept committed data of a follower. No read waits."""
+    """The method FetchBatches of any replica, for readers that accept a follower's committed data. No read waits."""
     return lambda requests, context: streams.run("fetch", CommittedStream(engine, not_leading_error), requests)
 
 

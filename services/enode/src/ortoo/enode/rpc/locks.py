@@ -19,10 +19,10 @@ TEXT_LENGTH_MAX = 1024
 
 
 class LockHandlers(EnodeHandlers):
-    """The locks of queues."""
+    """The methods for the locks of queues."""
 
     async def TakeLocks(self, request: pb.TakeLocksRequest, context: Context) -> pb.TakeLocksResponse:
-        """Take or renew locks; granted locks are durable. A queue that is not on this enode fails alone."""
+        """Take or renew locks; granted locks are durable. A queue that is not on this enode gets its own error."""
         lock_requests = _checked_requests(request.requests)
         missing = await self._missing(lock_requests)
         pairs = {(one.topic_id, one.group) for one in lock_requests if (one.topic_id, one.queue_id) not in missing}

@@ -33,10 +33,10 @@ MESSAGES_SETTLED_MAX = 65_536
 
 
 class PopHandlers(EnodeHandlers):
-    """Leased messages, nacks by offset, and replays."""
+    """The methods for leased messages, nacks by offset, and replays."""
 
     async def PopQueues(self, request: pb.PopQueuesRequest, context: Context) -> pb.PopQueuesResponse:
-        """Lease messages to a consumer, waiting for the first if asked to; or peek."""
+        """Lease messages to a consumer, or peek at them. If the request has a wait time, wait for the first message."""
         await self.topics.wait_for(request.topic_id, max(request.queue_ids, default=0))
         pop = self.pops.peek if request.peek else self.pops.pop
         popped = await pop(_pop_request(request))

@@ -37,7 +37,7 @@ QUEUE_FRONT_METHODS = tuple(
 
 
 class EnodeService(GroupHandlers, StorageHandlers, LockHandlers, PopHandlers, DeferredHandlers):
-    """The storage of one enode, for snodes."""
+    """The gRPC service with which snodes use the storage of one enode."""
 
     async def Append(  # type: ignore[override]  # see bulk_calls
         self, request_iterator: AsyncIterator[BulkMessage], context: Context
@@ -51,7 +51,7 @@ class EnodeService(GroupHandlers, StorageHandlers, LockHandlers, PopHandlers, De
     async def FetchBatches(  # type: ignore[override]  # see bulk_calls
         self, request_iterator: AsyncIterator[pb.FetchBatchesRequest], context: Context
     ) -> AsyncIterator[BulkMessage]:
-        """Read batches, waiting for new ones if asked to."""
+        """Read batches. If the request has a wait time, wait for new batches."""
         stream = FetchStream(self.store, self.topics)
         async for answer in self.streams.run("fetch", stream, request_iterator):
             yield answer

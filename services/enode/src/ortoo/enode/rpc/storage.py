@@ -11,7 +11,7 @@ from ortoo.v1 import enode_topics_pb2 as topics_pb
 
 
 class StorageHandlers(EnodeHandlers):
-    """Descriptions of queues and of the store, and message searches."""
+    """The methods that describe queues and the store, and search messages."""
 
     async def DescribeQueues(self, request: pb.DescribeQueuesRequest, context: Context) -> pb.DescribeQueuesResponse:
         """Get the first and the next offset of each queue of a topic."""

@@ -15,7 +15,7 @@ V = TypeVar("V")
 
 
 class StateTable(ABC, Generic[V]):
-    """One table. Folding the last part of the log a second time does not change its contents."""
+    """One table of the state. Folding the last part of the log a second time does not change its contents."""
 
     FOLDS: ClassVar[Mapping[type[StateChange], Callable[[Any, Any], None]]]
     """Class of a change to the method that folds it into the table."""
@@ -54,7 +54,7 @@ class KeyedTable(StateTable[dict[K, V]], Generic[K, V]):
         return ((topic_id, *one) for topic_id, known in self._topics.items() for one in known.items())
 
     def iterate_live(self) -> Iterator[tuple[int, K, V]]:
-        """As `entries`, for a checkpoint; the table may change meanwhile."""
+        """All (topic id, key, value) for a checkpoint; the table may change meanwhile."""
         return ((topic_id, *one) for topic_id, known in iterate_live(self._topics) for one in iterate_live(known))
 
 

@@ -127,7 +127,7 @@ class TimerBucket:
         self._table["status"][at] = status
 
     def reset_statuses(self) -> None:
-        """Set every timer free."""
+        """Set the status of every timer to FREE."""
         self._table["status"] = TimerStatus.FREE
 
     def due(self, until_ms: int, limit: int) -> TimerArray:

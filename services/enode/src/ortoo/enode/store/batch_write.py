@@ -12,7 +12,7 @@ ChangesAt = Callable[[int, int], tuple[StateChange, ...]]
 
 @dataclass(frozen=True, slots=True)
 class Deferral:
-    """Stores the batch in the queue of a system topic; state changes in the same frame describe its delivery."""
+    """How to store a batch invisibly: in the queue of a system topic, with state changes that describe its delivery."""
 
     system_topic_id: int
     changes: ChangesAt
@@ -23,7 +23,7 @@ class Deferral:
 
 @dataclass(frozen=True, slots=True)
 class BatchWrite:
-    """One of several batches that are stored together, all or none. The fields are the parameters of `Store.append`."""
+    """One of several batches that are stored together or not at all; its fields are parameters of `Store.append`."""
 
     topic_id: int
     queue_id: int
@@ -33,7 +33,7 @@ class BatchWrite:
     consumes_at: ChangesAt | None = None
 
     def changes_at(self, first_offset: int, stored_at_ms: int) -> tuple[StateChange, ...]:
-        """The state changes in the same frame, when the batch gets this first offset and store time."""
+        """The state changes to store in the batch's frame, if the batch gets this first offset and store time."""
         make_changes = self.deferral.changes if self.deferral is not None else self.consumes_at
         return make_changes(first_offset, stored_at_ms) if make_changes is not None else self.consumes
 

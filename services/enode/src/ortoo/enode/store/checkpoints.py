@@ -45,7 +45,7 @@ def is_worth_it(*, blocked_bytes: int, size_bytes: int) -> bool:
 
 
 def is_affordable(*, elapsed_s: float, size_bytes: int) -> bool:
-    """Whether to write a checkpoint only for segments that are too old, `elapsed_s` seconds after the newest.
+    """Whether a checkpoint may be written, `elapsed_s` after the newest one, so that too old segments can be deleted.
 
     Such a checkpoint may write more than the deletion frees. So these checkpoints write at most AGE_BYTES_PER_S on
     average.

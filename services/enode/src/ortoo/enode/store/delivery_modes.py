@@ -17,7 +17,7 @@ TopicGroup = tuple[int, str]
 
 
 class GroupDeliveryModes:
-    """The folded modes, and the modes on their way to the disk."""
+    """The delivery modes of groups: those in the folded state, and those on their way to the disk."""
 
     def __init__(self, engine: Engine) -> None:
         """Start with the modes in the log."""

@@ -48,7 +48,7 @@ class GroupOffsets:
         by_generation: Mapping[int, Mapping[int, int]],
         extra_changes: Sequence[StateChange] = (),
     ) -> None:
-        """Store offsets, grouped by the generation of their commit, all or none. Errors: as `commit`."""
+        """Store offsets, grouped by the generation of their commit, all or none. Errors: those of `commit`."""
         offsets = {queue_id: offset for part in by_generation.values() for queue_id, offset in part.items()}
         self._check(topic_id, group, offsets)
         if not offsets:
@@ -86,7 +86,7 @@ class GroupOffsets:
         Returns the queues whose generation is too old or was not issued by this log. Their offsets are not stored.
         The other offsets are stored together or not at all.
 
-        Errors: as `commit`. Fenced when all offsets are refused.
+        Errors: those of `commit`. Fenced when all offsets are refused.
         """
         accepted: dict[int, dict[int, int]] = {}
         fenced: dict[int, Fenced] = {}
@@ -106,7 +106,7 @@ class GroupOffsets:
     async def reset(self, topic_id: int, group: str, offsets: Mapping[int, int]) -> None:
         """Store an operator's offsets. The holders of the queues' locks must take their locks again.
 
-        Errors: as `commit`.
+        Errors: those of `commit`.
         """
         self._check(topic_id, group, offsets)
 
@@ -118,7 +118,10 @@ class GroupOffsets:
         await self._locks.fence([(topic_id, group, queue_id) for queue_id in offsets], commits)
 
     def of(self, topic_id: int, group: str, queue_ids: Iterable[int] = ()) -> dict[int, int]:
-        """Offsets that `group` committed; queues without one are absent. Empty ids = all. Errors: NotFound (topic)."""
+        """Offsets that `group` committed, by queue id; queues without an offset are absent. Empty `queue_ids` = all.
+
+        Errors: NotFound (topic).
+        """
         self._check_topic(topic_id)
         self._engine.record_read(topic_id, group)
         return self._engine.state.offsets.of(topic_id, group, queue_ids)

@@ -115,8 +115,8 @@ class LockTable:
     def check_generation(self, key: LockKey, generation: int, *, must_match: bool = False) -> None:
         """Refuse a generation older than the lock's generation; 0 is not compared.
 
-        With `must_match`, a greater generation is refused, too, because this log did not issue it. This is for requests
-        with the caller's own position, which may belong to a lost log or a deleted topic.
+        With `must_match`, a greater generation is refused, too, because this log did not issue it. Requests with an
+        offset need this, because the offset may be one of a lost log or a deleted topic.
 
         Errors: Fenced.
         """
@@ -131,7 +131,7 @@ class LockTable:
             )
 
     def generation(self, key: LockKey) -> int:
-        """The lock's generation; 0 if there never was one."""
+        """The lock's generation; 0 if there never was a lock."""
         lock = self._locks.get(key)
         return lock.generation if lock is not None else 0
 

@@ -16,7 +16,7 @@ _log = get_logger("store")
 
 
 class RetentionClock:
-    """The clock of retention. If the wall clock is set forward, segments age by the step only after a day."""
+    """The clock of retention. A step of the wall clock forward counts for the age of segments only after a day."""
 
     def __init__(self) -> None:
         """The first call of `now_ms` accepts the wall clock, because its earlier steps are unknown."""

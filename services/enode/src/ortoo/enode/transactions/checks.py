@@ -48,7 +48,7 @@ RequestCheck = Callable[[DueCheck], None]
 
 
 class CheckListeners:
-    """The snodes that can ask producers; those of a group take turns."""
+    """The snodes that can ask producers for verdicts; the snodes of a producer group take turns."""
 
     def __init__(self) -> None:
         """Begin empty."""

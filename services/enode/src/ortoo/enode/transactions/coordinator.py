@@ -75,7 +75,7 @@ class TransactionCoordinator:
     ) -> HalfOpen:
         """Store messages that stay invisible until `end` commits them. A repeated `key` returns the same transaction.
 
-        Errors: as `Store.append`, Invalid, Overloaded, Conflict (another transaction has the key).
+        Errors: those of `Store.append`, Invalid, Overloaded, Conflict (another transaction has the key).
         """
         check_group_name(producer_group, "producer_group")
         if batch.delayed:
@@ -153,7 +153,7 @@ class TransactionCoordinator:
         await self._background.run_shielded("resume", resume())
 
     async def rescue(self, end_place: int) -> int:
-        """Store every open transaction below a place again; returns the number of stored bytes."""
+        """Store every open transaction that begins below `end_place` again; returns the number of stored bytes."""
         moved_bytes, numbers = 0, [half.number for half in self._halves.in_places(0, end_place)]
         for start in range(0, len(numbers), RESCUED_AT_ONCE):
             some = map(self._move, numbers[start : start + RESCUED_AT_ONCE])
@@ -266,7 +266,7 @@ class TransactionCoordinator:
             self._nap.cancel()
 
     async def _put(self, half: HalfOpen) -> None:
-        """Store a changed transaction. Errors: as `Store.change`, NotFound (the topic was deleted)."""
+        """Store a changed transaction. Errors: those of `Store.change`, NotFound (the topic was deleted)."""
         await self._store.engine.store([half], lambda: self._store.topic_name(half.topic_id))
         self._schedule_check(half)
 

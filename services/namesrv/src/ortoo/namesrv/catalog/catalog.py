@@ -28,7 +28,7 @@ PROPOSALS_TIMEOUT_S = 0.3
 
 
 class Catalog:
-    """An open database. Work runs in the order of its submission, one transaction each."""
+    """The open database of a name server. Each call is one transaction, and calls run in the order of submission."""
 
     def __init__(self, database: Database, proposals: StoredProposals) -> None:
         """Callers use `Catalog.open`."""
@@ -46,10 +46,10 @@ class Catalog:
 
     @classmethod
     async def open(cls, database_url: str, data_dir: Path, new_id: str) -> Self:
-        """Open or create the database; a directory without an id permanently gets `new_id`.
+        """Open the database, which is created if it is missing. `new_id` becomes the id of a directory without an id.
 
-        Errors: Invalid (the URL or the folder), Conflict (another name server uses the file). Unsupported (a newer
-        schema, or a missing driver), DataLoss (the file is damaged), Unavailable (the database does not answer).
+        Errors: Invalid (the URL or the folder), Conflict (another name server uses the file), Unsupported (a newer
+        schema, or a missing driver). DataLoss if the file is damaged, Unavailable if the database does not answer.
         """
         url = database_url_of(database_url, data_dir)
         engine = create_database_engine(url)
@@ -65,13 +65,13 @@ class Catalog:
         return catalog
 
     async def close(self) -> None:
-        """Finish the submitted work and close the database."""
+        """Finish the submitted calls and close the database."""
         await self.proposals.close()
         await self._database.close()
         self._lock.close()
 
     def findings(self) -> Iterator[Finding]:
-        """A finding while the database does not answer; otherwise nothing."""
+        """Yield a finding if the database does not answer."""
         if self._database.failure:
             yield Finding(
                 "database unavailable",
@@ -81,7 +81,7 @@ class Catalog:
             )
 
     async def load_all(self) -> StoredDirectory:
-        """All stored contents in one consistent read."""
+        """Read the whole directory at one moment."""
 
         def read() -> StoredDirectory:
             with self._engine.connect() as connection:
@@ -93,15 +93,15 @@ class Catalog:
         return await self._database.submit(read)
 
     async def read_version(self) -> int:
-        """The version of the stored contents."""
+        """Read the version of the stored directory."""
         return await self._database.submit_transaction(
             lambda connection: CatalogTransaction(connection).stored_version()
         )
 
     async def reencrypt_secrets(self, encryption: Encryption) -> int:
-        """Encrypt all stored secrets with `encryption`, and use it from now on; returns the number of users.
+        """Encrypt all stored secrets again with `encryption`, and later secrets too; returns the number of users.
 
-        Errors: Invalid if a secret cannot be read.
+        Errors: Invalid if a stored secret cannot be decrypted.
         """
         self._encryption = encryption
 
@@ -119,7 +119,7 @@ class Catalog:
         return users
 
     def run_lease_transaction(self, decide: Callable[[NamedLeases], T]) -> "asyncio.Future[T]":
-        """Run `decide` on the stored rights in a transaction that excludes all other changes of rights."""
+        """Run `decide` on the exclusive rights in a transaction, during which no other transaction changes rights."""
         return self._database.submit_transaction(lambda connection: decide(NamedLeases(connection)))
 
     def run_user_transaction(self, decide: Callable[[Users], T]) -> "asyncio.Future[T]":
@@ -129,12 +129,13 @@ class Catalog:
     def run_transaction(
         self, decide: Callable[[CatalogTransaction], tuple[T, bool]], *, above_version: int = 0
     ) -> "asyncio.Future[T]":
-        """Run `decide` in a transaction, and commit if its second result is true. The future has its first result.
+        """Run `decide` in a transaction; the future has its first result, and its second says whether to commit.
 
-        The change gets a version above all earlier versions and above `above_version`.
+        The committed change gets a version above all earlier versions and above `above_version`.
 
-        `decide` runs again on the current contents if nothing was stored because of a concurrent change or a broken
-        connection. Submitted work is completed, also if its caller stops waiting. Futures complete in submission order.
+        After a concurrent change or a broken connection, `decide` runs again on the current contents, unless the change
+        may be stored. Submitted transactions run even if their callers stop waiting. Futures complete in submission
+        order.
         """
 
         def work() -> T:

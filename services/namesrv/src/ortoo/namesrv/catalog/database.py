@@ -32,9 +32,10 @@ class TransactionRunner:
         sa.event.listen(engine, "commit", self._committing)
 
     def run(self, work: Callable[[], T]) -> T:
-        """Run `work`, which is one transaction; retry a few times if nothing was stored and a retry can succeed.
+        """Run `work`, which is one transaction. It is retried a few times if it stored nothing and a retry can succeed.
 
-        Errors: those of `work`. Unavailable, with a text about the outcome if it is unknown. DataLoss only for damage.
+        Errors: those of `work`, Unavailable (whose text says whether the outcome is unknown), DataLoss for a damaged
+        database.
         """
         for last in (False,) * (ATTEMPTS_MAX - 1) + (True,):
             self._is_committing = False
@@ -78,7 +79,7 @@ class TransactionRunner:
 
 
 class Database(TransactionRunner):
-    """One engine with its thread: work runs in the order of its submission, one transaction each."""
+    """A database engine and its thread, which runs one transaction at a time in the order of submission."""
 
     def __init__(self, engine: sa.Engine, name: str) -> None:
         """`name` is the name of the thread."""
@@ -89,13 +90,13 @@ class Database(TransactionRunner):
         """Why the last request got no answer; empty if it did."""
 
     def submit(self, work: Callable[[], T]) -> "asyncio.Future[T]":
-        """Run `work`, which is one transaction, with the retries and errors of `TransactionRunner.run`."""
+        """Run `work`, which is one transaction, on the thread. Retries and errors: as in `TransactionRunner.run`."""
         future = asyncio.get_running_loop().run_in_executor(self.thread, self.run, work)
         future.add_done_callback(self._record_failure)
         return future
 
     def submit_transaction(self, decide: Callable[[sa.Connection], T]) -> "asyncio.Future[T]":
-        """Run `decide` in a transaction."""
+        """Run `decide` on a connection, in one transaction on the thread."""
 
         def work() -> T:
             with self.engine.begin() as connection:
@@ -104,7 +105,7 @@ class Database(TransactionRunner):
         return self.submit(work)
 
     async def close(self) -> None:
-        """Finish the submitted work and close the connections."""
+        """Finish the submitted transactions and close the connections."""
         await asyncio.shield(self.submit(self.engine.dispose))
         self.thread.shutdown()
 

@@ -14,9 +14,9 @@ from ortoo.common.errors import Conflict, Invalid
 
 @contextmanager
 def exclusive_access(url: sa.URL) -> Iterator[None]:
-    """Lock a database file against other name servers and other users, for the duration of the block.
+    """Lock a database file against other name servers during the block, and deny access to other users.
 
-    Errors: as `_restrict_permissions`. Conflict if another name server uses it, Invalid if the lock cannot be created.
+    Errors: Conflict if another name server uses the file, Invalid if the file cannot be locked or protected.
     """
     if url.get_backend_name() == "sqlite" and url.database:
         with _locked(Path(url.database)):

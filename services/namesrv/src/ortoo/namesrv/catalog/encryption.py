@@ -18,7 +18,7 @@ FIELD = "secrets_key_file"
 
 
 class Encryption:
-    """Encrypts and decrypts secrets with Fernet (AES-128-CBC and HMAC-SHA256). Keys may change."""
+    """Encrypts and decrypts secrets with Fernet (AES-128-CBC and HMAC-SHA256). Previous keys can still decrypt."""
 
     def __init__(self, key: bytes = b"", previous: Sequence[bytes] = ()) -> None:
         """Encrypt with `key`, or store plain text if `key` is empty; decrypt with `key` and the `previous` keys.
@@ -29,13 +29,13 @@ class Encryption:
         self._keys: list[Fernet] = [_fernet(one) for one in ([key] if key else []) + list(previous)]
 
     def encrypt(self, owner: str, secret: str) -> str:
-        """The stored form of a secret."""
+        """The text to store for a secret of `owner`; it is plain text if there is no key."""
         if not self.encrypts:
             return PLAIN + secret
         return FERNET + self._keys[0].encrypt(f"{owner}\n{secret}".encode()).decode()
 
     def decrypt(self, owner: str, encrypted: str) -> str:
-        """The secret from its stored form. Errors: Invalid, naming the setting, if no key decrypts it."""
+        """The secret of `owner` in a stored text. Errors: Invalid, naming the setting, if no key decrypts it."""
         if encrypted.startswith(PLAIN):
             return encrypted.removeprefix(PLAIN)
         for key in self._keys:
@@ -54,12 +54,12 @@ class Encryption:
         )
 
     def is_encrypted_by_current_key(self, kept: str) -> bool:
-        """Whether a stored secret has the form that `encrypt` produces now."""
+        """Whether the stored text `kept` is encrypted with the current key, or plain if there is no key."""
         return _decrypt(self._keys[0], kept) is not None if self.encrypts else kept.startswith(PLAIN)
 
 
 def read_encryption(key_file: str, previous_files: str) -> Encryption:
-    """The encryption with the key in a file, and previous keys in other files, separated by `;`. Errors: Invalid."""
+    """Read the current key from `key_file`, and previous keys from files separated by `;`. Errors: Invalid."""
     previous = [part.strip() for part in previous_files.split(";") if part.strip()]
     key = _read_key(key_file, FIELD) if key_file else b""
     return Encryption(key, [_read_key(path, "secrets_key_files_previous") for path in previous])

@@ -14,7 +14,7 @@ FILE_NAME = "namesrv.db"
 
 
 def database_url_of(database_url: str, data_dir: Path) -> sa.URL:
-    """The URL of the database; the folder of a database file is created. Errors: Invalid."""
+    """The URL of the database, by default a file in `data_dir`; the file's folder is created. Errors: Invalid."""
     if not database_url:
         try:
             data_dir.mkdir(parents=True, exist_ok=True)
@@ -44,7 +44,7 @@ def database_url_of(database_url: str, data_dir: Path) -> sa.URL:
 
 
 def create_database_engine(url: sa.URL, timeout_s: float = BUSY_TIMEOUT_S) -> sa.Engine:
-    """The engine of the database; a statement may take `timeout_s`. Errors: Invalid, Unsupported."""
+    """Create the engine for a database; `timeout_s` limits each statement. Errors: Invalid, Unsupported."""
     # A database that hangs must not block the thread indefinitely: a statement without a timely answer has failed.
     options: dict[str, Any] = {}
     if url.get_backend_name() == "postgresql":

@@ -18,7 +18,7 @@ TEXT_LENGTH_MAX = 255
 
 @dataclasses.dataclass(frozen=True, slots=True)
 class NamedLease:
-    """The owner of a resource, its epoch, and the remaining duration."""
+    """A granted exclusive right: the resource, its owner, the epoch, and the remaining time."""
 
     resource: str
     owner: str
@@ -27,15 +27,15 @@ class NamedLease:
 
 
 class NamedLeases:
-    """The rights in one open transaction."""
+    """Grants and releases exclusive rights in one open transaction."""
 
     def __init__(self, connection: sa.Connection) -> None:
         self._connection = connection
 
     def acquire(self, resource: str, owner: str, lease_ms: int) -> NamedLease:
-        """Grant or renew a right. A renewal keeps the epoch; a new owner gets the next one.
+        """Grant or renew the right to a resource. A renewal keeps the epoch; a new grant increments it.
 
-        Errors: Invalid. Conflict, naming the owner, while another owner has it.
+        Errors: Invalid, Conflict (which names the owner) while another owner has the right.
         """
         _check_lengths(resource, owner)
         if not LEASE_MS_MIN <= lease_ms <= LEASE_MS_MAX:
@@ -59,7 +59,7 @@ class NamedLeases:
         return NamedLease(resource, owner, epoch, lease_ms)
 
     def release(self, resource: str, owner: str, epoch: int) -> None:
-        """Release a right; no effect if it has ended already. Errors: Invalid, Fenced for an older epoch."""
+        """Release a right; no effect if it was released already. Errors: Invalid, Fenced for another owner or epoch."""
         _check_lengths(resource, owner)
         row, _ = self._lock_row(resource)
         if row is None or row.until_ms == 0:

@@ -20,7 +20,7 @@ _revision = sa.Table("alembic_version", sa.MetaData(), sa.Column("version_num", 
 
 
 def migrate_to_head(engine: sa.Engine, new_id: str) -> None:
-    """Migrate the database to HEAD; a directory without an id gets `new_id`.
+    """Migrate the database to the schema HEAD. `new_id` becomes the id of a directory without an id.
 
     Errors: Unsupported for a newer schema, and the errors of SQLAlchemy.
     """
@@ -50,7 +50,7 @@ def migrate_to_head(engine: sa.Engine, new_id: str) -> None:
 
 
 def stored_revision(connection: sa.Connection) -> str | None:
-    """The revision that is stored in the database; None if there is none."""
+    """The schema revision that the database records; None if it records none."""
     if not sa.inspect(connection).has_table(_revision.name):
         return None
     return str(connection.execute(sa.select(_revision.c.version_num)).scalar_one())

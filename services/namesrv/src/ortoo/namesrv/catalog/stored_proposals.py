@@ -14,14 +14,14 @@ from ortoo.namesrv.decisions.replicas import Proposal, ReplicaId
 
 
 class StoredProposals:
-    """The stored proposals: the last one of each enode."""
+    """The proposed leaders in the database: the last proposal for each enode."""
 
     def __init__(self, database: Database) -> None:
         """Store the proposals in `database`."""
         self._database = database
 
     async def load_all(self) -> dict[str, Proposal]:
-        """The last proposal of every enode, in one statement. Errors: Unavailable, DataLoss."""
+        """Read the last proposal for every enode. Errors: Unavailable, DataLoss."""
 
         def read(connection: sa.Connection) -> dict[str, Proposal]:
             return {row.enode: _proposal(row) for row in connection.execute(sa.select(tables.proposals))}
@@ -29,9 +29,9 @@ class StoredProposals:
         return await self._database.submit_transaction(read)
 
     async def compare_and_store(self, enode: str, expected_epoch: int, proposal: Proposal) -> Proposal:
-        """Replace the proposal with `expected_epoch` if it is still the last one; returns the stored proposal.
+        """Replace an enode's stored proposal if it has the epoch `expected_epoch`; returns the proposal stored then.
 
-        An epoch that is not above the stored one is never stored. Errors: Unavailable, DataLoss.
+        A proposal whose epoch is not above the stored epoch is never stored. Errors: Unavailable, DataLoss.
         """
         table = tables.proposals
         values = {"epoch": proposal.epoch, "number": proposal.leader.number, "disk": proposal.leader.disk}
@@ -50,7 +50,7 @@ class StoredProposals:
         return await self._database.submit_transaction(work)
 
     async def close(self) -> None:
-        """Finish the submitted work and close the connection."""
+        """Finish the submitted calls and close the connection."""
         await self._database.close()
 
 

@@ -10,14 +10,14 @@ from ortoo.namesrv.decisions.process_leases import KnownStore
 
 
 class Stores:
-    """One row for each enode that was ever registered."""
+    """The registered stores in the database: one row for each enode that ever registered."""
 
     def __init__(self, database: Database) -> None:
         """Save the registered stores in `database`."""
         self._database = database
 
     async def all(self) -> dict[str, KnownStore]:
-        """The stores of all enodes, in one statement. Errors: Unavailable, DataLoss."""
+        """Read the registered stores of all enodes. Errors: Unavailable, DataLoss."""
 
         def read(connection: sa.Connection) -> dict[str, KnownStore]:
             return {row.enode: _known(row) for row in connection.execute(sa.select(tables.stores))}
@@ -25,9 +25,9 @@ class Stores:
         return await self._database.submit_transaction(read)
 
     async def put(self, store: KnownStore) -> KnownStore:
-        """Save the registered store of an enode if its version is above the saved version; returns the saved store.
+        """Save an enode's registered store, unless the saved one has the same or a higher version.
 
-        Errors: Unavailable, DataLoss.
+        Returns the store that is saved now. Errors: Unavailable, DataLoss.
         """
         table = tables.stores
         values = tables.row_of(table, store)

@@ -20,7 +20,7 @@ SCHEMA_VERSION = 1
 
 
 class EncodedColumn(sa.TypeDecorator[Any]):
-    """A column type that converts its values, and stores the results in a column of the type `kept_as`."""
+    """A column type that converts each value to a stored form, whose column type is `kept_as`."""
 
     impl = sa.types.NullType
     cache_ok = True
@@ -39,11 +39,11 @@ class EncodedColumn(sa.TypeDecorator[Any]):
         return dialect.type_descriptor(self.kept_as)
 
     def process_bind_param(self, value: Any, dialect: sa.Dialect) -> Any:
-        """The stored form of a value."""
+        """Convert a value to its stored form."""
         return self.written(value)
 
     def process_result_value(self, value: Any, dialect: sa.Dialect) -> Any:
-        """The value from its stored form."""
+        """Convert a stored form to its value."""
         return self.read(value)
 
 
@@ -226,7 +226,7 @@ FIELD_NAMES = {"by_use": "auto_created"}
 
 
 def row_of(table: sa.Table, value: object, **given: object) -> dict[str, object]:
-    """A row of a table: each column has its `given` value, or else the field of `value` with the column's name."""
+    """A row for `table`: the value of each column is that in `given`, or else the field of `value` with its name."""
     return {
         c.name: given[c.name] if c.name in given else getattr(value, FIELD_NAMES.get(c.name, c.name))
         for c in table.columns

@@ -22,7 +22,7 @@ T = TypeVar("T")
 
 
 class CatalogTransaction:
-    """One open transaction. It is stored completely or not at all."""
+    """One open transaction on the directory. The caller commits all its changes, or rolls all of them back."""
 
     def __init__(self, connection: sa.Connection, encryption: Encryption | None = None) -> None:
         self._connection = connection
@@ -30,10 +30,10 @@ class CatalogTransaction:
         self.version = 0
 
     def begin_version(self, above_version: int = 0) -> None:
-        """Take the next version: one above the stored version and above `above_version`.
+        """Set this transaction's version to one above the stored version and above `above_version`.
 
-        `above_version` is the last version seen before a database was restored. The row of the version is locked from
-        here on, so that all changes on all name servers run one after another.
+        `above_version` is the last version that was read before the database was restored. The row with the version
+        stays locked until the commit, so that the changes of all name servers run one after another.
         """
         table = tables.directory
         is_behind = table.c.version < above_version
@@ -46,15 +46,15 @@ class CatalogTransaction:
         return int(self._connection.execute(sa.select(tables.directory.c.version)).scalar_one())
 
     def now_ms(self, own_ms: int) -> int:
-        """The time for irreversible decisions, milliseconds since 1970-01-01 UTC.
+        """The current time for irreversible decisions, in milliseconds since 1970-01-01 UTC.
 
-        It is PostgreSQL's clock, because the clocks of name servers may differ. A database file has only one name
-        server, so its own time `own_ms` is used.
+        With PostgreSQL it is the database's time, because the clocks of name servers may differ. With a database file
+        it is `own_ms`, the time of the only name server.
         """
         return database_now_ms(self._connection) if self._connection.dialect.name == "postgresql" else own_ms
 
     def load_all(self) -> StoredDirectory:
-        """All stored contents."""
+        """Read the whole directory."""
         placed = self._placement_rows()
         topics = self._connection.execute(sa.select(tables.topics)).all()
         groups = self._connection.execute(sa.select(tables.groups)).all()
@@ -70,7 +70,7 @@ class CatalogTransaction:
         )
 
     def topic(self, name: str) -> Topic | None:
-        """A topic by name."""
+        """The stored topic with this name, or None."""
         row = self._connection.execute(sa.select(tables.topics).where(tables.topics.c.name == name)).one_or_none()
         if row is None:
             return None
@@ -78,12 +78,12 @@ class CatalogTransaction:
         return _topic_of(row, self._connection.execute(sa.select(tables.placements).where(of_topic)))
 
     def group(self, name: str) -> Group | None:
-        """A group by name."""
+        """The stored group with this name, or None."""
         row = self._connection.execute(sa.select(tables.groups).where(tables.groups.c.name == name)).one_or_none()
         return None if row is None else _group_of(row._mapping)
 
     def handle_keys(self) -> tuple[HandleKey, ...]:
-        """The keys that seal handles, the newest last."""
+        """The keys that seal receipt handles, from the oldest to the newest."""
         table, secret = tables.handle_keys, self._encryption.decrypt
         rows = self._connection.execute(sa.select(table).order_by(table.c.created_at_ms, table.c.key_id))
         return tuple(
@@ -92,7 +92,7 @@ class CatalogTransaction:
         )
 
     def put_handle_keys(self, keys: Collection[HandleKey]) -> None:
-        """Store these keys and delete all others."""
+        """Store these keys that seal receipt handles, and delete all others."""
         table, stored = tables.handle_keys, {key.key_id for key in self.handle_keys()}
         gone = stored - {key.key_id for key in keys}
         self._connection.execute(sa.delete(table).where(table.c.key_id.in_(gone)))
@@ -118,7 +118,7 @@ class CatalogTransaction:
             self._upsert(tables.placements, key, placement, before.get(placement.enode))
 
     def delete_topic(self, deletion: TopicDeletion) -> None:
-        """Move a topic to the deleted topics; its placements stay stored until the deletion is due."""
+        """Move a topic to the deleted topics; its placements stay stored until its messages are to be deleted."""
         topic = deletion.topic
         self._connection.execute(sa.delete(tables.topics).where(tables.topics.c.topic_id == topic.topic_id))
         given = {name: getattr(deletion, name) for name in ("deleted_at_ms", "due_at_ms", "is_due")}
@@ -133,7 +133,7 @@ class CatalogTransaction:
         self._connection.execute(sa.insert(tables.topics).values(row_of(tables.topics, topic)))
 
     def deleted_topics(self, *, name: str | None = None) -> list[TopicDeletion]:
-        """The deleted topics with this name; None = all deleted topics."""
+        """The deleted topics that had this name; with None, all deleted topics."""
         table = tables.deleted_topics
         wanted = sa.select(table) if name is None else sa.select(table).where(table.c.name == name)
         rows = self._connection.execute(wanted).all()
@@ -141,7 +141,7 @@ class CatalogTransaction:
         return [_topic_deletion_of(row, placed.get(row.topic_id, ())) for row in rows]
 
     def mark_topics_due(self, due: Collection[int], expired_ids: Collection[int]) -> None:
-        """Mark the deleted topics `due` as due, and remove the deletions `expired_ids`."""
+        """Record that enodes must delete the topics with the ids `due`, and forget the deletions with `expired_ids`."""
         table = tables.deleted_topics
         for ids in _in_batches(due):
             self._connection.execute(sa.update(table).where(table.c.topic_id.in_(ids)).values(is_due=True))
@@ -162,7 +162,7 @@ class CatalogTransaction:
         )
 
     def deleted_groups(self, *, name: str | None = None) -> list[GroupDeletion]:
-        """The deleted group with this name; None = all deleted groups."""
+        """A list with the deleted group of this name, if there is one; with None, all deleted groups."""
         table = tables.deleted_groups
         wanted = sa.select(table) if name is None else sa.select(table).where(table.c.name == name)
         found = []
@@ -173,13 +173,13 @@ class CatalogTransaction:
         return found
 
     def mark_groups_due(self, names: Collection[str]) -> None:
-        """Mark the deleted groups `names` as due since the version of this transaction."""
+        """Record that enodes must delete the groups `names`, as of this transaction's version."""
         table = tables.deleted_groups
         for part in _in_batches(names):
             self._connection.execute(sa.update(table).where(table.c.name.in_(part)).values(due_version=self.version))
 
     def remove_deleted_groups(self, names: Collection[str]) -> None:
-        """Remove the deletions of the groups `names`."""
+        """Forget the deletions of the groups `names`."""
         for part in _in_batches(names):
             self._connection.execute(sa.delete(tables.deleted_groups).where(tables.deleted_groups.c.name.in_(part)))
 

@@ -29,16 +29,16 @@ class User:
 
 
 class Users:
-    """The users in one open transaction."""
+    """Reads and changes the users in one open transaction."""
 
     def __init__(self, connection: sa.Connection, encryption: Encryption) -> None:
         self._connection = connection
         self._encryption = encryption
 
     def put(self, access_key: str, secret_key: str, *, enabled: bool | None, now_ms: int) -> User:
-        """Create or change a user; an empty secret and an `enabled` of None keep the existing values.
+        """Create or change a user. An empty `secret_key` and an `enabled` of None keep the stored values.
 
-        Errors: Invalid, Overloaded.
+        Errors: Invalid, Overloaded if there are too many users.
         """
         existing = self._find(access_key)
         if enabled is None:
@@ -63,7 +63,7 @@ class Users:
         return user
 
     def get(self, access_key: str) -> User:
-        """A user by access key. Errors: Invalid, NotFound."""
+        """The user with this access key. Errors: Invalid, NotFound."""
         user = self._find(access_key)
         if user is None:
             raise NotFound(f"there is no user {access_key!r}; create it with PutUser", field="access_key")
@@ -80,7 +80,7 @@ class Users:
         return count
 
     def all(self) -> list[User]:
-        """All users, by access key."""
+        """All users, sorted by access key."""
         rows = self._connection.execute(sa.select(tables.users).order_by(tables.users.c.access_key))
         return [self._user(row) for row in rows]
 

@@ -18,7 +18,7 @@ DELETIONS_MAX = 100_000
 
 @dataclass(frozen=True, slots=True)
 class TopicDeletion:
-    """A topic that is deleted for clients. Enodes delete its messages when it is due."""
+    """A deleted topic, which clients no longer see. When its grace period ends, enodes delete its messages."""
 
     topic: Topic
     deleted_at_ms: int
@@ -34,7 +34,7 @@ class TopicDeletion:
 
 @dataclass(frozen=True, slots=True)
 class GroupDeletion:
-    """A deleted group. Enodes keep its offsets, locks and modes until it is due."""
+    """A deleted group. Until its grace period ends, enodes keep its offsets, locks and delivery modes."""
 
     group: Group
     deleted_at_ms: int
@@ -49,12 +49,12 @@ class GroupDeletion:
 
     @property
     def is_due(self) -> bool:
-        """True = its deletion was published, and it cannot be restored, whatever the clock shows."""
+        """Whether enodes were told to delete the group, so that it cannot be restored, whatever the clock shows."""
         return self.due_version > 0
 
     @property
     def version(self) -> int:
-        """The version that is reported to enodes."""
+        """The version of the directory with which enodes are told to delete the group; 0 = it can be restored."""
         return self.due_version
 
 
@@ -63,27 +63,28 @@ Key = TypeVar("Key", int, str)
 
 
 def delete(topic: Topic, *, now_ms: int, grace_ms: int) -> TopicDeletion:
-    """The deletion of a topic; without a grace period it is due at once."""
+    """The deletion of a topic; without a grace period, its messages are deleted at once."""
     return TopicDeletion(topic, now_ms, now_ms + grace_ms, is_due=grace_ms == 0)
 
 
 def delete_group(group: Group, *, now_ms: int, grace_ms: int, version: int) -> GroupDeletion:
-    """The deletion of a group in `version` of the directory; without a grace period it is due at once."""
+    """The deletion of a group; without a grace period, enodes delete its state as of the directory's `version`."""
     return GroupDeletion(group, now_ms, now_ms + grace_ms, 0 if grace_ms else version)
 
 
 def undelete(
     name: str, topic_id: int, existing: Topic | None, deleted: Collection[TopicDeletion], *, version: int
 ) -> Topic:
-    """The restored topic; `deleted` has the deleted topics of its name, and a `topic_id` of 0 means the only one.
+    """Restore a topic from `deleted`, the deleted topics that had its name; returns the topic.
 
-    Errors: Invalid, NotFound. AlreadyExists if another topic has the name, Conflict if `topic_id` is needed.
+    `topic_id` chooses one of them; 0 = the only one. `existing` is the present topic of this name. Errors: Invalid,
+    NotFound. AlreadyExists if a topic of this name exists, Conflict if `topic_id` is required.
     """
     check_topic_name(name, "name")
     found = [one for one in deleted if not one.is_due and topic_id in (0, one.topic_id)]
     if not found:
         raise NotFound(
-            f"no deleted topic {name!r} can be restored; `ortoo topic deleted` shows those that can", field="name"
+            f"no deleted topic {name!r} can be restored; `ortoo topic deleted` lists the deleted topics", field="name"
         )
     if existing is not None:
         raise AlreadyExists(
@@ -100,14 +101,14 @@ def undelete(
 
 
 def undelete_group(name: str, existing: Group | None, deletion: GroupDeletion | None, *, version: int) -> Group:
-    """The restored group. It also replaces a group of the same name that was created automatically meanwhile.
+    """Restore a deleted group; returns the group. It replaces an `existing` group that was created automatically.
 
     Errors: Invalid, NotFound. AlreadyExists if a group of this name was declared meanwhile.
     """
     check_group_name(name, "name")
     if deletion is None or deletion.is_due:
         raise NotFound(
-            f"no deleted group {name!r} can be restored; `ortoo group deleted` shows those that can", field="name"
+            f"no deleted group {name!r} can be restored; `ortoo group deleted` lists the deleted groups", field="name"
         )
     if existing is not None and not existing.auto_created:
         raise AlreadyExists(
@@ -119,16 +120,17 @@ def undelete_group(name: str, existing: Group | None, deletion: GroupDeletion | 
 
 
 def due_topics(deleted: Iterable[TopicDeletion], now_ms: int) -> list[TopicDeletion]:
-    """Topics whose grace period has expired since the last call."""
+    """The deletions whose grace period has expired and that are not marked as due yet."""
     return [dataclasses.replace(one, is_due=True) for one in deleted if not one.is_due and one.due_at_ms <= now_ms]
 
 
 def due_groups(
     deleted: Iterable[GroupDeletion], existing: Collection[str], now_ms: int, *, version: int
 ) -> tuple[list[GroupDeletion], set[str]]:
-    """The groups whose grace period has expired, due since `version`; and the names of those that exist again.
+    """The deletions of groups whose grace period has expired, in two results.
 
-    A deletion ends when its group is declared or used again; the group then keeps its earlier offsets.
+    The first has those to publish with the directory's `version`. The second has the names of groups that exist again,
+    because they were declared or used; such a group keeps its earlier offsets.
     """
     ended = [one for one in deleted if not one.is_due and one.due_at_ms <= now_ms]
     again = {one.name for one in ended if one.name in existing}
@@ -136,7 +138,7 @@ def due_groups(
 
 
 def expired_deletions(deleted: Mapping[Key, TopicDeletion | GroupDeletion], now_ms: int) -> set[Key]:
-    """The keys of deletions to forget: those reported for long enough, and the earliest above the limit."""
+    """The keys of deletions to forget: old ones, which all enodes know, and the earliest if there are too many."""
     old = {key for key, one in deleted.items() if one.is_due and one.due_at_ms + DELETIONS_RETENTION_MS <= now_ms}
     surplus = len(deleted) - len(old) - DELETIONS_MAX
     if surplus > 0:

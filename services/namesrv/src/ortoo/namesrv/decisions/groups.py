@@ -23,7 +23,7 @@ EXCLUSIVE_NAME_MAX = 115
 
 @dataclass(frozen=True, slots=True)
 class Group:
-    """A consumer group's configuration. In a request, 0 means the default, except for `slow_consumer_grace_ms`."""
+    """The configuration of a consumer group. In a request, 0 is the default, except for `slow_consumer_grace_ms`."""
 
     name: str
     version: int
@@ -44,7 +44,7 @@ class Group:
 
 
 def with_defaults(request: Group) -> Group:
-    """Check a request on its own and fill in its defaults. Errors: Invalid, naming the field."""
+    """Check a requested group and fill in its defaults. Errors: Invalid, naming the field."""
     check_group_name(request.name, "group.name")
     group = dataclasses.replace(
         request,
@@ -87,7 +87,7 @@ ALL_FIELDS = FieldSelection()
 
 
 def merge_request(request: Group, existing: Group | None, selection: FieldSelection) -> Group:
-    """The requested group; settings outside the selection keep their `existing` value. Errors: Invalid."""
+    """The group to store for a request: its settings in `selection`, all others from `existing`. Errors: Invalid."""
     if unknown := [one for one in selection.fields if one not in SETTINGS]:
         raise Invalid(
             f"{unknown[0]!r} is not a setting of a group; the settings are {', '.join(SETTINGS)}", field="fields"
@@ -102,11 +102,9 @@ def merge_request(request: Group, existing: Group | None, selection: FieldSelect
 def put(
     request: Group, existing: Group | None, *, create_only: bool, group_count: int, version: int, now_ms: int
 ) -> Group:
-    """The group after a completed request; the `existing` one if nothing changes.
+    """The group to store for a complete request, or `existing` if nothing changes.
 
-    A declared group never becomes an automatically created one again.
-
-    Errors: AlreadyExists, Overloaded.
+    A declared group stays declared: a later automatic creation does not change that. Errors: AlreadyExists, Overloaded.
     """
     if existing is None:
         if group_count >= GROUPS_MAX:
@@ -126,7 +124,7 @@ def put(
 
 
 def require_group(name: str, existing: Group | None) -> Group:
-    """The group that a request names. Errors: Invalid, NotFound."""
+    """Check that the group of a request exists; returns `existing`. Errors: Invalid, NotFound."""
     check_group_name(name, "name")
     if existing is None:
         raise NotFound(f"there is no group {name!r}; create it with PutGroup, or fix the name", field="name")

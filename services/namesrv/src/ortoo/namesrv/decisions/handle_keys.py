@@ -13,7 +13,7 @@ HANDLE_LIFETIME_MS = 367 * DAY_MS
 
 @dataclass(frozen=True, slots=True)
 class KeyRotation:
-    """The rules of the rotation."""
+    """The rules by which the keys that seal receipt handles are replaced."""
 
     interval_ms: int = 30 * DAY_MS
     """How long a key is used for new handles."""
@@ -21,15 +21,18 @@ class KeyRotation:
     """How long handles without a seal remain valid after the first key was created."""
 
     def is_due(self, keys: Sequence[HandleKey], now_ms: int) -> bool:
-        """Whether a new key is due; `keys` are ordered by age, the newest last."""
+        """Whether a new key must be created; `keys` are sorted by age, the newest last."""
         return not keys or now_ms - keys[-1].created_at_ms >= self.interval_ms
 
     def add_key(self, keys: Sequence[HandleKey], new: HandleKey) -> tuple[HandleKey, ...]:
-        """`keys` followed by `new`, without the keys whose handles have all expired."""
+        """Append `new` to `keys`, and drop the keys whose handles have all expired."""
         kept = [old for old, by in pairwise([*keys, new]) if new.created_at_ms - by.created_at_ms < HANDLE_LIFETIME_MS]
         return (*kept, new)
 
     def distributed_keys(self, keys: tuple[HandleKey, ...], *, unsigned_before: bool) -> HandleKeys:
-        """The keys for snodes. `unsigned_before` = the directory was created by a version without keys."""
+        """The keys as sent to snodes, and the time until which snodes accept handles without a seal.
+
+        `unsigned_before` = there may be such handles, because an earlier version created the directory.
+        """
         since_ms = keys[0].created_at_ms + self.unsigned_grace_ms if keys and unsigned_before else 0
         return HandleKeys(keys, since_ms)

@@ -12,23 +12,23 @@ PROCESSES_MAX = 100
 
 
 class LeaseRefusals:
-    """Remembers each refused process for a while after its last attempt."""
+    """The processes that were refused a lease a short time ago, with the reasons."""
 
     def __init__(self) -> None:
         """Start empty."""
         self._reasons: dict[str, tuple[Conflict | Fenced, float]] = {}
 
     def record_refusal(self, process: str, error: Conflict | Fenced, now_s: float) -> None:
-        """Remember that a process got no lease."""
+        """Record that a process was refused a lease."""
         if process in self._reasons or len(self._recent(now_s)) < PROCESSES_MAX:
             self._reasons[process] = (error, now_s + RETENTION_S)
 
     def record_acceptance(self, process: str) -> None:
-        """Forget a process that got its lease."""
+        """Forget the refusals of a process, because it got a lease."""
         self._reasons.pop(process, None)
 
     def findings(self, now_s: float) -> Iterator[Finding]:
-        """The refused processes with the reasons."""
+        """Yield a finding for each refused process, with the reason."""
         for who, (error, _) in sorted(self._recent(now_s).items()):
             yield refused(f"{who} was refused: {error.message}", error)
 

@@ -25,7 +25,7 @@ class StoredTopic:
 
 @dataclass(frozen=True, slots=True)
 class OrphanedTopic:
-    """A topic that enodes hold, while the directory lacks the topic, one of these enodes, or some queues."""
+    """A topic on enodes whose directory entry is missing, or lacks one of these enodes or some of the queues."""
 
     topic_id: int
     name: str
@@ -35,7 +35,7 @@ class OrphanedTopic:
 
 
 class OrphanedTopics:
-    """The last report of each enode."""
+    """The last report of each enode about topics that the directory does not have."""
 
     def __init__(self) -> None:
         """Start without reports."""
@@ -43,7 +43,7 @@ class OrphanedTopics:
         """By enode: the topics it holds, and the number of further ones."""
 
     def update(self, enode: str, stored: Sequence[StoredTopic], unlisted_count: int) -> None:
-        """Replace the previous report of an enode. Errors: Invalid."""
+        """Replace the report of an enode. `unlisted_count` topics are left out of the report. Errors: Invalid."""
         if not stored and enode not in self._reported:
             return
         check_process_name(enode, "enode.name")
@@ -70,11 +70,11 @@ class OrphanedTopics:
 
     @property
     def unlisted_count(self) -> int:
-        """The number of topics that enodes hold and that this object does not list."""
+        """The number of topics that are left out of the reports, or were reported beyond the limit."""
         return sum(more for _, more in self._reported.values())
 
     def list_orphaned(self, topics: Mapping[str, Topic], deleted: Mapping[int, object]) -> list[OrphanedTopic]:
-        """The reported topics, by name, without those in `topics` or `deleted`."""
+        """The reported topics that are neither in `topics` (by name) nor in `deleted` (by id), sorted by name."""
         placed: dict[int, list[Placement]] = defaultdict(list)
         names: dict[int, str] = {}
         for enode, (held, _) in sorted(self._reported.items()):
@@ -92,7 +92,7 @@ class OrphanedTopics:
         ]
 
     def find(self, name: str, deleted: Mapping[int, object]) -> list[OrphanedTopic]:
-        """The reported topics with a name that is free in the directory."""
+        """The reported topics called `name`, for a name that the directory does not use; `deleted` ids are left out."""
         if not any(one.name == name for held, _ in self._reported.values() for one in held):
             return []
         return [one for one in self.list_orphaned({}, deleted) if one.name == name]
@@ -132,7 +132,7 @@ def check_not_orphaned(name: str, orphaned: Iterable[OrphanedTopic]) -> None:
 
 
 def select_named(names: Sequence[str], orphaned: Sequence[OrphanedTopic]) -> list[OrphanedTopic]:
-    """The topics named `names`; an error if one of them cannot be adopted. Errors: NotFound, Conflict."""
+    """The topics called `names`. Errors: NotFound for an unknown name, Conflict for a topic that cannot be adopted."""
     found = []
     for number, name in enumerate(names):
         mine = [one for one in orphaned if one.name == name]
@@ -149,7 +149,7 @@ def select_named(names: Sequence[str], orphaned: Sequence[OrphanedTopic]) -> lis
 
 
 def adopted_topic(orphaned: OrphanedTopic, existing: Topic | None, *, version: int, now_ms: int) -> Topic:
-    """The adopted topic with the reported queues, readable and writable."""
+    """The directory's entry for an adopted topic, with the reported queues, readable and writable."""
     if existing is None:
         return Topic(orphaned.name, orphaned.topic_id, version, Permission.READ_WRITE, orphaned.placements, now_ms)
     by_enode = {placement.enode: placement for placement in existing.placements}

@@ -22,7 +22,7 @@ REPLACED_INCARNATIONS_MAX = 8
 
 @dataclass(frozen=True, slots=True)
 class Enode:
-    """A storage node, as it registers itself."""
+    """A storage node, as its process registers it."""
 
     name: str
     address: str
@@ -41,7 +41,7 @@ class Enode:
 
 @dataclass(frozen=True, slots=True)
 class KnownStore:
-    """The registered store of an enode, which is kept when its processes end."""
+    """The store that an enode has registered; it stays registered when the enode's processes end."""
 
     enode: str
     store_id: str
@@ -54,15 +54,18 @@ class KnownStore:
     """The id of another store that an operator has permitted to replace the registered one."""
 
     def changed(self, store_id: str, replicas: tuple[ReplicaId, ...]) -> "KnownStore":
-        """A copy with the next version. The permission for another store ends when another store is registered."""
+        """A copy for a newly registered store, with the next version.
+
+        If `store_id` differs from the registered store, the permission for another store ends.
+        """
         accepted = self.accepted if store_id == self.store_id else ""
         version = self.version + 1
         return dataclasses.replace(self, store_id=store_id, replicas=replicas, version=version, accepted=accepted)
 
     def accepting(self, store_id: str) -> "KnownStore":
-        """A copy with the next version and a permission for another store.
+        """A copy that permits the store `store_id` as well, with the next version.
 
-        If `store_id` is the registered store, an earlier permission is revoked instead.
+        If `store_id` is the registered store, the copy permits no other store.
         """
         accepted = store_id if store_id != self.store_id else ""
         return dataclasses.replace(self, version=self.version + 1, accepted=accepted)
@@ -70,7 +73,7 @@ class KnownStore:
 
 @dataclass(frozen=True, slots=True)
 class Snode:
-    """A proxy."""
+    """A stateless proxy, as its process registers it."""
 
     name: str
     address: str
@@ -96,7 +99,7 @@ class _SnodeLease:
 
 
 class ProcessLeases:
-    """All leases. A dead enode is kept, because it holds topics; a dead snode is removed."""
+    """The leases of all processes. A dead enode stays listed, because it holds topics; a dead snode is removed."""
 
     def __init__(self, lease_s: float) -> None:
         """Start without leases; a lease lasts `lease_s`."""
@@ -109,7 +112,7 @@ class ProcessLeases:
         return {name: lease.enode for name, lease in self._enodes.items()}
 
     def enode_liveness(self) -> dict[str, bool]:
-        """All registered enodes, and whether each is alive."""
+        """Whether each registered enode is alive, by name."""
         return {name: enode.alive for name, enode in self.enodes().items()}
 
     def snodes(self) -> Mapping[str, Snode]:
@@ -117,9 +120,9 @@ class ProcessLeases:
         return {name: lease.snode for name, lease in self._snodes.items()}
 
     def register_enode(self, enode: Enode, now_s: float) -> Enode | None:
-        """Grant or renew a lease; returns the enode if anything changed.
+        """Grant or renew an enode's lease; returns the enode if anything changed.
 
-        Errors: Invalid, Conflict, Overloaded. Fenced if another replica of the enode leads in a later epoch.
+        Errors: Invalid, Conflict, Overloaded, Fenced if another replica leads the enode in a later epoch.
         """
         check_process_name(enode.name, "enode.name")
         check_address(enode.address, "enode.address")
@@ -143,9 +146,9 @@ class ProcessLeases:
         return None if known is not None and known.enode == enode else enode
 
     def check_double(self, enode: Enode, now_s: float, *, may_succeed: bool = False) -> None:
-        """Refuse an enode that is alive with another store. Errors: Conflict.
+        """Refuse an enode if an enode of the same name is alive with another store. Errors: Conflict.
 
-        `may_succeed` = this store may replace the other store once the lease of the other store has ended.
+        With `may_succeed`, the error says that this store gets the lease when the present lease ends.
         """
         known = self._enodes.get(enode.name)
         if known is None or not self._is_live(known, now_s) or known.enode.store_id == enode.store_id:
@@ -154,8 +157,9 @@ class ProcessLeases:
         alive = f"enode {enode.name!r} is alive at {known.enode.address} with store {known.enode.store_id}, and this "
         if may_succeed:
             raise Conflict(
-                f"{alive}store, {enode.store_id}, may replace it. It gets the lease when the current lease ends (in "
-                f"{wait_ms} ms, unless the process there renews it). Stop that process if it still runs",
+                f"{alive}process, whose store {enode.store_id} may replace that store, gets the lease when the current "
+                f"lease ends (in {wait_ms} ms, unless it is renewed). Stop the process at {known.enode.address} if it "
+                "still runs",
                 field=LEASE_FIELD,
                 retry_after_ms=wait_ms,
             )
@@ -180,7 +184,7 @@ class ProcessLeases:
         return (*known.left_epoch, known.enode.address)[-REPLACED_INCARNATIONS_MAX:] if moved else known.left_epoch
 
     def update_replicas(self, replica_set: ReplicaSet, now_s: float) -> Enode | None:
-        """Set the replicas of an enode, and the address of a new leader; returns the enode if anything changed.
+        """Set an enode's replicas and, if the leader is new, its address; returns the enode if anything changed.
 
         Errors: Overloaded.
         """
@@ -199,9 +203,10 @@ class ProcessLeases:
         return known.enode
 
     def register_snode(self, snode: Snode, incarnation: str, *, shares_membership: bool, now_s: float) -> Snode | None:
-        """Grant or renew a lease; returns the snode if anything changed.
+        """Grant or renew a snode's lease; returns the snode if anything changed.
 
-        Errors: Invalid, Conflict, Fenced, Overloaded.
+        Errors: Invalid, Overloaded. Conflict for a snode without shared membership beside another, Fenced if a process
+        that started later has the name.
         """
         check_process_name(snode.name, "snode.name")
         check_address(snode.address, "snode.address")
@@ -226,9 +231,9 @@ class ProcessLeases:
         return None if known is not None and known.snode == snode else snode
 
     def end_enode_lease(self, name: str, epoch: int | None = None) -> Enode | None:
-        """End a lease at once; returns the dead enode. With `epoch`, a later epoch's lease is kept.
+        """End an enode's lease at once; returns the dead enode. With `epoch`, the lease of a later epoch is kept.
 
-        A former leader that shuts down thus does not end the lease of its successor.
+        Thus a former leader that shuts down does not end the lease of its successor.
         """
         lease = self._enodes.get(name)
         if lease is None or not lease.enode.alive or (epoch is not None and lease.enode.epoch > epoch):
@@ -237,12 +242,12 @@ class ProcessLeases:
         return lease.enode
 
     def end_snode_lease(self, name: str) -> Snode | None:
-        """End a lease at once; returns the dead snode if it was registered."""
+        """End a snode's lease at once; returns the dead snode if it was registered."""
         lease = self._snodes.pop(name, None)
         return None if lease is None else dataclasses.replace(lease.snode, alive=False)
 
     def expire(self, now_s: float) -> tuple[list[Enode], list[Snode]]:
-        """End all expired leases; returns the processes whose leases ended now."""
+        """End all expired leases; returns the processes whose leases have ended."""
         enodes = [n for n, lease in self._enodes.items() if lease.enode.alive and lease.until_s <= now_s]
         snodes = [n for n, lease in self._snodes.items() if lease.until_s <= now_s]
         return (
@@ -278,12 +283,12 @@ class ProcessLeases:
 
 
 def may_come(known: KnownStore | None, store_id: str, made_from: str) -> bool:
-    """Whether an enode may use a store: the registered store, the permitted store, or a store made from one of them."""
+    """Whether an enode may use a store: the registered or permitted one, or one that was made from either."""
     return known is None or not {known.store_id, known.accepted or known.store_id}.isdisjoint((store_id, made_from))
 
 
 def check_store(known: KnownStore | None, enode: str, store_id: str, made_from: str) -> None:
-    """Refuse a store that may not be used; the error names the command that permits it. Errors: Conflict."""
+    """Refuse a store that an enode may not use. Errors: Conflict, which names the command that permits the store."""
     if known is None or may_come(known, store_id, made_from):
         return
     raise Conflict(
@@ -295,9 +300,10 @@ def check_store(known: KnownStore | None, enode: str, store_id: str, made_from: 
 
 
 def check_lineage(known: KnownStore | None, report: ReplicaReport) -> None:
-    """Refuse a replica set that has the id of a registered set, but none of its replicas. Errors: Conflict.
+    """Refuse a report from another replica set with the registered set's id. Errors: Conflict.
 
-    Replicas change one at a time, so that consecutive configurations of a set have replicas in common.
+    Replicas change one at a time, so two consecutive configurations of a set have replicas in common. A set with none
+    of the registered replicas is therefore another set.
     """
     if known is None or not known.replicas or report.set_id != known.store_id or not report.voters:
         return

@@ -20,7 +20,7 @@ TIMEOUT_DOUBLINGS_MAX = 2
 
 @dataclass(frozen=True, slots=True)
 class ProposalState:
-    """One name server's knowledge of an enode's proposals."""
+    """The proposals of a leader for one enode, as far as this name server knows them."""
 
     proposal: Proposal | None = None
     """The last proposal, by epoch; it may be newer than the one in the database."""
@@ -41,7 +41,7 @@ class ProposalState:
         return self.proposal.epoch if self.proposal else 0
 
     def with_stored(self, stored: Proposal | None, now_s: float) -> "ProposalState":
-        """The state after the database was read."""
+        """A copy after a read of the database, which has the proposal `stored`."""
         epoch = stored.epoch if stored else 0
         if stored is None or epoch <= self.epoch:
             return replace(self, stored_epoch=epoch)
@@ -49,12 +49,12 @@ class ProposalState:
         return replace(self, proposal=stored, stored_epoch=epoch, since_s=now_s, earlier=earlier)
 
     def with_set(self, set_id: str) -> "ProposalState":
-        """The state after the set `set_id` reported; failed proposals of an earlier set do not count for this set."""
+        """A copy after a report of the replica set `set_id`; failed proposals for an earlier set no longer count."""
         is_another = self.set_id not in ("", set_id)
         return replace(self, set_id=set_id, previous_set_id=self.epoch if is_another else self.previous_set_id)
 
     def deadline_s(self, members: ReplicaSet) -> float:
-        """The time until which the last proposed replica may become leader."""
+        """The time at which the last proposal has failed, unless the proposed replica is leader by then."""
         failed = max(0, len(self.proposals_since_leader(members)) - 1)
         return self.since_s + PROPOSAL_TIMEOUT_S * (1 << min(failed, TIMEOUT_DOUBLINGS_MAX))
 
@@ -63,16 +63,16 @@ class ProposalState:
         return (*self.earlier, self.proposal) if self.proposal else self.earlier
 
     def proposals_since_leader(self, members: ReplicaSet) -> list[Proposal]:
-        """All proposals since the last known leader.
+        """All proposals that were made after the last known leader was elected.
 
-        Without a known leader, the first proposal may have won and is left out.
+        If no leader is known, the first proposal is left out, because its replica may have become leader.
         """
         own = [one for one in self._all_proposals if one.epoch > self.previous_set_id]
         return [one for one in own[members.last_leader is None :] if one.epoch > members.last_leader_epoch]
 
 
 def next_proposal(members: ReplicaSet, state: ProposalState) -> Proposal | None:
-    """The replica to propose now, and its epoch; None if no proposal is needed."""
+    """The replica to propose as leader now, with a new epoch; None if no proposal is needed."""
     latest = members.configuration()
     if latest is None or len(latest.voters) < 2:
         return None  # a sole voter becomes leader without a proposal
@@ -84,7 +84,7 @@ def next_proposal(members: ReplicaSet, state: ProposalState) -> Proposal | None:
 
 
 def next_epoch(members: ReplicaSet, state: ProposalState) -> int:
-    """An epoch above all known epochs: proposed, stored, voted for, or requested."""
+    """An epoch above all epochs that were proposed, stored, or reported by a replica."""
     reported = [max(one.report.epoch, one.report.suggested_above_epoch) for one in members.reports.values()]
     return max([state.epoch, state.stored_epoch, *reported]) + 1
 
@@ -199,7 +199,10 @@ def _replacement_leader(
 
 
 def operator_choice(members: ReplicaSet, state: ProposalState, number: int, disk: str = "") -> Proposal:
-    """An operator's choice. Errors: NotFound, and Conflict with the reason why that replica cannot lead now."""
+    """The proposal of the replica that an operator chose as leader, with a new epoch.
+
+    Errors: NotFound for an unknown replica, Conflict with the reason why the replica cannot lead now.
+    """
     latest = members.configuration()
     if latest is None:
         raise NotFound(f"no replica of enode {members.enode!r} reports; start its replicas first", field="enode")

@@ -11,7 +11,7 @@ FIELD = "publish_order"
 
 @dataclass(frozen=True, slots=True)
 class PublishPlace:
-    """The first `queue_count` queues of a topic on one enode."""
+    """An entry of a publish order: producers use the first `queue_count` queues of a topic on one enode."""
 
     enode: str
     queue_count: int
@@ -22,7 +22,10 @@ PublishOrder = tuple[PublishPlace, ...]
 
 
 def check_publish_order(order: Sequence[PublishPlace], write_queue_counts: Mapping[str, int]) -> None:
-    """Refuse an order with unknown queues; `write_queue_counts` has the topic's counts by enode. Errors: Invalid."""
+    """Refuse a publish order with unknown enodes or queues. Errors: Invalid.
+
+    `write_queue_counts` has the number of the topic's queues for producers on each enode.
+    """
     seen: set[str] = set()
     for number, place in enumerate(order):
         field = f"{FIELD}[{number}]"
@@ -47,11 +50,11 @@ def check_publish_order(order: Sequence[PublishPlace], write_queue_counts: Mappi
 
 
 def format_order(order: Sequence[PublishPlace]) -> str:
-    """The stored form: `enode-1:4;enode-0:2`."""
+    """The stored form of a publish order: `enode-1:4;enode-0:2`."""
     return ";".join(f"{place.enode}:{place.queue_count}" for place in order)
 
 
 def parse_order(text: str) -> PublishOrder:
-    """The order from its stored form."""
+    """Parse the stored form of a publish order."""
     pairs = (place.rpartition(":") for place in filter(None, text.split(";")))
     return tuple(PublishPlace(enode, int(count)) for enode, _, count in pairs)

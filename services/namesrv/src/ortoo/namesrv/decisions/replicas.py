@@ -30,7 +30,7 @@ class ReplicaId(NamedTuple):
 
 
 class LogTail(NamedTuple):
-    """The end of a log. The more recent end is greater: that of the later epoch, or in one epoch of the longer log."""
+    """The end of a log, ordered by age: first by epoch, then by position."""
 
     epoch: int
     position: int
@@ -44,7 +44,7 @@ class Proposal(NamedTuple):
 
 
 class ReplicaState(enum.IntEnum):
-    """The state of a replica; the numbers are those on the wire."""
+    """The state of a replica; the numbers are used on the wire."""
 
     UNSPECIFIED = 0
     LEADING = 1
@@ -91,7 +91,7 @@ class ReceivedReport:
 
 @dataclass(frozen=True, slots=True)
 class ReplicaStatus:
-    """A replica and its state; without a report to this name server, only the replica's id and state are known."""
+    """A replica, its state, and its last report; the report is None if this name server has not received one."""
 
     replica: ReplicaId
     state: ReplicaState
@@ -99,7 +99,7 @@ class ReplicaStatus:
 
 
 class EnodeReplica(NamedTuple):
-    """A replica in the routes: only properties that seldom change."""
+    """A replica of an enode in the routes, with only those properties that seldom change."""
 
     number: int
     disk: str
@@ -109,7 +109,7 @@ class EnodeReplica(NamedTuple):
 
 @dataclass(slots=True)
 class ReplicaSet:
-    """The replicas of one enode, from their reports. The last report of an unreachable replica is kept."""
+    """The replicas of one enode, as they report. The last report of an unreachable replica is kept."""
 
     enode: str
     set_id: str = ""
@@ -125,27 +125,28 @@ class ReplicaSet:
     """The last known configuration of voters and learners, also of replicas that no longer report."""
 
     def live_reports(self) -> list[ReceivedReport]:
-        """The last reports of live replicas that have the log, by replica."""
+        """The last reports of live replicas that belong to the set, sorted by replica id."""
         return [self.reports[one] for one in sorted(self.live_replicas) if self.reports[one].report.set_id]
 
     def leader(self) -> ReplicaReport | None:
-        """The leader according to its own report; of two leaders, the one with the later epoch."""
+        """The report of the leader; None if no replica reports as leader, and the later epoch if two do."""
         leading = [one.report for one in self.live_reports() if one.report.is_leading]
         return max(leading, key=lambda one: one.epoch, default=None)
 
     def configuration(self) -> ReplicaReport | None:
-        """The report with the most recent configuration of voters and learners; None if no report has one.
+        """The report with the most recent configuration of voters and learners; None if no report has a configuration.
 
-        A damaged disk reports the largest end that its log had, while the log with its configuration may end earlier.
+        Reports of electable replicas count first: a damaged disk reports the largest end that its log ever had, while
+        its configuration may be older.
         """
         named = [one.report for one in self.live_reports() if one.report.voters]
         return max(named, key=lambda one: (one.is_electable, one.tail), default=None)
 
     def statuses(self) -> list[ReplicaStatus]:
-        """All replicas by number, and the empty disks that wait to be added.
+        """All replicas sorted by id, and the empty disks that wait to be added.
 
-        A replica of the set that no log names waits to be added as well. Its addition was interrupted by another change
-        or by the end of the leader.
+        A disk of the set that no log names also waits to be added. Its addition was interrupted by another change or by
+        the end of the leader.
         """
         latest, leader = self.configuration() or self.last, self.leader()
         voters, learners = (latest.voters, latest.learners) if latest else ((), ())
@@ -164,14 +165,14 @@ class ReplicaSet:
         return [ReplicaStatus(one, state(one), self.reports.get(one)) for one in sorted(known | waiting)]
 
     def route_entries(self) -> tuple[EnodeReplica, ...]:
-        """All replicas as published in the routes."""
+        """All replicas in the form of the routes."""
         return tuple(
             EnodeReplica(*one.replica, one.state, one.reported.report.address if one.reported else "")
             for one in self.statuses()
         )
 
     def missing_voters(self) -> list[ReplicaId]:
-        """Voters that do not report."""
+        """The voters that do not report now."""
         latest = self.configuration()
         return [one for one in latest.voters if one not in self.live_replicas] if latest else []
 
@@ -185,7 +186,10 @@ class ReplicaSets:
         self.sets: dict[str, ReplicaSet] = {}
 
     def update(self, report: ReplicaReport, now_s: float) -> ReplicaSet:
-        """Store a replica's report. Errors: Invalid, Conflict (another set has the name), Fenced, Overloaded."""
+        """Store a replica's report; returns its replica set.
+
+        Errors: Invalid, Conflict (another set has the enode's name), Fenced, Overloaded.
+        """
         _check_report(report)
         known = self.sets.get(report.enode)
         if known is None:
@@ -223,7 +227,7 @@ class ReplicaSets:
         return known
 
     def expire(self, now_s: float) -> list[ReplicaSet]:
-        """Expire old reports; returns the sets with expired replicas."""
+        """Mark replicas whose report is too old as not live; returns the sets of these replicas."""
         changed = []
         for one in self.sets.values():
             gone = {member for member in one.live_replicas if one.reports[member].received_at_s + self.lease_s <= now_s}
@@ -286,12 +290,12 @@ def _record_leader(known: ReplicaSet) -> None:
 
 
 def left_ms(until_s: float, now_s: float) -> int:
-    """The remaining time of a lease or a report, at least 1 ms, so that callers do not retry before its end."""
+    """The remaining time of a lease or a report; at least 1 ms, so that callers do not retry too early."""
     return max(1, math.ceil((until_s - now_s) * 1000))
 
 
 def majority(voters: Collection[ReplicaId]) -> int:
-    """The number of voters in a majority."""
+    """The number of votes that make a majority of `voters`."""
     return len(voters) // 2 + 1
 
 

@@ -17,7 +17,7 @@ ROUTES_BYTES_MAX = 7 << 20
 
 @dataclass(frozen=True, slots=True)
 class StoredDirectory:
-    """Everything that is stored."""
+    """The whole contents of a name server's database."""
 
     version: int
     topics: tuple[Topic, ...] = ()
@@ -33,7 +33,7 @@ class StoredDirectory:
 
 @dataclass(frozen=True, slots=True)
 class RouteChange:
-    """A complete snapshot or a set of changes; `version` is the directory's version after it."""
+    """A snapshot of the directory, or changes of it; `version` is the directory's version after the change."""
 
     version: int
     snapshot: bool = False
@@ -53,25 +53,25 @@ class RouteChange:
 
     @property
     def deleted_topic_ids(self) -> list[int]:
-        """Ids of topics that can be restored."""
+        """The ids of deleted topics that can still be restored."""
         return [one.topic_id for one in self.deletions if not one.is_due]
 
     @property
     def due_topic_ids(self) -> list[int]:
-        """Ids of topics whose messages are to be deleted."""
+        """The ids of deleted topics whose messages enodes must delete."""
         return [one.topic_id for one in self.deletions if one.is_due]
 
     @property
     def due_groups(self) -> list[GroupDeletion]:
-        """Groups whose state enodes are to delete."""
+        """The deleted groups whose state enodes must delete."""
         return [one for one in self.group_deletions if one.is_due]
 
 
 class Routes:
-    """All routes, and their last changes.
+    """The directory in memory, and a log of its last changes.
 
-    All watchers share one log of changes, so that its size does not depend on their number. A watcher that is more than
-    `changes_max` behind gets a snapshot.
+    All watchers share the log, so that its size does not depend on their number. A watcher that is more than
+    `changes_max` changes behind gets a snapshot.
     """
 
     def __init__(
@@ -92,7 +92,7 @@ class Routes:
         self._count = 0
 
     def apply(self, change: RouteChange) -> None:
-        """Apply a change and keep it for the watchers. The directory's version never decreases."""
+        """Apply a change, and append it to the log of changes. The directory's version never decreases."""
         self._bytes += self.growth_bytes(change)
         self.version = max(self.version, change.version)
         self.handle_keys = change.handle_keys or self.handle_keys
@@ -117,12 +117,12 @@ class Routes:
         self._count += 1
 
     def clear_log(self) -> None:
-        """Forget the kept changes, since they do not lead to the current state; every watcher gets a snapshot next."""
+        """Clear the log of changes, so that every watcher gets a snapshot next."""
         self._changes.clear()
         self._count += 1
 
     def diff(self, stored: StoredDirectory, handle_keys: HandleKeys | None) -> RouteChange | None:
-        """The change that makes these routes equal to the stored contents; None when they are equal."""
+        """The change after which these routes equal the directory in the database; None if they are equal now."""
         version = stored.version
         change = RouteChange(
             version,
@@ -138,11 +138,11 @@ class Routes:
 
     @property
     def free_bytes(self) -> int:
-        """The remaining space for topics and groups, bytes."""
+        """The number of bytes by which topics and groups may still grow."""
         return ROUTES_BYTES_MAX - self._bytes
 
     def growth_bytes(self, change: RouteChange) -> int:
-        """The bytes that a change adds to a snapshot, rounded up; negative when it removes more than it adds."""
+        """The bytes by which a change makes a snapshot larger, rounded up; negative if the snapshot becomes smaller."""
         gone_topics = {*change.deleted_topics, *(topic.name for topic in change.topics)} & self.topics.keys()
         gone_groups = {*change.deleted_groups, *(group.name for group in change.groups)} & self.groups.keys()
         added = sum(map(_topic_bytes, change.topics)) + sum(map(_group_bytes, change.groups))
@@ -153,7 +153,7 @@ class Routes:
         )
 
     def snapshot(self) -> RouteChange:
-        """All routes, each kind ordered by name."""
+        """A snapshot of the directory; its topics, groups and processes are sorted by name."""
         return RouteChange(
             self.version,
             snapshot=True,
@@ -168,10 +168,10 @@ class Routes:
         )
 
     def next_after(self, seen_count: int | None) -> tuple[RouteChange | None, int]:
-        """The next change for a watcher, and the number of changes that it has seen then.
+        """The next change for a watcher that has seen `seen_count` changes, and the number that it has seen then.
 
-        If `seen_count` is None, or the following changes are no longer kept: a snapshot. If all changes were seen:
-        None.
+        The change is a snapshot if `seen_count` is None or the log no longer has the next change. It is None if the
+        watcher has seen all changes.
         """
         oldest = self._count - len(self._changes)
         if seen_count is None or seen_count < oldest:

@@ -15,6 +15,6 @@ def check_address(address: str, name: str) -> None:
 
 
 def check_text(text: str, name: str, kind: str) -> None:
-    """Refuse an empty text and one that is too long. Errors: Invalid."""
+    """Refuse a text that is empty or too long. Errors: Invalid."""
     if not 1 <= len(text) <= TEXT_LENGTH_MAX:
         raise Invalid(f"{len(text)} characters; give {kind}, 1 to {TEXT_LENGTH_MAX} characters", field=name)

@@ -18,7 +18,7 @@ LITE_TTL_MAX_MS = 365 * 86_400_000
 
 
 class Permission(enum.IntEnum):
-    """The operations that a topic allows; the numbers are those on the wire."""
+    """The operations that a topic allows; the numbers are used on the wire."""
 
     UNSPECIFIED = 0
     READ_WRITE = 1
@@ -28,7 +28,7 @@ class Permission(enum.IntEnum):
 
 
 class MessageType(enum.IntEnum):
-    """The message type that a topic accepts; the numbers are those on the wire."""
+    """The message type that a topic accepts; the numbers are used on the wire."""
 
     UNSPECIFIED = 0
     """Every type."""
@@ -51,7 +51,7 @@ class Placement:
 
 @dataclass(frozen=True, slots=True)
 class Topic:
-    """A topic; placements are sorted by enode."""
+    """A topic with its placements, which are sorted by enode."""
 
     name: str
     topic_id: int
@@ -65,7 +65,7 @@ class Topic:
     """For a parent of lite topics, the time without a message after which a lite topic is deleted; 0 = never."""
 
     def placement(self, enode: str) -> Placement | None:
-        """The queues of the topic on one enode."""
+        """The queues of the topic on one enode; None if it has none there."""
         return next((placement for placement in self.placements if placement.enode == enode), None)
 
     @property
@@ -81,7 +81,7 @@ class Topic:
 
 @dataclass(frozen=True, slots=True)
 class NewTopic:
-    """A requested topic; 0 and UNSPECIFIED mean the default, and no enodes means all live enodes."""
+    """A request to create a topic. 0 and UNSPECIFIED mean the default; no enodes means all live enodes."""
 
     name: str
     read_queue_count: int = 0
@@ -96,7 +96,7 @@ class NewTopic:
 
 @dataclass(frozen=True, slots=True)
 class TopicChange:
-    """A requested change; 0, UNSPECIFIED and None leave a value unchanged."""
+    """A request to change a topic; 0, UNSPECIFIED and None leave a property unchanged."""
 
     name: str
     read_queue_count: int = 0
@@ -108,7 +108,7 @@ class TopicChange:
 
 
 def with_defaults(request: NewTopic) -> NewTopic:
-    """Check a request on its own and fill in its defaults. Errors: Invalid, naming the field."""
+    """Check a request for a topic and fill in its defaults. Errors: Invalid, naming the field."""
     check_topic_name(request.name, "name")
     read = request.read_queue_count or QUEUE_COUNT_DEFAULT
     write = request.write_queue_count or read
@@ -129,9 +129,10 @@ def create_topic(
     version: int,
     now_ms: int,
 ) -> Topic:
-    """The topic after `request`, which has its defaults: a new topic, or `existing` if it has the requested properties.
+    """The topic to store for `request`, whose defaults are filled in; `existing` if it has the requested properties.
 
-    `enodes` has the liveness of each registered enode. Errors: AlreadyExists, NotFound, Conflict, Overloaded.
+    `enodes` has the liveness of each registered enode. Errors: AlreadyExists if `existing` differs, NotFound, Conflict,
+    Overloaded.
     """
     if existing is not None:
         _check_unchanged(request, existing)
@@ -152,13 +153,13 @@ def create_topic(
 
 
 def check_count(count: int) -> None:
-    """Refuse a number of topics above the limit. Errors: Overloaded."""
+    """Refuse a `count` of topics above the maximum. Errors: Overloaded."""
     if count > TOPICS_MAX:
         raise Overloaded(f"{TOPICS_MAX} topics are the maximum, not {count}; delete unused topics")
 
 
 def choose_enodes(topic: str, named: Collection[str], enodes: Mapping[str, bool], field: str = "enodes") -> list[str]:
-    """The enodes for a topic, sorted: the `named` ones, or all that are alive. Errors: NotFound, Conflict."""
+    """The enodes for a new topic, sorted: the `named` ones, or all live ones. Errors: NotFound, Conflict."""
     alive = sorted(name for name, lives in enodes.items() if lives)
     known = ", ".join(alive) or "none"
     for name in sorted(named):
@@ -180,7 +181,7 @@ def choose_enodes(topic: str, named: Collection[str], enodes: Mapping[str, bool]
 
 
 def change_topic(request: TopicChange, existing: Topic | None, enodes: Mapping[str, bool], *, version: int) -> Topic:
-    """The topic after a change; the `existing` one if nothing changes. Errors: NotFound, Invalid, Conflict."""
+    """The topic to store for `request`, or `existing` if nothing changes. Errors: NotFound, Invalid, Conflict."""
     topic = require_topic(request.name, existing)
     _check_enodes(request.add_enodes, "add_enodes")
     read = request.read_queue_count or topic.read_queue_count
@@ -213,7 +214,7 @@ def change_topic(request: TopicChange, existing: Topic | None, enodes: Mapping[s
 
 
 def require_topic(name: str, existing: Topic | None) -> Topic:
-    """The topic that a request names. Errors: Invalid, NotFound."""
+    """Check that the topic of a request exists; returns `existing`. Errors: Invalid, NotFound."""
     check_topic_name(name, "name")
     if existing is None:
         raise NotFound(f"there is no topic {name!r}; create it with CreateTopic, or fix the name", field="name")

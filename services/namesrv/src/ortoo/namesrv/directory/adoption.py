@@ -15,7 +15,7 @@ Adoption = tuple[list[Topic], list[OrphanedTopic]]
 def adopt_topics(
     orphaned: OrphanedTopics, names: Sequence[str], all_possible: bool, now_ms: int, stored: CatalogTransaction
 ) -> tuple[Adoption, RouteChange | None]:
-    """Adopt the topics `names`, or with `all_possible` every topic without a conflict.
+    """Adopt the orphaned topics `names`, or with `all_possible` every topic without a conflict.
 
     Errors: as `select_named`; Overloaded.
     """

@@ -12,7 +12,10 @@ from ortoo.namesrv.decisions.topics import Topic
 def delete_topic(
     name: str, version: int, now_ms: int, grace_ms: int, stored: CatalogTransaction
 ) -> tuple[TopicDeletion, RouteChange]:
-    """Delete a topic; it can be restored for `grace_ms`. Errors: Invalid, NotFound, Conflict if its version differs."""
+    """Delete a topic, which can be restored for `grace_ms`. `version` is the expected version of the topic.
+
+    Errors: Invalid, NotFound, Conflict if the topic has another version.
+    """
     topic = topics.require_topic(name, stored.topic(name))
     if version not in (0, topic.version):
         what = f"topic {name} has version {topic.version}, not {version}: it was changed meanwhile; read it again"
@@ -51,7 +54,7 @@ def undelete_group(name: str, stored: CatalogTransaction) -> tuple[Group, RouteC
 
 
 def mark_due_topics(now_ms: int, stored: CatalogTransaction) -> tuple[set[int], RouteChange | None]:
-    """Mark the deleted topics that are due; returns the ids of the deletions that were forgotten."""
+    """Tell enodes to delete topics whose grace period has expired; returns the ids of forgotten deletions."""
     deleted, now_ms = stored.deleted_topics(), stored.now_ms(now_ms)
     due = tuple(deletions.due_topics(deleted, now_ms))
     forgotten = deletions.expired_deletions({one.topic_id: one for one in deleted}, now_ms)
@@ -60,9 +63,9 @@ def mark_due_topics(now_ms: int, stored: CatalogTransaction) -> tuple[set[int], 
 
 
 def mark_due_groups(now_ms: int, stored: CatalogTransaction) -> tuple[set[str], RouteChange | None]:
-    """Mark the deleted groups that are due; returns the names of the groups whose deletions were forgotten.
+    """Tell enodes to delete groups whose grace period has expired; returns the names in forgotten deletions.
 
-    The deletions of groups that exist again are forgotten too.
+    A deletion is also forgotten if its group exists again.
     """
     deleted, existing = stored.deleted_groups(), {group.name for group in stored.load_all().groups}
     now_ms = stored.now_ms(now_ms)

@@ -31,7 +31,7 @@ _log = get_logger("directory")
 
 
 class Directory:
-    """Topics and groups (stored, served from memory) and the registered processes (only in memory)."""
+    """Topics and groups, stored and served from memory, and registered processes, which are only in memory."""
 
     def __init__(
         self,
@@ -76,24 +76,24 @@ class Directory:
         return self._routes.directory_id
 
     def processes(self) -> list[tuple[str, str, bool]]:
-        """(role, name, whether it is alive) of every registered enode and snode."""
+        """Each registered enode and snode: its role, its name, and whether it is alive."""
         enodes = [("enode", enode.name, enode.alive) for enode in self._leases.enodes().values()]
         return enodes + [("snode", snode.name, snode.alive) for snode in self._leases.snodes().values()]
 
     def topic(self, name: str) -> Topic:
-        """A topic. Errors: Invalid, NotFound."""
+        """The topic with this name. Errors: Invalid, NotFound."""
         return topics.require_topic(name, self._routes.topics.get(name))
 
     def topics(self) -> list[Topic]:
-        """All topics, by name."""
+        """All topics, sorted by name."""
         return [topic for _, topic in sorted(self._routes.topics.items())]
 
     def groups(self) -> list[Group]:
-        """All groups, by name."""
+        """All groups, sorted by name."""
         return [group for _, group in sorted(self._routes.groups.items())]
 
     async def create_topic(self, request: NewTopic) -> Topic:
-        """Create a topic, or return an existing one with the same properties.
+        """Create a topic; an existing topic with the same properties is returned instead.
 
         Errors: as `topics.with_defaults` and `topics.create_topic`; Conflict if enodes already hold a topic of this
         name.
@@ -142,12 +142,12 @@ class Directory:
         return await self._change(partial(deletion.undelete_topic, name, topic_id))
 
     def deleted_topics(self) -> list[TopicDeletion]:
-        """The topics that can be restored, the last deleted first."""
+        """The deleted topics that can be restored; the last deleted topic is first."""
         found = [one for one in self._routes.deleted.values() if not one.is_due]
         return sorted(found, key=lambda one: -one.deleted_at_ms)
 
     async def expire_deletions(self) -> None:
-        """Publish the deletions whose grace period has expired, and forget the oldest deletions."""
+        """Tell enodes to delete topics and groups whose grace period has expired, and forget old deletions."""
         now_ms, known, groups_known = self._clock.now_ms(), self._routes.deleted, self._routes.deleted_groups
         old = deletions.expired_deletions(known, now_ms)
         if old or deletions.due_topics(known.values(), now_ms):
@@ -161,7 +161,7 @@ class Directory:
                     groups_known.pop(name, None)
 
     async def rotate_handle_keys(self) -> None:
-        """Create a new key that seals receipt handles, if a new key is due."""
+        """Create a new key that seals receipt handles, if the newest key is old enough."""
         now_ms, known = self._clock.now_ms(), self._routes.handle_keys
         if known is not None and not self._rotation.is_due(known.keys, now_ms):
             return
@@ -184,17 +184,16 @@ class Directory:
         return self._rotation.distributed_keys(keys, unsigned_before=self._unsigned_handles)
 
     def orphaned_topics(self) -> tuple[list[OrphanedTopic], int]:
-        """The topics that enodes hold and the directory lacks, by name; and the number of further such topics."""
+        """The topics that enodes hold and the directory lacks, sorted by name, and the number of unlisted topics."""
         return self._orphaned_topics.list_orphaned(
             self._routes.topics, self._routes.deleted
         ), self._orphaned_topics.unlisted_count
 
     async def adopt_topics(self, names: Sequence[str], *, all_possible: bool) -> adoption.Adoption:
-        """Adopt topics that enodes hold.
+        """Adopt the topics `names`, which enodes hold and the directory lacks.
 
-        With `all_possible`, adopt all without a conflict; the second result lists the others.
-
-        Errors: as `orphaned_topics.select_named`; Overloaded.
+        With `all_possible`, all topics without a conflict are adopted, and the result also has the others. Errors: as
+        `orphaned_topics.select_named`; Overloaded.
         """
         now_ms, said = self._clock.now_ms(), self._orphaned_topics.snapshot()
         return await self._change(partial(adoption.adopt_topics, said, names, all_possible, now_ms))
@@ -230,20 +229,22 @@ class Directory:
         return group
 
     def deleted_groups(self) -> list[GroupDeletion]:
-        """The groups that can be restored, the last deleted first."""
+        """The deleted groups that can be restored; the last deleted group is first."""
         found = [one for one in self._routes.deleted_groups.values() if not one.is_due]
         return sorted(found, key=lambda one: -one.deleted_at_ms)
 
     def check_double(self, enode: Enode, *, may_succeed: bool) -> None:
-        """Refuse an enode that is alive with another store. Errors: as `ProcessLeases.check_double`."""
+        """Refuse an enode if its name is alive with another store. Errors: as `ProcessLeases.check_double`."""
         self._leases.check_double(enode, self._clock.monotonic_s(), may_succeed=may_succeed)
 
     def register_enode(
         self, enode: Enode, directory_id: str, unknown: Sequence[StoredTopic], unlisted_count: int
     ) -> None:
-        """Grant or renew an enode's lease, and remember its topics that this directory does not have.
+        """Grant or renew an enode's lease, and record the topics that it holds and this directory lacks.
 
-        Errors: as `ProcessLeases.register_enode` and `OrphanedTopics.update`.
+        `unknown` are these topics, if the enode compared its topics with this directory (`directory_id`).
+        `unlisted_count` is the number of further such topics. Errors: as `ProcessLeases.register_enode` and
+        `OrphanedTopics.update`.
         """
         self._publish(enode=self._leases.register_enode(enode, self._clock.monotonic_s()))
         if directory_id == self.directory_id:  # otherwise the topics are unknown to another directory
@@ -260,7 +261,7 @@ class Directory:
         self._publish(enode=self._leases.update_replicas(replica_set, self._clock.monotonic_s()))
 
     def unregister_enode(self, name: str, epoch: int) -> None:
-        """End an enode's lease of an epoch; no effect if there is no lease, or one of a later epoch."""
+        """End an enode's lease; no effect if the lease belongs to a later epoch, or if there is no lease."""
         self._publish(enode=self._leases.end_enode_lease(name, epoch))
 
     def unregister_snode(self, name: str) -> None:
@@ -268,9 +269,9 @@ class Directory:
         self._publish(snode=self._leases.end_snode_lease(name))
 
     async def follow_database(self, interval_s: float) -> None:
-        """Continuously apply changes stored by other name servers, and own changes that were stored despite an error.
+        """Apply the stored changes of other name servers, and own changes that were stored although the call failed.
 
-        If this loop fails, the process must end, since it would serve wrong data.
+        It never returns. If it fails, the process must end, because it would serve wrong data.
         """
         failing = False
         while True:
@@ -352,7 +353,7 @@ class Directory:
         def bounded(stored: CatalogTransaction) -> tuple[tuple[T, RouteChange | None], bool]:
             if stored.version <= heard:
                 raise Unavailable(
-                    "the database was restored to an older state, and this name server has not read it yet; retry",
+                    "the database was restored to an older state, which this name server has not read yet; retry",
                     retry_after_ms=500,
                 )
             answer, change = decide(stored)

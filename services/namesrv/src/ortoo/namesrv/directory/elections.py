@@ -31,7 +31,7 @@ class _EnodeState:
 
 
 class Elections:
-    """The replicas of all enodes, and the proposed leaders. Only the proposals are stored."""
+    """The replicas of all enodes and their proposed leaders. Only the proposals are stored in the database."""
 
     def __init__(
         self,
@@ -55,14 +55,14 @@ class Elections:
         self._is_failing = False
 
     async def load(self) -> None:
-        """Read the proposals that were stored before this start.
+        """Read the proposals that the database has at this start.
 
-        If the database does not answer, they are read later.
+        If the database does not answer, `refresh` reads them later.
         """
         await self._read(since_s=-math.inf)
 
     def sets(self) -> list[ReplicaSet]:
-        """The replica sets of all enodes that have one, by name."""
+        """The replica sets of all enodes that have replicas, sorted by enode."""
         return [known for _, known in sorted(self._members.sets.items())]
 
     def get(self, enode: str) -> ReplicaSet:
@@ -70,20 +70,20 @@ class Elections:
         known = self._members.sets.get(enode)
         if known is None:
             raise NotFound(
-                f"no replicas of enode {enode!r} report here: give the name of an enode with replicas, or start them",
+                f"no replica of enode {enode!r} reports here: start its replicas, or give the name of another enode",
                 field="enode",
             )
         return known
 
     def proposal(self, enode: str) -> Proposal | None:
-        """The last proposal for an enode, also if it failed."""
+        """The last proposal for an enode, even if it failed; None if there was none."""
         return self._enodes[enode].proposal_state.proposal if enode in self._enodes else None
 
     def current_proposal(self, members: ReplicaSet) -> Proposal | None:
-        """The proposal that a replica should act on now; None after the proposal's time, or once its replica is leader.
+        """The proposal that a replica must follow now; None if it has failed or succeeded, or there is none.
 
-        A late candidate would depose a leader elected since. A candidate that has already led in this epoch, and
-        transferred its leadership, would compete with its successor.
+        A proposed replica that started late would depose a leader that was elected meanwhile. A replica that has led in
+        this epoch, and has transferred its leadership, would compete with its successor.
         """
         standing = self._enodes[members.enode].proposal_state
         may_win = (
@@ -92,9 +92,10 @@ class Elections:
         return standing.proposal if may_win else None
 
     async def report(self, report: ReplicaReport) -> ReplicaSet:
-        """Store a replica's report, and propose a leader if needed. Errors: as `ReplicaSets.update`.
+        """Store a replica's report, and propose a leader if one is needed; returns the replica set.
 
-        The answer to a replica without a leader waits up to `LONG_POLL_S` for a proposal.
+        If the replica has no leader, the call waits up to `LONG_POLL_S` for a proposal. Errors: as
+        `ReplicaSets.update`.
         """
         members = self._members.update(report, self._clock.monotonic_s())
         self._on_change(members)
@@ -115,7 +116,7 @@ class Elections:
         return members
 
     async def elect(self, enode: str, number: int, disk: str) -> Proposal:
-        """Propose the operator's choice. Errors: as `proposals.operator_choice`; Unavailable."""
+        """Propose the replica that an operator chose as leader. Errors: as `proposals.operator_choice`; Unavailable."""
         members = self.get(enode)
         for _ in range(STORE_ATTEMPTS_MAX):
             wanted = decisions.operator_choice(members, self._enodes[enode].proposal_state, number, disk)
@@ -126,7 +127,7 @@ class Elections:
         )
 
     async def refresh(self) -> None:
-        """Expire old reports, and read the proposals of other name servers."""
+        """Expire old reports of replicas, and read the proposals of other name servers."""
         for members in self._members.expire(self._clock.monotonic_s()):
             away = [one.replica.number for one in members.statuses() if one.state is ReplicaState.AWAY]
             _log.emit(log_events.REPLICA_REPORTS_MISSING, enode=members.enode, away=away)

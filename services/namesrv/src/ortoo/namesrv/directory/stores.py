@@ -26,13 +26,13 @@ class StoresOfEnodes:
         self._is_failing = False
 
     async def load(self) -> None:
-        """Read the stores that were registered before this start. Errors: Unavailable, DataLoss."""
+        """Read the registered stores that the database has at this start. Errors: Unavailable, DataLoss."""
         for found in (await self._stored.all()).values():
             self._learn(found)
         self._is_failing = False
 
     async def refresh(self) -> None:
-        """Read the changes of other name servers."""
+        """Read the stores that other name servers have registered."""
         if not self._shared:
             return
         try:
@@ -41,18 +41,18 @@ class StoresOfEnodes:
             self._note_failure(error)
 
     def is_acceptable(self, enode: str, store_id: str, made_from: str) -> bool:
-        """Whether `check` accepts a store."""
+        """Whether `check` accepts the store of an enode."""
         return may_come(self._known.get(enode), store_id, made_from)
 
     def check(self, enode: str, store_id: str, made_from: str) -> None:
-        """Refuse a store if the enode has registered another store from which this store was not made.
+        """Refuse a store if the enode has registered another one from which this store was not made (`made_from`).
 
         Errors: Conflict.
         """
         check_store(self._known.get(enode), enode, store_id, made_from)
 
     def check_report(self, report: ReplicaReport) -> None:
-        """Check the store of a replica. Errors: as `check`, and as `check_lineage`."""
+        """Refuse a replica whose store may not be used. Errors: as `check` and `check_lineage`."""
         if report.set_id:
             self.check(report.enode, report.set_id, report.made_from)
             check_lineage(self._known.get(report.enode), report)
@@ -66,8 +66,8 @@ class StoresOfEnodes:
     async def note(self, enode: str, store_id: str, replicas: tuple[ReplicaId, ...] | None = None) -> None:
         """Register a store that `check` has accepted.
 
-        Errors: Conflict if another name server has registered another store, Overloaded. While the database does not
-        answer, the store is only registered in memory, and stored later.
+        While the database does not answer, the store is registered in memory and stored later. Errors: Conflict if
+        another name server has registered another store, Overloaded.
         """
         if enode not in self._known and len(self._known) >= STORES_MAX:
             raise Overloaded(f"{STORES_MAX} enodes have registered since the directory was created, the maximum")
@@ -82,13 +82,14 @@ class StoresOfEnodes:
     async def accept(self, enode: str, store_id: str) -> str:
         """Permit `store_id` to replace the registered store of an enode; returns the id of the registered store.
 
-        The registered store stays accepted until the permitted store registers, so that a wrong id stops no enode.
-        Errors: Invalid. NotFound for an enode that never registered, Unavailable if the permission cannot be stored.
+        The registered store stays accepted until the permitted store registers, so that a mistyped id does no harm.
+        Errors: Invalid, NotFound if the enode never registered, Conflict, Unavailable if the permission cannot be
+        stored.
         """
         check_text(store_id, STORE_FIELD, "the id of the store, as in the refusal")
         known = self._known.get(enode)
         if known is None:
-            raise NotFound(f"enode {enode!r} never registered: give the name of an enode that did", field="enode")
+            raise NotFound(f"enode {enode!r} never registered: give the name of a registered enode", field="enode")
         if known.store_id == store_id and not known.accepted:
             raise Invalid(f"enode {enode!r} has store {store_id} already", field=STORE_FIELD)
         wanted = known.accepting(store_id)

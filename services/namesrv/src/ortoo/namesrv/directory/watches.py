@@ -8,7 +8,7 @@ from ortoo.namesrv.decisions.route_changes import RouteChange, Routes
 
 
 class RouteWatchers:
-    """All watchers of one `Routes`."""
+    """Sends the changes of `Routes` to all watchers."""
 
     def __init__(self, routes: Routes, *, watchers_max: int) -> None:
         """Serve at most `watchers_max` at once."""
@@ -30,12 +30,12 @@ class RouteWatchers:
         self._wake()
 
     def close(self) -> None:
-        """End all watches, including later ones."""
+        """End all watches; a watch that begins later ends at once."""
         self._ended = True
         self._wake()
 
     async def watch(self) -> AsyncGenerator[RouteChange, None]:
-        """A snapshot, then every change; a new snapshot for a reader that is too slow. Errors: Overloaded."""
+        """Yield a snapshot, then every change; a reader that is too slow gets a new snapshot. Errors: Overloaded."""
         if self.count >= self.watchers_max:
             raise Overloaded(
                 f"{self.count} watchers are connected, the maximum; use another name server, or raise watchers_max",

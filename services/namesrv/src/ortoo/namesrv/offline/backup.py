@@ -35,7 +35,10 @@ Row = dict[str, Any]
 
 
 def parse_arguments(arguments: Sequence[str], name: str) -> argparse.Namespace:
-    """Parse the arguments of the tool `name`: `backup_file` is the backup, `file` has the settings."""
+    """Parse the command-line arguments of the tool `name`, which is backup or restore.
+
+    In the result, `backup_file` is the path of the backup, and `file` is the path of the settings.
+    """
     about = {"backup": "Write the whole directory to a file.", "restore": "Restore a backup into an empty database."}
     parser = argparse.ArgumentParser(prog=f"ortoo-namesrv {name}", description=about[name])
     parser.add_argument("backup_file", type=Path, metavar="FILE", help="the backup")
@@ -44,10 +47,10 @@ def parse_arguments(arguments: Sequence[str], name: str) -> argparse.Namespace:
 
 
 def backup(database_url: str, data_dir: Path, file: Path) -> str:
-    """Write a consistent copy of all rows to a file that only its user may read; returns a summary.
+    """Write a consistent copy of the directory to a file that only this user may read; returns a summary.
 
-    Errors: NotFound without a database, Unsupported for a schema that is not this version's, Conflict if the file is
-    not a backup, Unavailable, OSError.
+    Errors: NotFound without a database, Unsupported for a database with the schema of another version, Conflict if
+    `file` exists and is not a backup. Unavailable, OSError.
     """
     _check_replaceable(file)
     url = database_url_of(database_url, data_dir)
@@ -81,11 +84,11 @@ def backup(database_url: str, data_dir: Path, file: Path) -> str:
 
 
 def restore(database_url: str, data_dir: Path, file: Path, new_id: str, now_ms: int) -> str:
-    """Restore a backup into an empty database, completely or not at all; returns a summary.
+    """Restore a backup into an empty database in one transaction; returns a summary.
 
-    The directory keeps the id in the backup; `new_id` is its id only during the restore. Errors: Conflict if the
-    database is not empty or a name server uses its file. Invalid, DataLoss, Unsupported for an invalid backup.
-    Unavailable.
+    The directory gets the id in the backup; `new_id` is its id only during the restore. Errors: Conflict if the
+    database is not empty or a name server uses its file, Unavailable. For a wrong backup: NotFound, Invalid, DataLoss,
+    Unsupported.
     """
     rows = [(name, _advance_row(name, row, now_ms)) for name, row in read_backup(file)]
     url = database_url_of(database_url, data_dir)
@@ -101,7 +104,10 @@ def restore(database_url: str, data_dir: Path, file: Path, new_id: str, now_ms: 
 
 
 def read_backup(file: Path) -> list[tuple[str, Row]]:
-    """The rows of a backup by table. Errors: NotFound, DataLoss if it is incomplete, Invalid, Unsupported."""
+    """The rows of a backup, each with the name of its table.
+
+    Errors: NotFound, DataLoss if the backup is incomplete, Invalid, Unsupported.
+    """
     try:
         data = file.read_bytes()
     except OSError as error:
@@ -114,8 +120,8 @@ def read_backup(file: Path) -> list[tuple[str, Row]]:
         raise Invalid(f"{file} is not a backup of a directory", field="FILE")
     if head.get("version") != VERSION or str(head.get("schema")) > HEAD:
         raise Unsupported(
-            f"{file} has version {head.get('version')} and schema {head.get('schema')}, this is version {VERSION} and "
-            f"schema {HEAD}: use a newer ortoo-namesrv",
+            f"{file} has version {head.get('version')} and schema {head.get('schema')}, and this tool reads version "
+            f"{VERSION} and schema {HEAD}: use a newer ortoo-namesrv",
             field="FILE",
         )
     if _parsed(last, file) != {"rows": len(lines) - 1, "crc32c": f"{crc32c(body):08x}"}:
@@ -137,7 +143,7 @@ def _fill(engine: sa.Engine, rows: Sequence[tuple[str, Row]]) -> None:
         held = [table.name for table in tables.metadata.sorted_tables if _has_rows(connection, table)]
         if held:
             raise Conflict(
-                f"the database is not empty: it has {', '.join(held)}; give an empty one, or move the old one away",
+                f"the database is not empty: it has {', '.join(held)}; give an empty database, or move this one away",
                 field="database_url",
             )
         connection.execute(sa.delete(tables.directory))

@@ -33,7 +33,7 @@ NAME = "ortoo.v1.NameService"
 
 
 def insecure_secrets_reason() -> Conflict:
-    """The error for requests about users while the name server cannot keep their secrets."""
+    """The error for requests about users if every caller could read their secrets."""
     return Conflict(
         "every caller of this name server could read the secrets of its users. Give all roles one cluster_token_file "
         "or mutual TLS (tls_cluster_listen_address), or give name servers and snodes one admin_token_file. Set "
@@ -60,7 +60,7 @@ class NameService(NameServiceServicer):
     _refusals: LeaseRefusals = field(default_factory=LeaseRefusals, init=False)
 
     def findings(self) -> Iterator[Finding]:
-        """The processes that were refused a lease."""
+        """Yield a finding for each process that was refused a lease."""
         return self._refusals.findings(self.clock.monotonic_s())
 
     @contextlib.contextmanager
@@ -104,7 +104,7 @@ class NameService(NameServiceServicer):
         return pb.UnregisterResponse()
 
     async def CreateTopic(self, request: pb.CreateTopicRequest, context: Context) -> pb.CreateTopicResponse:
-        """Create a topic, or return an existing one with the same properties."""
+        """Create a topic; an existing topic with the same properties is returned instead."""
         topic = await self.directory.create_topic(read_request(NewTopic, request))
         return pb.CreateTopicResponse(topic=wire.topic_to(topic))
 
@@ -211,7 +211,7 @@ class NameService(NameServiceServicer):
         return pb.ListUsersResponse(users=map(wire.user_to, await self.catalog.run_user_transaction(Users.all)))
 
     async def GetUser(self, request: pb.GetUserRequest, context: Context) -> pb.GetUserResponse:
-        """One user with the secret."""
+        """One user, with the secret."""
         self._check_token(context)
         user = await self.catalog.run_user_transaction(lambda users: users.get(request.access_key))
         return pb.GetUserResponse(user=wire.user_to(user), secret_key=user.secret_key)
@@ -254,7 +254,7 @@ class NameService(NameServiceServicer):
     async def ListReplicas(
         self, request: admin_pb.ListReplicasRequest, context: Context
     ) -> admin_pb.ListReplicasResponse:
-        """The replicas of one enode, or of all."""
+        """The replicas of one enode, or of all enodes."""
         sets = [self.elections.get(request.enode)] if request.enode else self.elections.sets()
         now_s = self.clock.monotonic_s()
         return admin_pb.ListReplicasResponse(
@@ -264,20 +264,20 @@ class NameService(NameServiceServicer):
     async def ElectReplica(
         self, request: admin_pb.ElectReplicaRequest, context: Context
     ) -> admin_pb.ElectReplicaResponse:
-        """Propose the operator's choice."""
+        """Propose the replica that an operator chose as leader."""
         chosen = request.replica
         proposal = await self.elections.elect(request.enode, chosen.number, chosen.disk)
         return admin_pb.ElectReplicaResponse(proposal=write(report_pb.Proposal, proposal))
 
     async def AcceptStore(self, request: admin_pb.AcceptStoreRequest, context: Context) -> admin_pb.AcceptStoreResponse:
-        """Permit an enode to return with another store."""
+        """Permit another store to replace the registered store of an enode."""
         former = await self.stores.accept(request.enode, request.store_id)
         return admin_pb.AcceptStoreResponse(former_store_id=former)
 
     async def WatchRoutes(
         self, request: pb.WatchRoutesRequest, context: Context
     ) -> AsyncIterator[pb.WatchRoutesResponse]:
-        """The complete directory, then every change."""
+        """Send the complete directory, then every change."""
         if request.include_handle_keys and not self.guarded:
             self._check_token(context)
         async with contextlib.aclosing(self.directory.watches.watch()) as changes:

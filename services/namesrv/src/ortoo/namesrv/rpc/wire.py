@@ -20,7 +20,7 @@ FIRST = ("enodes", "snodes")
 
 
 def topic_change_of(request: namesrv_pb2.UpdateTopicRequest) -> TopicChange:
-    """A requested change from its message. Errors: Invalid."""
+    """Decode a request to change a topic. Errors: Invalid."""
     places = tuple(read(PublishPlace, place) for place in request.publish_order.places)
     return read_request(
         TopicChange,
@@ -31,24 +31,27 @@ def topic_change_of(request: namesrv_pb2.UpdateTopicRequest) -> TopicChange:
 
 
 def topic_to(topic: Topic) -> topic_pb2.Topic:
-    """The message of a topic."""
+    """The protobuf message of a topic."""
     places = [write(topic_pb2.PublishPlace, place) for place in topic.publish_order]
     order = topic_pb2.PublishOrder(places=places) if places else None
     return write(topic_pb2.Topic, topic, publish_order=order)
 
 
 def deleted_to(deletion: TopicDeletion) -> namesrv_pb2.DeletedTopic:
-    """The message of a deleted topic."""
+    """The protobuf message of a deleted topic."""
     return write(namesrv_pb2.DeletedTopic, deletion, topic=topic_to(deletion.topic))
 
 
 def group_of(group: topic_pb2.Group) -> Group:
-    """A group from its message; callers cannot set its version and creation time. Errors: Invalid."""
+    """Decode a group; its version and creation time are ignored, because callers cannot set them. Errors: Invalid."""
     return read_request(Group, group, "group", version=0, created_at_ms=0)
 
 
 def selection_of(request: namesrv_pb2.PutGroupRequest) -> FieldSelection:
-    """The settings that a request changes: the named fields, or else its set fields and all fields without presence."""
+    """The settings of a group that a request changes.
+
+    They are the settings named in `fields`. If it is empty, they are all set fields and all fields without presence.
+    """
     group, fields = request.group, request.group.DESCRIPTOR.fields
     present = {one.name for one, _ in group.ListFields()}
     held = {one.name for one in fields if one.message_type is not None or not one.has_presence or one.name in present}
@@ -56,7 +59,7 @@ def selection_of(request: namesrv_pb2.PutGroupRequest) -> FieldSelection:
 
 
 def change_to(change: RouteChange, *, include_handle_keys: bool) -> Iterator[namesrv_pb2.WatchRoutesResponse]:
-    """One change as messages of the watch, each small enough to be sent.
+    """Encode one change as messages of the watch, each small enough to be sent.
 
     Processes come first, so that a client that needs a process does not wait for all topics.
     """
@@ -90,7 +93,7 @@ def change_to(change: RouteChange, *, include_handle_keys: bool) -> Iterator[nam
 
 
 def user_to(user: User) -> namesrv_pb2.User:
-    """The message of a user, which has no field for the secret."""
+    """The protobuf message of a user, which has no field for the secret."""
     return write(namesrv_pb2.User, user)
 
 
@@ -103,7 +106,7 @@ def report_response(members: ReplicaSet, proposal: Proposal | None) -> replica_r
 
 
 def replica_set_to(members: ReplicaSet, proposal: Proposal | None, now_s: float) -> replica_admin_pb2.ReplicaSet:
-    """The message of an enode's replicas, as operators' tools show them."""
+    """The protobuf message of an enode's replicas, for the tools of operators."""
     latest, leader = members.configuration(), members.leader()
     end = leader.tail.position if leader else None
     return replica_admin_pb2.ReplicaSet(

@@ -15,7 +15,7 @@ from ortoo.snode.topics import TopicComponents
 
 
 class ClientComponents:
-    """The sessions and locks of this snode's clients, and the directory of the clients of all snodes."""
+    """The components for clients: sessions, locks, and the directory of the clients of all snodes."""
 
     def __init__(
         self,

@@ -17,7 +17,7 @@ from ortoo.snode.push.sessions import PushSessions
 
 @dataclass(slots=True)
 class ClientEntry:
-    """One client and its groups."""
+    """One client and the groups in which it is."""
 
     member: GroupMember
     """The membership in one of its groups, which has the identity of the client."""
@@ -27,7 +27,7 @@ class ClientEntry:
 
 @dataclass(frozen=True, slots=True)
 class OwnedQueue:
-    """A queue of a push session, with the positions known to its snode."""
+    """A queue that a push session consumes, with the positions that this snode knows."""
 
     group: str
     queue: Queue
@@ -42,7 +42,7 @@ class OwnedQueue:
 
 @dataclass(slots=True, eq=False)
 class ClientDirectory:
-    """Finds clients, in the sessions of this snode and in the shared membership."""
+    """Finds clients of this snode by their sessions, and clients of other snodes by the shared membership."""
 
     runtime: Runtime
     directory: DirectoryCache
@@ -51,7 +51,7 @@ class ClientDirectory:
     push_sessions: PushSessions
 
     def clients(self, group: str = "") -> list[ClientEntry]:
-        """All clients, or those of one group, sorted by client id and session id."""
+        """The clients in `group`, sorted by client id and session id; if it is empty, all clients."""
         found: dict[tuple[str, str], ClientEntry] = {}
         for name in self.membership.groups():
             producers = name.startswith(PRODUCER_GROUP_PREFIX)
@@ -73,7 +73,7 @@ class ClientDirectory:
         return [members[client_id] for client_id in sorted(members)]
 
     def subscribed_groups(self, topic: str) -> list[str]:
-        """The groups with a consumer that subscribes to a topic now."""
+        """The groups that have a consumer with a subscription to this topic."""
         return sorted(
             group
             for group in self.membership.groups()
@@ -82,7 +82,7 @@ class ClientDirectory:
         )
 
     def find(self, client_id: str) -> ClientEntry:
-        """One client. Errors: NotFound."""
+        """The client with this id. Errors: NotFound."""
         for entry in self.clients():
             if entry.member.client_id == client_id:
                 return entry
@@ -96,14 +96,14 @@ class ClientDirectory:
         return entry.member.snode == self.runtime.settings.name
 
     def address_of(self, entry: ClientEntry) -> str:
-        """The address of the client's snode. Errors: Unavailable if the snode is unreachable."""
+        """The address of the snode to which the client is connected. Errors: Unavailable if it is unreachable."""
         for snode in self.directory.snodes():
             if snode.name == entry.member.snode and snode.alive:
                 return snode.cluster_address or snode.address
         raise Unavailable(f"snode {entry.member.snode} of client {entry.member.client_id} is unreachable")
 
     def queues(self, client_id: str, group: str = "") -> list[OwnedQueue]:
-        """The queues of a client's push sessions at this snode."""
+        """The queues of a client's push sessions at this snode, in `group` or in all groups."""
         return [
             owned
             for push in self.push_sessions.all()

@@ -16,7 +16,7 @@ QUEUES_MAX = 10_000
 
 
 class ClientLocks:
-    """Takes and releases locks for clients. The end of a session releases its locks."""
+    """Takes and releases locks of queues for clients. The locks of a session are released when it ends."""
 
     def __init__(self, watch: DirectoryWatch, links: EnodeLinks) -> None:
         self._watch = watch
@@ -25,7 +25,10 @@ class ClientLocks:
     async def take(
         self, group: str, client_id: str, session: ClientSession | None, queues: Sequence[Queue]
     ) -> list[tuple[Queue, LockResult]]:
-        """Take or renew locks; returns one result a queue, in order. Errors: Invalid, NotFound if no queue exists."""
+        """Take or renew locks of queues; returns a result for each queue.
+
+        Errors: Invalid, NotFound if no queue exists.
+        """
         requests, missing = await self._requests(group, client_id, session, queues)
         found = {queue: LockResult(0, error=error) for queue, error in missing.items()}
         for enode, lock_requests in requests.items():

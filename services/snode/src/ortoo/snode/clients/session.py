@@ -17,7 +17,7 @@ COMMANDS_MAX = 1_000
 
 @dataclass(frozen=True, slots=True)
 class Hello:
-    """The identity that a client gives."""
+    """The identity of a client, as the client sends it when it connects."""
 
     client_id: str
     language: str = ""
@@ -27,7 +27,7 @@ class Hello:
 
 @dataclass(frozen=True, slots=True)
 class GroupMembers:
-    """The group members of a group."""
+    """The event with the current members of one group."""
 
     group: str
     version: int
@@ -36,7 +36,7 @@ class GroupMembers:
 
 @dataclass(frozen=True, slots=True)
 class RegistrationResult:
-    """The result of a registration."""
+    """The event with the result of a registration."""
 
     request_id: int
     group: str
@@ -47,7 +47,7 @@ class RegistrationResult:
 
 @dataclass(frozen=True, slots=True)
 class ClientCommand:
-    """A command to the client, as the protobuf message."""
+    """The event with a command to the client, as its protobuf message."""
 
     command: Any
 
@@ -56,7 +56,7 @@ SessionEvent = SessionOpened | GroupMembers | RegistrationResult | ClientCommand
 
 
 class SessionOutbox:
-    """Events to send, in order. Of several events with the members of one group, only the newest is sent."""
+    """The events to send to a client, in order. Of the events with a group's members, only the newest waits."""
 
     def __init__(self) -> None:
         """Start empty."""
@@ -66,7 +66,7 @@ class SessionOutbox:
         self._wake = asyncio.Event()
 
     def put(self, event: SessionEvent) -> None:
-        """Queue an event. Errors: Overloaded if the client does not read."""
+        """Queue an event. Errors: Overloaded if the client does not read its events."""
         if isinstance(event, GroupMembers):
             self._members[event.group] = event
         elif isinstance(event, SessionClosed):
@@ -78,7 +78,7 @@ class SessionOutbox:
         self._wake.set()
 
     async def next(self) -> SessionEvent:
-        """The next event. The event that closes the session is the last one."""
+        """Wait for the next event. No event follows the event that closes the session."""
         while True:
             if self._events:
                 return self._events.popleft()
@@ -92,7 +92,7 @@ class SessionOutbox:
 
 @dataclass(slots=True, eq=False)
 class ClientSession:
-    """One open Connect call."""
+    """The session of one client: an open Connect call."""
 
     session_id: str
     hello: Hello
@@ -117,5 +117,5 @@ class ClientSession:
 
     @property
     def client_id(self) -> str:
-        """The client id, as given in `hello`."""
+        """The client id in `hello`."""
         return self.hello.client_id or self.session_id

@@ -64,7 +64,7 @@ class ClientSessions:
         return list(self._sessions.values())
 
     def get(self, session_id: str) -> ClientSession:
-        """A session of this snode and of the calling user. Errors: NotFound, Forbidden for another user."""
+        """The session with this id. Errors: NotFound, Forbidden if it belongs to another user than the caller."""
         session = self._sessions.get(session_id)
         if session is None:
             raise NotFound(f"there is no session {session_id!r} at this snode; connect again", field="session_id")
@@ -77,7 +77,7 @@ class ClientSessions:
         return found[-1] if found else None
 
     def open(self, hello: Hello, peer: str) -> ClientSession:
-        """Open a session. Errors: Invalid, Overloaded."""
+        """Open a session for a client at the address `peer`. Errors: Invalid, Overloaded."""
         _check_hello(hello)
         now_s = self._runtime.clock.monotonic_s()
         named = self._runtime.randomness.id_text(), hello, peer, self._runtime.clock.now_ms(), now_s
@@ -87,7 +87,7 @@ class ClientSessions:
         return session
 
     def touch(self, session: ClientSession) -> None:
-        """Restart the timeout, because the client has sent a request."""
+        """Restart the session's timeout, because the client has sent a request."""
         session.last_active_s = self._runtime.clock.monotonic_s()
 
     def update_hello(self, session: ClientSession, hello: Hello) -> None:
@@ -115,14 +115,14 @@ class ClientSessions:
         self._send_opened(session)
 
     def register_producer(self, session: ClientSession, group: str) -> None:
-        """Join a group of producers. Errors: Invalid, Overloaded, Forbidden (another user's client id)."""
+        """Add the client to a group of producers. Errors: Invalid, Overloaded, Forbidden (another user's client id)."""
         check_group_name(group, "group")
         self._check_group_count(session)
         check_owner(self._membership.members(PRODUCER_GROUP_PREFIX + group), session.client_id)
         self._join_producer(session, group)
 
     async def register_consumer(self, session: ClientSession, group: str, requested: GroupMember) -> GroupMembers:
-        """Join a group of consumers as `requested`, or change that membership; returns the current group members.
+        """Add the client to a group of consumers as `requested`, or change its membership; returns all group members.
 
         Errors: Invalid, NotFound (topic), Conflict if the group may not consume, Forbidden (broadcast is disabled).
         """
@@ -154,13 +154,13 @@ class ClientSessions:
         return self.members(group)
 
     def unregister_producer(self, session: ClientSession, group: str) -> None:
-        """Leave a group of producers; a no-op if the session is not in the group."""
+        """Remove the client from a group of producers; no effect if it is not in the group."""
         if group in session.producers:
             session.producers.pop(group, None)
             self._membership.leave(PRODUCER_GROUP_PREFIX + group, session.client_id, session.session_id)
 
     def unregister_consumer(self, session: ClientSession, group: str) -> None:
-        """Leave a group of consumers; a no-op if the session is not in the group."""
+        """Remove the client from a group of consumers; no effect if it is not in the group."""
         self._leave_consumer(session, group, CloseReason.CLIENT_LEFT, "the client left the group")
 
     def members(self, group: str) -> GroupMembers:
@@ -193,7 +193,7 @@ class ClientSessions:
             answer.set_result(result)
 
     def close(self, session: ClientSession, reason: CloseReason, message: str) -> None:
-        """End a session; a no-op if it is already closing. Every session ends by this method."""
+        """End a session; no effect if it is already ending. Every session ends by this method."""
         if session.is_closing:
             return
         session.is_closing = True
@@ -209,7 +209,7 @@ class ClientSessions:
         self._closing_until_s[session] = self._runtime.clock.monotonic_s() + CLOSE_TIMEOUT_S
 
     def on_call_ended(self, session: ClientSession) -> None:
-        """Note that the call of a closed session has ended, so that `sweep` need not cancel it."""
+        """Record that the Connect call of a closed session has ended, so that `sweep` does not cancel it."""
         self._closing_until_s.pop(session, None)
 
     def close_all(self, reason: CloseReason, message: str) -> None:
@@ -218,7 +218,7 @@ class ClientSessions:
             self.close(session, reason, message)
 
     async def sweep(self) -> None:
-        """End silent sessions; to be called about once a second."""
+        """End the sessions of silent clients; called about once a second."""
         now_s = self._runtime.clock.monotonic_s()
         for session in self.all():
             expiry_s = max(self._push_sessions.expiry_s, session.expiry_s)
@@ -236,7 +236,7 @@ class ClientSessions:
         session.outbox.put(SessionOpened(session.session_id, interval_ms, expiry_ms, session.client_id))
 
     def as_member(self, session: ClientSession) -> GroupMember:
-        """The client as a group member without queues."""
+        """The client of a session in the form of a group member without queues."""
         hello, runtime = session.hello, self._runtime
         return GroupMember(
             session.client_id,

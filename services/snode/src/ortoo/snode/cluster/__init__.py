@@ -17,7 +17,7 @@ from ortoo.snode.cluster.watch import DirectoryWatch
 
 @dataclass(frozen=True, slots=True)
 class ClusterView:
-    """The copy of the directory, its watch, and the name servers."""
+    """The snode's view of the cluster: its copy of the directory, the watch, and the name servers."""
 
     directory: DirectoryCache
     watch: DirectoryWatch
@@ -25,7 +25,7 @@ class ClusterView:
 
 
 async def open_cluster(runtime: Runtime) -> ClusterView:
-    """Find the name servers. `DirectoryWatch.run` then receives the updates. Errors: Unavailable, Invalid."""
+    """Make a view of the cluster, which `DirectoryWatch.run` then keeps up to date. Errors: Unavailable, Invalid."""
     clock, metrics, directory = runtime.clock, runtime.metrics, DirectoryCache(HandleSeals(runtime.clock.now_ms))
     address = runtime.settings.namesrv_address
     name_servers = await resolve_name_servers(address, background=runtime.background, clock=clock)

@@ -14,7 +14,7 @@ AVAILABLE_CACHE_MAX = 4_096
 
 
 class DirectoryCache:
-    """Topics, groups and processes by name, at one version."""
+    """The snode's copy of the directory: topics, groups and processes by name, at one version."""
 
     def __init__(self, seals: HandleSeals | None = None) -> None:
         """Start empty."""
@@ -30,9 +30,9 @@ class DirectoryCache:
         """Results of `available_queues`, cached because every send needs them and a topic may have many queues."""
 
     def apply(self, change: DirectoryUpdate) -> set[str]:
-        """Apply a change; returns the names of the topics that are new, changed or deleted.
+        """Apply a change; returns the names of new, changed and deleted topics.
 
-        Entries newer than a snapshot are kept, because the snapshot may come from a name server that lags behind.
+        Entries with a higher version than a snapshot are kept, because its name server may lag behind.
         """
         previous_topics = self._topics
         if change.handle_keys is not None:
@@ -56,7 +56,7 @@ class DirectoryCache:
         }
 
     def update_topic(self, topic: Topic) -> bool:
-        """Store a topic from a direct query; returns whether it is newer than the stored topic."""
+        """Store a topic from a direct query; returns whether it has a higher version than the stored topic."""
         current = self._topics.get(topic.name)
         if current is not None and current.version >= topic.version:
             return False
@@ -64,24 +64,24 @@ class DirectoryCache:
         return True
 
     def update_group(self, group: Group) -> None:
-        """Store a group from a direct query, unless the stored group is as new."""
+        """Store a group from a direct query, unless the stored group has the same or a higher version."""
         current = self._groups.get(group.name)
         if current is None or current.version < group.version:
             self._groups[group.name] = group
 
     def find_topic(self, name: str) -> Topic | None:
-        """The topic of this name, or None if it is not stored here."""
+        """The topic with this name; None if the copy does not have it."""
         return self._topics.get(name)
 
     def topic(self, name: str) -> Topic:
-        """The topic of this name. Errors: NotFound."""
+        """The topic with this name. Errors: NotFound."""
         topic = self._topics.get(name)
         if topic is None:
             raise unknown_topic(name)
         return topic
 
     def topic_name(self, topic_id: int) -> str:
-        """The name of the topic with this id; empty if it is not stored here. Scans all topics."""
+        """The name of the topic with this id; empty if the copy does not have it. Scans all topics."""
         return next((topic.name for topic in self._topics.values() if topic.topic_id == topic_id), "")
 
     def topics(self) -> list[Topic]:
@@ -89,11 +89,11 @@ class DirectoryCache:
         return [self._topics[name] for name in sorted(self._topics)]
 
     def group(self, name: str) -> Group | None:
-        """A group's configuration, or None if it is not stored here."""
+        """The configuration of the group with this name; None if the copy does not have it."""
         return self._groups.get(name)
 
     def enode(self, name: str) -> EnodeEntry | None:
-        """An enode, or None if it has never registered."""
+        """The enode with this name; None if it has never registered."""
         return self._enodes.get(name)
 
     def enodes(self) -> list[EnodeEntry]:
@@ -105,7 +105,7 @@ class DirectoryCache:
         return [self._snodes[name] for name in sorted(self._snodes)]
 
     def available_queues(self, queues: Sequence[Queue]) -> Sequence[Queue]:
-        """The queues on enodes with a lease that accept messages; if there are none, all on enodes with a lease."""
+        """Those of `queues` on live enodes that accept messages; if no enode does, those on all live enodes."""
         cached = self._available_cache.get(id(queues))
         if cached is not None and cached[0] is queues:
             return cached[1]
@@ -151,7 +151,7 @@ def check_client_writes(topic_name: str, field: str = "topic") -> None:
 
 
 def check_writable(topic: Topic, queue: Queue) -> None:
-    """Refuse a queue that accepts no messages from clients. Errors: Forbidden, Invalid."""
+    """Refuse a queue to which clients may not send. Errors: Forbidden, Invalid."""
     check_client_writes(topic.name, "queue.topic")
     if not topic.writable:
         raise Invalid(f"topic {topic.name} is {topic.permission.name}: it accepts no messages", field="queue.topic")
@@ -159,9 +159,9 @@ def check_writable(topic: Topic, queue: Queue) -> None:
 
 
 def resolve_write_queues(topic: Topic, queue: Queue | None) -> Sequence[Queue]:
-    """The queue that a sender names, or all queues for producers if `queue` is None.
+    """The queues to which a message may be sent: `queue`, or all queues for producers if it is None.
 
-    Errors: Forbidden for a topic of a group, Invalid if the topic takes no messages.
+    Errors: Forbidden for a retry or dead-letter topic, Invalid if the topic or the queue accepts no messages.
     """
     check_client_writes(topic.name)
     if queue is not None:

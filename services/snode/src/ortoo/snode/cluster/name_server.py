@@ -22,7 +22,7 @@ CALL_TIMEOUT_S = 3.0
 
 @dataclass(slots=True, eq=False)
 class NameServerClient:
-    """Calls one of several name servers with the same database, and uses the next one when a name server fails."""
+    """A client of the name servers, which share a database. If one fails, the next calls go to another."""
 
     servers: NameServers
     channels: Channels
@@ -36,12 +36,12 @@ class NameServerClient:
 
     @property
     def peer(self) -> str:
-        """The name of the name server in error messages."""
+        """The text for the name server in error messages."""
         return "the name server"
 
     @property
     def stub(self) -> NameServiceStub:
-        """The stub of the current name server. Use the stub for one call, by `call` or within `rpc_errors`."""
+        """The stub of the current name server, for a single call by `call` or within `rpc_errors`."""
         return NameServiceStub(self.channels.channel_to(self.servers.current))
 
     async def call(self, method: Callable[..., Awaitable[Answer]], request: object, metadata: Headers = ()) -> Answer:
@@ -50,7 +50,7 @@ class NameServerClient:
             return await method(request, timeout=CALL_TIMEOUT_S, metadata=metadata)
 
     def fail_over(self, error: OrtooError) -> None:
-        """Use the next address if `error` means that the current one is unreachable."""
+        """Change to the next name server if `error` means that the current one is unreachable."""
         if isinstance(error, Unavailable):
             self.servers.next_after(self.servers.current)
 
@@ -62,7 +62,7 @@ class NameServerClient:
                 yield decode_update(update)
 
     async def get_topic(self, name: str) -> Topic:
-        """One topic. Errors: NotFound, Unavailable."""
+        """The topic with this name. Errors: NotFound, Unavailable."""
         answer = await self.call(self.stub.GetTopic, namesrv_pb2.GetTopicRequest(name=name))
         return decode_topic(answer.topic)
 
@@ -74,7 +74,7 @@ class NameServerClient:
         enodes: Sequence[str] = (),
         message_type: MessageType = MessageType.UNSPECIFIED,
     ) -> Topic:
-        """Create a topic on these enodes, or on all. Errors: AlreadyExists, Invalid, Unavailable."""
+        """Create a topic on these enodes; none = on all live enodes. Errors: AlreadyExists, Invalid, Unavailable."""
         request = namesrv_pb2.CreateTopicRequest(
             name=name,
             read_queue_count=queue_count,
@@ -101,7 +101,7 @@ class NameServerClient:
         await self.call(self.stub.DeleteTopic, namesrv_pb2.DeleteTopicRequest(name=name, version=version))
 
     async def ensure_group(self, name: str) -> Group:
-        """A group, which is created with the default settings if it does not exist."""
+        """The group with this name; a missing group is created with the default settings."""
         request = namesrv_pb2.PutGroupRequest(
             group=topic_pb2.Group(name=name, consume_enabled=True, auto_created=True), create_only=True
         )
@@ -111,7 +111,7 @@ class NameServerClient:
             return await self.get_group(name)
 
     async def get_group(self, name: str) -> Group:
-        """A group's settings. Errors: NotFound, Unavailable."""
+        """The settings of the group with this name. Errors: NotFound, Unavailable."""
         groups = (await self.call(self.stub.ListGroups, namesrv_pb2.ListGroupsRequest())).groups
         found = next((group for group in groups if group.name == name), None)
         if found is None:
@@ -124,7 +124,7 @@ class NameServerClient:
         return decode_group((await self.call(self.stub.PutGroup, request)).group)
 
     async def get_secret(self, access_key: str) -> str:
-        """The secret of an enabled user.
+        """The secret of the user with this access key.
 
         Errors: NotFound, Forbidden for a disabled user, Unavailable (also if this snode may not read users).
         """
@@ -143,9 +143,10 @@ class NameServerClient:
     async def register(
         self, name_server: str, name: str, addresses: tuple[str, str], incarnation: str, *, shares_membership: bool
     ) -> float:
-        """Announce a snode at one name server, with its addresses for clients and for other snodes.
+        """Register a snode at one name server, or renew its lease; returns the lease in seconds.
 
-        Returns the lease in seconds. Errors: Conflict if this snode may not run beside another one.
+        `addresses` are those for clients and for other snodes. Errors: Conflict if this snode may not run beside
+        another.
         """
         request = namesrv_pb2.RegisterSnodeRequest(
             snode=topic_pb2.Snode(name=name, address=addresses[0], cluster_address=addresses[1]),
@@ -159,7 +160,7 @@ class NameServerClient:
         return answer.lease_ms / 1000
 
     async def unregister(self, name_server: str, name: str) -> None:
-        """Release the lease at one name server."""
+        """Release a snode's lease at one name server."""
         request = namesrv_pb2.UnregisterRequest(snode=name)
         with rpc_errors(f"name server {name_server}"):
             await NameServiceStub(self.channels.channel_to(name_server)).Unregister(request, timeout=1.0)

@@ -14,7 +14,7 @@ UNACKNOWLEDGED_BYTES_MAX = 64 << 20
 
 
 class Permission(enum.IntEnum):
-    """The permission of a topic; the values are those of the protobuf enum."""
+    """The operations that a topic allows; the values are those of the protobuf enum."""
 
     READ_WRITE = 1
     READ_ONLY = 2
@@ -37,7 +37,7 @@ class MessageType(enum.IntEnum):
 
 
 class DeliveryMode(enum.IntEnum):
-    """How a group consumes a topic; the values are those of the protobuf enum."""
+    """The way in which a group consumes a topic; the values are those of the protobuf enum."""
 
     UNDECIDED = 0
     OFFSETS = 1
@@ -46,7 +46,7 @@ class DeliveryMode(enum.IntEnum):
 
 
 class Queue(NamedTuple):
-    """A queue of a topic, the unit of order. Queues sort by topic, enode and id, as every assignment requires."""
+    """A queue of a topic. Queues are sorted by topic, enode and id, because every assignment requires this order."""
 
     topic: str
     enode: str
@@ -90,12 +90,12 @@ class Topic:
 
     @property
     def readable(self) -> bool:
-        """Whether messages may be received."""
+        """Whether the topic's permission allows to receive messages."""
         return self.permission in (Permission.READ_WRITE, Permission.READ_ONLY)
 
     @property
     def writable(self) -> bool:
-        """Whether messages may be sent."""
+        """Whether the topic's permission allows to send messages."""
         return self.permission in (Permission.READ_WRITE, Permission.WRITE_ONLY)
 
     def read_queues(self) -> list[Queue]:
@@ -103,7 +103,7 @@ class Topic:
         return sorted(Queue(self.name, p.enode, i) for p in self.placements for i in range(p.read_queue_count))
 
     def write_queues(self) -> Sequence[Queue]:
-        """All queues for producers: in the operator's publish order if it is set, otherwise sorted."""
+        """All queues for producers, in the operator's publish order; without such an order, they are sorted."""
         return _write_queues(self.name, self.version, self.publish_order, self.placements)
 
     @property
@@ -112,7 +112,7 @@ class Topic:
         return [placement.enode for placement in self.placements]
 
     def placement(self, enode: str) -> Placement | None:
-        """The queues of the topic on one enode."""
+        """The queues of the topic on one enode; None if it has none there."""
         return next((p for p in self.placements if p.enode == enode), None)
 
 
@@ -159,7 +159,7 @@ class EnodeReplicaState(enum.IntEnum):
 
 
 class EnodeReplica(NamedTuple):
-    """One of the processes that store an enode's log."""
+    """A replica of an enode: a process that stores a copy of its log."""
 
     number: int
     disk: str
@@ -186,7 +186,7 @@ class EnodeEntry:
 
     @property
     def leader_epoch(self) -> int:
-        """The epoch of the leader, which differs from leader to leader; 0 for an enode with a single replica."""
+        """The epoch of the enode's leader; 0 for an enode with a single replica."""
         return self.epoch if len(self.replicas) > 1 else 0
 
 
@@ -203,7 +203,7 @@ class SnodeEntry:
 
 @dataclass(frozen=True, slots=True)
 class DirectoryUpdate:
-    """One message of the watch: a full `snapshot`, or changes."""
+    """One message of the name server's watch: the full directory (`snapshot`), or changes of it."""
 
     version: int
     snapshot: bool = False

@@ -13,7 +13,7 @@ from ortoo.snode.settings import SnodeSettings
 
 @dataclass(frozen=True, slots=True)
 class Runtime:
-    """The objects that exist as long as the snode runs."""
+    """The objects that live as long as the snode runs."""
 
     settings: SnodeSettings
     incarnation: str
@@ -28,5 +28,5 @@ class Runtime:
 
     @property
     def enode_timeout_s(self) -> float:
-        """Timeout of a request to an enode."""
+        """The timeout of a request to an enode, in seconds."""
         return self.settings.enode_timeout_ms / 1000

@@ -24,7 +24,7 @@ _log = get_logger("directory")
 
 
 class DirectoryWatch:
-    """Follows the name server continuously. While it is unreachable, the copy answers requests."""
+    """Keeps the copy of the directory up to date. While no name server is reachable, the copy answers requests."""
 
     def __init__(
         self, directory: DirectoryCache, name_server: NameServerClient, *, clock: Clock, randomness: Randomness
@@ -42,7 +42,7 @@ class DirectoryWatch:
         self._unknown_until_s: OrderedDict[str, float] = OrderedDict()
 
     async def run(self) -> None:
-        """Follow the name server, and reconnect after it was unreachable.
+        """Apply the changes that the name server sends, and reconnect after it was unreachable.
 
         Other errors end the process, because a snode cannot work without a directory.
         """
@@ -62,15 +62,15 @@ class DirectoryWatch:
             attempt += 1
 
     async def topic(self, name: str) -> Topic:
-        """A topic from the copy, or else from the name server. Errors: Invalid, NotFound."""
+        """The topic with this name, from the copy or else from the name server. Errors: Invalid, NotFound."""
         return self._directory.find_topic(name) or await self._fetch_topic(name)
 
     async def wait_for_version(self, version: int) -> None:
-        """Wait, for a bounded time, until the directory is at least at `version`."""
+        """Wait, for a bounded time, until the copy of the directory has at least this version."""
         await self._wait_until(lambda: self._directory.version >= version)
 
     async def wait_until_deleted(self, name: str) -> None:
-        """Wait, for a bounded time, until the directory has no topic of this name."""
+        """Wait, for a bounded time, until the copy of the directory has no topic with this name."""
         await self._wait_until(lambda: self._directory.find_topic(name) is None)
 
     async def _wait_until(self, condition: Callable[[], bool]) -> None:

@@ -30,7 +30,7 @@ from ortoo.v1 import namesrv_pb2, record_pb2, topic_pb2
 
 
 def decode_topic(topic: topic_pb2.Topic) -> Topic:
-    """Read a topic; unknown values, which newer processes may send, count as unset."""
+    """Decode a topic. Enum values of a newer process, which this process does not know, become unset."""
     return read(
         Topic,
         topic,
@@ -48,7 +48,7 @@ def encode_topic(topic: Topic) -> topic_pb2.Topic:
 
 
 def decode_group(group: topic_pb2.Group) -> Group:
-    """Read a group."""
+    """Decode a group."""
     return read(
         Group,
         group,
@@ -60,12 +60,12 @@ def decode_group(group: topic_pb2.Group) -> Group:
 
 
 def decode_retry_policy(retry: topic_pb2.RetryPolicy) -> RetryPolicy:
-    """Read a back-off policy; an unknown kind, from a newer process, becomes the classic kind."""
+    """Decode a back-off policy. A kind that this process does not know becomes the classic kind."""
     return read(RetryPolicy, retry, kind=known_or(RetryKind, retry.kind, RetryKind.CLASSIC))
 
 
 def decode_enode(enode: topic_pb2.Enode) -> EnodeEntry:
-    """Read an enode."""
+    """Decode an enode."""
     replicas = tuple(
         EnodeReplica(
             one.number,
@@ -79,7 +79,7 @@ def decode_enode(enode: topic_pb2.Enode) -> EnodeEntry:
 
 
 def decode_update(update: namesrv_pb2.WatchRoutesResponse) -> DirectoryUpdate:
-    """Read one message of the watch."""
+    """Decode one message of the name server's watch."""
     keys = tuple(read(HandleKey, key) for key in update.handle_keys.keys)
     return read(
         DirectoryUpdate,
@@ -92,7 +92,7 @@ def decode_update(update: namesrv_pb2.WatchRoutesResponse) -> DirectoryUpdate:
 
 
 def decode_queue(queue: topic_pb2.Queue) -> Queue:
-    """Read a queue."""
+    """Decode a queue."""
     return Queue(queue.topic, queue.enode, queue.queue_id)
 
 
@@ -102,7 +102,7 @@ def encode_queue(queue: Queue) -> topic_pb2.Queue:
 
 
 def encode_batch(batch: SealedBatch) -> record_pb2.SealedBatch:
-    """The protobuf message for a sealed batch."""
+    """The protobuf message of a sealed batch."""
     envelope = envelope_of(batch)
     envelope.records = batch.records
     return envelope

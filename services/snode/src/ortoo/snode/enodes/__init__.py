@@ -12,7 +12,7 @@ from ortoo.snode.settings import ReadFrom
 
 
 class EnodeComponents:
-    """Links by enode, and the locks held through them."""
+    """The links to the enodes, and the locks that push sessions hold through them."""
 
     def __init__(self, runtime: Runtime, cluster: ClusterView, link_factory: LinkFactory) -> None:
         """`link_factory` gives the links to the directory's enodes. Locks end with this run of the snode."""

@@ -11,7 +11,7 @@ from ortoo.v1 import enode_pb2
 
 
 def encode_append(topic_id: int, queue_id: int, batch: SealedBatch, flush_mode: FlushMode) -> BulkMessage:
-    """An append request; the bytes of the batch are kept outside the protobuf message."""
+    """Encode an append request; the bytes of the batch stay outside the protobuf message."""
     request = enode_pb2.AppendRequest(
         topic_id=topic_id,
         queue_id=queue_id,
@@ -22,9 +22,9 @@ def encode_append(topic_id: int, queue_id: int, batch: SealedBatch, flush_mode: 
 
 
 def decode_append_response(response: enode_pb2.AppendResponse) -> AppendedBatch:
-    """The location of the stored batch. Errors: those of the enode.
+    """Decode the location of the stored batch. Errors: those of the enode.
 
-    An unknown flush mode becomes ASYNC, which promises the least.
+    A flush mode that this process does not know becomes ASYNC, which promises the least.
     """
     if response.HasField("failure"):
         raise error_of(response.failure)
@@ -33,7 +33,7 @@ def decode_append_response(response: enode_pb2.AppendResponse) -> AppendedBatch:
 
 
 def decode_fetch_response(bulky: BulkMessage) -> FetchedBatches:
-    """The batches or parts of an answer. Errors: those of the enode."""
+    """Decode the batches, or the parts of batches, in an answer. Errors: those of the enode."""
     response, bulks = bulky
     if response.HasField("failure"):
         raise error_of(response.failure)

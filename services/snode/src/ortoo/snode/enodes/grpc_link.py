@@ -68,16 +68,15 @@ FIND_TIMEOUT_S = 30.0
 
 
 class GrpcEnodeLink(ReplicaLink):
-    """One enode. Every call fails promptly with Unavailable if the enode is unreachable, frozen or has restarted."""
+    """The connection to one enode. Calls fail promptly with Unavailable if it is unreachable, frozen or restarted."""
 
     def append(
         self, topic_id: int, queue_id: int, batch: SealedBatch, flush_mode: FlushMode = FlushMode.DEFAULT
     ) -> asyncio.Future[AppendedBatch]:
-        """Send one batch. Batches of one queue are stored in the order of the calls.
+        """Store one batch; returns its location. Batches of one queue are stored in the order of the calls.
 
-        For a delayed batch the answer has the first message's timer id instead of an offset.
-
-        Errors: those of the enode's store, Overloaded at once if too many bytes are in flight.
+        For a delayed batch, the location has the first message's timer id instead of an offset. Errors: those of the
+        enode, or Overloaded at once if too many bytes are in flight.
         """
         bulky, size_bytes = encode_append(topic_id, queue_id, batch, flush_mode), len(batch.records)
         if self._held_appends.is_holding:
@@ -85,7 +84,7 @@ class GrpcEnodeLink(ReplicaLink):
         return self.appends.send(bulky, size_bytes=size_bytes)
 
     async def fetch(self, request: FetchBatchesRequest) -> FetchedBatches:
-        """Read whole batches, or their matching parts.
+        """Read batches of a queue; the enode may select the requested rows and columns of them.
 
         Errors: NotFound, OutOfRange, DataLoss, Fenced if the group's lock has a newer generation.
         """
@@ -98,9 +97,10 @@ class GrpcEnodeLink(ReplicaLink):
     async def commit_offsets(
         self, topic_id: int, group: str, rows: Sequence[OffsetRow], *, reset: bool = False
     ) -> list[int]:
-        """Store a group's offsets, each with its generation; returns the queues whose generation was too old.
+        """Store a group's offsets; returns the ids of queues whose lock has a newer generation than the row.
 
-        `reset` is an operator's order and fences the lock holders. Errors: Fenced if all generations were too old.
+        `reset` moves the offsets by an operator's order, and fences the holders of the locks. Errors: Fenced if all
+        generations are too old.
         """
         request = pb.CommitOffsetsRequest(
             topic_id=topic_id,
@@ -117,7 +117,7 @@ class GrpcEnodeLink(ReplicaLink):
         return list((await self._call(lambda stub: stub.QueryOffsetGroups, request)).groups)
 
     async def take_locks(self, incarnation: str, requests: Sequence[LockRequest]) -> list[LockResult]:
-        """Take or renew locks; returns one result each. Locks with an incarnation end when it detaches."""
+        """Take or renew locks of queues; returns a result for each. Locks of an incarnation end when it detaches."""
         message = pb.TakeLocksRequest(
             incarnation=incarnation, requests=[write(pb.LockRequest, one) for one in requests]
         )
@@ -128,14 +128,15 @@ class GrpcEnodeLink(ReplicaLink):
         ]
 
     async def release_locks(self, requests: Sequence[LockRequest]) -> list[bool]:
-        """Release locks; returns for each lock whether the session of the request held it."""
+        """Release locks of queues; returns for each request whether its session had the lock."""
         message = pb.ReleaseLocksRequest(requests=[write(pb.LockRequest, one) for one in requests])
         return list((await self._call(lambda stub: stub.ReleaseLocks, message)).released)
 
     async def attach(self, snode: str, incarnation: str, on_freed: Callable[[Sequence[LockKey]], None]) -> None:
-        """Stay attached to the enode until the call ends; `on_freed` gets the keys of refused locks that are free now.
+        """Keep the locks of this snode's incarnation, until the connection ends.
 
-        Errors: Unavailable when the connection broke.
+        `on_freed` gets the keys of locks that the enode refused earlier and that are free now. Errors: Unavailable when
+        the connection broke.
         """
         call, heartbeat = self._stub.Attach(), pb.AttachRequest(snode=snode, incarnation=incarnation)
 
@@ -156,13 +157,13 @@ class GrpcEnodeLink(ReplicaLink):
         await self._await_tracked(self._long_calls, call, stay_attached())
 
     async def query_offsets(self, topic_id: int, group: str, queue_ids: Iterable[int] = ()) -> dict[int, int]:
-        """A group's offsets; queues without one are absent."""
+        """The offset of a group in each queue of a topic that has one; `queue_ids` selects queues, none = all."""
         request = pb.QueryOffsetsRequest(topic_id=topic_id, group=group, queue_ids=queue_ids)
         response = await self._call(lambda stub: stub.QueryOffsets, request)
         return {item.queue_id: item.offset for item in response.offsets}
 
     async def describe_queues(self, topic_id: int) -> list[QueueRange]:
-        """The stored range of each queue of a topic."""
+        """The stored range of each queue of a topic on the enode."""
         response = await self._call(lambda stub: stub.DescribeQueues, pb.DescribeQueuesRequest(topic_id=topic_id))
         return [QueueRange(q.queue_id, q.begin_offset, q.end_offset) for q in response.queues]
 
@@ -181,7 +182,7 @@ class GrpcEnodeLink(ReplicaLink):
         await self._call(lambda stub: stub.RecallDelayed, request)
 
     async def list_delayed(self, topic_id: int, from_ms: int, limit: int) -> list[DelayedEntry]:
-        """The delayed messages of a topic that are due from `from_ms` on, sorted by time."""
+        """The delayed messages of a topic with a delivery time from `from_ms` on, sorted by this time."""
         request = deferred_pb.ListDelayedRequest(topic_id=topic_id, from_ms=from_ms, limit=limit)
         response = await self._call(lambda stub: stub.ListDelayed, request)
         return [read(DelayedEntry, one) for one in response.entries]
@@ -189,7 +190,7 @@ class GrpcEnodeLink(ReplicaLink):
     async def store_half(
         self, topic_id: int, queue_id: int, batch: SealedBatch, producer_group: str, check_after_ms: int, key: int
     ) -> int:
-        """Begin a transaction and return its number; a repeated `key` (not 0) returns the same transaction."""
+        """Begin a transaction and return its number. A repeated `key` (not 0) returns the existing transaction."""
         request = deferred_pb.StoreHalfRequest(
             topic_id=topic_id,
             queue_id=queue_id,
@@ -211,7 +212,7 @@ class GrpcEnodeLink(ReplicaLink):
         await self._call(lambda stub: stub.SettleHalf, request)
 
     async def list_halves(self, topic_id: int, producer_group: str, *, parked_only: bool, limit: int) -> list[OpenHalf]:
-        """Open transactions, the oldest first; topic 0 and the empty group mean any."""
+        """The open transactions, the oldest first. Topic id 0 means all topics, an empty group means all groups."""
         request = deferred_pb.ListHalvesRequest(
             topic_id=topic_id, producer_group=producer_group, parked_only=parked_only, limit=limit
         )
@@ -219,18 +220,18 @@ class GrpcEnodeLink(ReplicaLink):
         return [read(OpenHalf, one) for one in response.halves]
 
     async def resume_half(self, topic_id: int, number: int) -> None:
-        """Check a parked transaction again. Errors: NotFound, Conflict."""
+        """Resume the checks of a parked transaction. Errors: NotFound, Conflict."""
         await self._call(lambda stub: stub.ResumeHalf, deferred_pb.ResumeHalfRequest(topic_id=topic_id, number=number))
 
     async def watch_halves(self, producer_groups: Iterable[str], on_due: Callable[[DueHalf], None]) -> None:
-        """Receive transactions that are due for a check, until the connection ends. Errors: Unavailable."""
+        """Pass transactions that are due for a check to `on_due`, until the connection ends. Errors: Unavailable."""
         call = self._stub.WatchHalves(deferred_pb.WatchHalvesRequest(producer_groups=producer_groups))
         due = self._read_messages(call, lambda news: on_due(DueHalf(read(OpenHalf, news.half), batch_of(news.batch))))
         await self._await_tracked(self._long_calls, call, due)
         raise Unavailable(f"{self._peer} ended the call")
 
     async def find_offset(self, topic_id: int, queue_id: int, stored_at_ms: int) -> int:
-        """The first offset stored at or after a time."""
+        """The first offset in a queue that was stored at or after `stored_at_ms`."""
         request = pb.FindOffsetRequest(topic_id=topic_id, queue_id=queue_id, stored_at_ms=stored_at_ms)
         return (await self._call(lambda stub: stub.FindOffset, request)).offset
 
@@ -256,28 +257,28 @@ class GrpcEnodeLink(ReplicaLink):
     async def settle(
         self, topic_id: int, group: str, parts: Sequence[LeasePart], verdict: LeaseVerdict
     ) -> list[StaleMessage]:
-        """Ack, nack, release or renew leased messages; returns the messages that are no longer in their lease."""
+        """Ack, nack, release or renew leased messages; returns the messages whose lease has ended."""
         request = pop_pb.LeaseRequest(settle=encode_settlement(topic_id, group, parts, verdict))
         return decode_stale((await self._call_leader(lambda link: link._send_lease(request))).settled)
 
     async def peek(self, request: PopRequest) -> Popped:
-        """The messages that a pop would return, and the number of leased messages; changes nothing."""
+        """The messages that a pop would return, and the number of leased messages. The call leases nothing."""
         return decode_popped(await self._call(lambda stub: stub.PopQueues, encode_pop(request, peek=True)))
 
     async def retry_messages(self, request: RetryRequest) -> list[str]:
-        """Copy messages to a group's retry topic; returns their ids."""
+        """Copy messages to a group's retry topic; returns the ids of the copies."""
         response = await self._call(lambda stub: stub.RetryMessages, encode_retry(request))
         return list(response.message_ids)
 
     async def replay(self, request: ReplayRequest) -> list[tuple[int, int]]:
-        """Replay dead letters; returns the ranges that were sent, or for a dry run those that would be sent."""
+        """Send dead letters again; returns their ranges. A dry run only returns the ranges that would be sent."""
         response = await self._call(lambda stub: stub.ReplayStored, encode_replay(request))
         return [(one.first_offset, one.count) for one in response.ranges]
 
     async def append_deduplicated(
         self, topic_id: int, queue_id: int, batch: SealedBatch, ids: Sequence[str]
     ) -> list[MessagePlace]:
-        """Store messages with dedup ids, each once within the deduplication window; returns their locations."""
+        """Store messages, unless their dedup ids were stored within the deduplication window; returns all locations."""
         request = lives_pb.AppendDeduplicatedRequest(
             topic_id=topic_id, queue_id=queue_id, batch=encode_batch(batch), ids=ids
         )
@@ -285,15 +286,15 @@ class GrpcEnodeLink(ReplicaLink):
         return [MessagePlace(one.queue_id, one.offset, one.duplicate) for one in response.places]
 
     async def use_mode(self, topic_id: int, group: str, mode: DeliveryMode) -> None:
-        """Set the delivery mode of a group for a topic, unless it is set. Errors: Conflict if another mode is set."""
+        """Set the delivery mode of a group for a topic, if none is set. Errors: Conflict if another mode is set."""
         request = lives_pb.UseDeliveryModeRequest(topic_id=topic_id, group=group, mode=mode.value)  # type: ignore[arg-type]
         await self._call(lambda stub: stub.UseDeliveryMode, request)
 
     async def set_mode(self, topic_id: int, group: str, mode: DeliveryMode, *, force: bool) -> DeliveryMode | int:
-        """Change the delivery mode of a group for a topic.
+        """Change the delivery mode of a group for a topic; returns the previous mode.
 
-        Returns the previous mode, as a number if this process does not know it. Errors: Conflict while group members
-        have messages or queues.
+        A mode that this process does not know is returned as a number. Errors: Conflict while group members have
+        messages or queues, unless `force` is set.
         """
         number: Any = mode.value
         request = lives_pb.SetStoredModeRequest(topic_id=topic_id, group=group, mode=number, force=force)
@@ -301,7 +302,7 @@ class GrpcEnodeLink(ReplicaLink):
         return known_or(DeliveryMode, response.previous, response.previous)
 
     async def query_modes(self, group: str) -> list[tuple[int, DeliveryMode | int]]:
-        """The delivery modes of a group: topic id and mode. A mode that this process does not know stays a number."""
+        """The delivery modes of a group by topic id. A mode that this process does not know stays a number."""
         response = await self._call(lambda stub: stub.QueryModes, lives_pb.QueryModesRequest(group=group))
         return [(one.topic_id, known_or(DeliveryMode, one.mode, one.mode)) for one in response.modes]
 

@@ -19,7 +19,7 @@ leader are retried at the next leader after this time."""
 
 
 class GrpcLinks:
-    """Links over gRPC, one connection per enode."""
+    """The links to all enodes, with one gRPC connection for each enode."""
 
     def __init__(
         self, *, channels: Channels, background: Background, clock: Clock, timeout_s: float, in_flight_bytes_max: int
@@ -46,10 +46,10 @@ class GrpcLinks:
         self._links.clear()
 
     def to(self, enode: str, address: str, epoch: int = 0) -> GrpcEnodeLink:
-        """The link to an enode's leader; a later epoch, or another address, gets a new link.
+        """The link to the leader of an enode. A later epoch, or another address, gets a new link.
 
-        Requests in flight on the older link fail at once, with an unknown outcome. Unsent requests move to the new
-        link. Another address in the same epoch, or an older epoch, is ignored unless the present link has been
+        Requests in flight on the older link fail at once, with an unknown outcome; unsent requests move to the new
+        link. An older epoch, or another address in the same epoch, is ignored. The exception is a link that has been
         disconnected for `timeout_s`.
         """
         current = self._links.get(enode)
@@ -81,9 +81,9 @@ class GrpcLinks:
         return held
 
     def redirect(self, enode: str, moved: NotLeader) -> GrpcEnodeLink:
-        """The link to ask after a replica reported another leader.
+        """The link to the leader that a replica reported, because the replica itself does not lead (`moved`).
 
-        The replica that reported is alive, so its link is closed only when it has answered all open requests.
+        The replica's own link is closed only when the replica has answered all open requests.
         """
         current = self._links[enode]
         if not moved.leader_address or moved.epoch <= current.epoch:

@@ -16,10 +16,10 @@ RETRY_DELAY_MIN_S, RETRY_DELAY_MAX_S = 0.02, 0.1
 
 @dataclass(slots=True, eq=False)
 class HeldAppends(Generic[Request, Result]):
-    """Held appends of one enode. All later appends wait behind a held append, so that each queue keeps its order.
+    """The appends that wait for an enode's next leader.
 
-    Appends that were in flight to the former leader are sent first, in their original order. Sending begins when the
-    former leader has answered all its appends.
+    Later appends wait behind them, so that each queue keeps its order. Appends that were in flight to the former leader
+    are sent first, in their original order. Sending begins when the former leader has answered all its appends.
     """
 
     current_stream: Callable[[], RequestStream[Request, Any, Result]]
@@ -36,11 +36,11 @@ class HeldAppends(Generic[Request, Result]):
 
     @property
     def is_holding(self) -> bool:
-        """Whether later appends have to wait."""
+        """Whether appends are held, so that later appends must wait as well."""
         return bool(self._held)
 
     def add(self, request: Request, size_bytes: int) -> asyncio.Future[Result]:
-        """Hold a new append behind the others. Errors: Overloaded."""
+        """Hold a new append behind the held appends. Errors: Overloaded."""
         if self._bytes + size_bytes > self.bytes_max:
             raise Overloaded(
                 f"{self._bytes} bytes wait for an enode's next leader, the limit is {self.bytes_max}; retry",
@@ -57,7 +57,7 @@ class HeldAppends(Generic[Request, Result]):
     def add_moved(
         self, source: RequestStream[Request, Any, Result], item: PendingRequest[Request, Result], error: NotLeader
     ) -> None:
-        """Hold an append that a replica refused because it does not lead."""
+        """Hold an append that the stream `source` did not store, because its replica does not lead."""
         self._source, self._error = source, error
         self._append(0, item.request.request_id, item)
 
@@ -68,7 +68,7 @@ class HeldAppends(Generic[Request, Result]):
                 item.future.set_exception(error)
 
     async def run(self) -> None:
-        """Send held appends, for ever."""
+        """Send the held appends whenever a leader is known; never returns."""
         while True:
             await self._wake.wait()
             self._wake.clear()

@@ -26,7 +26,7 @@ FETCH_BYTES_MAX = 1 << 20
 
 
 class FlushMode(enum.IntEnum):
-    """When an append is acknowledged; the values are those of the protobuf enum."""
+    """The time at which an append is acknowledged; the values are those of the protobuf enum."""
 
     DEFAULT = 0
     SYNC = 1
@@ -44,7 +44,7 @@ class AppendedBatch:
 
 @dataclass(frozen=True, slots=True)
 class FetchBatchesRequest:
-    """One read of a queue."""
+    """A request to read a queue."""
 
     topic_id: int
     queue_id: int
@@ -63,7 +63,7 @@ class FetchBatchesRequest:
 
 @dataclass(frozen=True, slots=True)
 class FetchedBatches:
-    """Whole batches in offset order; the first may start before the requested offset."""
+    """The answer to a read of a queue: batches in offset order. The first may begin before the requested offset."""
 
     batches: tuple[StoredBatch, ...]
     next_offset: int
@@ -80,7 +80,10 @@ class FetchedBatches:
     def select_parts(
         self, from_offset: int, to_offset: int | None = None, message_filter: MessageFilter | None = None
     ) -> Iterator[SelectedRows]:
-        """Yield the selected rows. `message_filter` is that of the request. The last part ends at `next_offset`."""
+        """Yield the requested rows of the batches. `message_filter` is the filter of the request.
+
+        The last part ends at `next_offset`, even if it has no rows.
+        """
         if self.parts is None:
             for stored in self.batches:
                 yield select_rows(stored, from_offset, to_offset, message_filter)
@@ -92,7 +95,7 @@ class FetchedBatches:
 
 @dataclass(frozen=True, slots=True)
 class QueueRange:
-    """The stored range of one queue."""
+    """The range of stored offsets in one queue."""
 
     queue_id: int
     begin_offset: int
@@ -133,7 +136,10 @@ class LockRequest:
 
 @dataclass(frozen=True, slots=True)
 class LockResult:
-    """The lock's generation; 0 = `owner` has the lock for `remaining_ms` more, or `error` says why it is refused."""
+    """The result of a lock request: the lock's generation, or 0 if it is refused.
+
+    After a refusal, `owner` has the lock for another `remaining_ms`, or `error` is the reason.
+    """
 
     generation: int
     owner: str = ""
@@ -164,14 +170,14 @@ class OpenHalf:
 
 @dataclass(frozen=True, slots=True)
 class DueHalf:
-    """A transaction that is due for a check at a producer, and its messages."""
+    """A transaction whose producer must be asked for the verdict, and its messages."""
 
     half: OpenHalf
     batch: SealedBatch
 
 
 class HalfVerdict(enum.IntEnum):
-    """How a transaction ends; the values are those of the protobuf enum."""
+    """The end of a transaction, commit or roll back; the values are those of the protobuf enum."""
 
     COMMIT = 1
     ROLL_BACK = 2
@@ -195,7 +201,7 @@ class EnodeLinks:
         self._leader_epochs: dict[str, int] = {}
 
     def to(self, enode: str) -> "GrpcEnodeLink":
-        """The link to an enode. Errors: Unavailable if the enode has never registered or is known to be unreachable."""
+        """The link to an enode. Errors: Unavailable if the enode has never registered, or is unreachable."""
         entry = self._directory.enode(enode)
         if entry is None:
             raise _away_error(f"no enode named {enode} has registered; start it, or wait for it")
@@ -206,9 +212,9 @@ class EnodeLinks:
         return link
 
     def follower(self, queue: Queue) -> "GrpcEnodeLink | None":
-        """A follower of the queue's enode, for reads of committed messages; None = ask the leader.
+        """The link to a follower of the queue's enode, for reads of committed messages; None = read from the leader.
 
-        The queues of an enode are spread over its followers.
+        The queue id selects the follower, so that the queues of an enode are spread over its followers.
         """
         entry = self._directory.enode(queue.enode) if self._reads_followers else None
         following = (
@@ -220,9 +226,9 @@ class EnodeLinks:
         return self._link_factory(f"{queue.enode} replica {one.number}", one.address, 0)
 
     def update_leaders(self) -> None:
-        """Close links to previous leaders; to be called whenever the directory has changed.
+        """Replace links to former leaders; called whenever the directory has changed.
 
-        Requests in flight on these links then fail at once, instead of when the next request is sent.
+        Requests in flight to a former leader thus fail at once, and not only when the next request is sent.
         """
         for entry in self._directory.enodes():
             if self._leader_epochs.get(entry.name, 0) < entry.leader_epoch:
@@ -237,9 +243,9 @@ class EnodeLinks:
         *,
         is_tolerated: Callable[[OrtooError], bool] = lambda error: error.retriable,
     ) -> dict[str, Answer]:
-        """Ask these enodes one after another; returns the answers by enode.
+        """Run `operation` on the link to each of these enodes, one after another; returns the answers by enode.
 
-        An enode whose error `is_tolerated` is left out. Any other error is raised.
+        If `is_tolerated` returns true for an enode's error, the enode is left out. Any other error is raised.
         """
         answers: dict[str, Answer] = {}
         for enode in enodes:
@@ -256,7 +262,7 @@ def _away_error(message: str) -> Unavailable:
 
 
 def explain_error(error: OrtooError) -> OrtooError:
-    """Translate an enode's error for a client: a missing topic may reach the enode soon, so it is Unavailable."""
+    """The error for a client after `error` of an enode. A missing topic may arrive there soon, so it is Unavailable."""
     if isinstance(error, NotFound) and error.field in ("topic_id", "queue_id"):
         return Unavailable(f"{error.message}; the enode may receive the topic in a moment; retry", retry_after_ms=100)
     return error

@@ -21,19 +21,19 @@ from ortoo.v1 import enode_pop_pb2 as pb
 
 
 def encode_pop(request: PopRequest, *, peek: bool = False) -> pb.PopQueuesRequest:
-    """A pop request."""
+    """Encode a pop, or with `peek` a query for the messages that a pop would return."""
     return write(pb.PopQueuesRequest, request, client_id=request.consumer, peek=peek)
 
 
 def check_lease_response(response: pb.LeaseResponse) -> pb.LeaseResponse:
-    """The answer, if it is not a failure. Errors: those of the enode."""
+    """The answer itself, unless it has an error, which is raised. Errors: those of the enode."""
     if response.HasField("failure"):
         raise error_of(response.failure)
     return response
 
 
 def decode_popped(response: pb.PopQueuesResponse) -> Popped:
-    """The popped messages of an answer."""
+    """Decode the popped messages in an answer."""
     batches = [
         PoppedBatch(
             one.queue_id,
@@ -53,7 +53,7 @@ def decode_popped(response: pb.PopQueuesResponse) -> Popped:
 def encode_settlement(
     topic_id: int, group: str, parts: Sequence[LeasePart], verdict: LeaseVerdict
 ) -> pb.SettlePoppedRequest:
-    """A request to ack, nack, release or renew messages."""
+    """Encode a request to ack, nack, release or renew leased messages."""
     request = pb.SettlePoppedRequest(topic_id=topic_id, group=group, parts=map(_encode_part, parts))
     if isinstance(verdict, Finish):
         request.finish.filtered = verdict.filtered
@@ -67,7 +67,7 @@ def encode_settlement(
 
 
 def decode_stale(response: pb.SettlePoppedResponse) -> list[StaleMessage]:
-    """The messages that are no longer in their leases."""
+    """Decode the messages whose lease had ended."""
     return [
         StaleMessage(
             one.queue_id, one.offset, one.lease_number, error_of(one.failure) if one.HasField("failure") else None
@@ -77,12 +77,12 @@ def decode_stale(response: pb.SettlePoppedResponse) -> list[StaleMessage]:
 
 
 def encode_retry(request: RetryRequest) -> pb.RetryMessagesRequest:
-    """A request to nack messages by offset."""
+    """Encode a request to nack messages by offset."""
     return write(pb.RetryMessagesRequest, request, uncounted=not request.counts, client_id=request.consumer)
 
 
 def encode_replay(request: ReplayRequest) -> pb.ReplayStoredRequest:
-    """A request to replay dead letters."""
+    """Encode a request to replay dead letters."""
     return write(pb.ReplayStoredRequest, request, ranges=_encode_ranges(request.ranges))
 
 

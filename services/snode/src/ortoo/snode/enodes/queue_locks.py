@@ -41,7 +41,7 @@ class _LockBatcher(SerialBatcher):
     releases: dict[LockRequest, None] = field(default_factory=dict, init=False)
 
     async def drain(self) -> None:
-        """Release and request locks until nothing is pending."""
+        """Send releases and requests of locks until none is pending."""
         backoff, attempt = Backoff(first_s=0.05, max_s=1.0), 0
         while self.releases or self.takes:
             ok = await self._send_releases() if self.releases else True
@@ -98,7 +98,7 @@ class _LockBatcher(SerialBatcher):
 
 @dataclass(slots=True, eq=False)
 class SessionQueueLocks:
-    """Locks for the push sessions of this snode, bound to its incarnation."""
+    """The locks of queues for this snode's push sessions. At the enodes they end with the snode's incarnation."""
 
     runtime: Runtime
     directory: DirectoryCache
@@ -111,7 +111,7 @@ class SessionQueueLocks:
     _attached: set[str] = field(default_factory=set, init=False)
 
     async def acquire(self, enode: str, request: LockRequest) -> int:
-        """Take a lock, however long it takes; returns its generation.
+        """Wait until a lock is free, and take it; returns its generation.
 
         Errors: Fenced if a newer session of the same client has the lock, Unavailable if the enode is unreachable.
         """
@@ -141,7 +141,10 @@ class SessionQueueLocks:
                 event.set()
 
     async def retry_refused(self) -> None:
-        """Make all waiting sessions request again; to be called every `LOCK_RETRY_S` while `has_waiters` is set."""
+        """Make all waiting sessions request their locks again.
+
+        Called every `LOCK_RETRY_S` while `has_waiters` is set.
+        """
         freed_events, self._freed_events = self._freed_events, {}
         if freed_events:
             self.has_waiters.set()
@@ -162,7 +165,7 @@ class SessionQueueLocks:
         return batcher
 
     async def attach_new_enodes(self) -> None:
-        """Attach to new enodes; to be called whenever the directory has changed."""
+        """Attach to enodes that are new in the directory; called whenever the directory has changed."""
         for entry in self.directory.enodes():
             if entry.name not in self._attached:
                 self._attached.add(entry.name)

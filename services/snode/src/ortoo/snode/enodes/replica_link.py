@@ -27,7 +27,7 @@ HeldEnodeAppends = HeldAppends[BulkMessage, AppendedBatch]
 
 
 class LeaderTracker(Protocol):
-    """The current leaders of the enodes, and the requests that wait for a leader."""
+    """Tracks the current leaders of the enodes, and holds the requests that wait for a leader."""
 
     background: Background
     clock: Clock
@@ -38,11 +38,11 @@ class LeaderTracker(Protocol):
         """The appends that wait for the enode's next leader."""
 
     def redirect(self, enode: str, moved: NotLeader) -> "ReplicaLink":
-        """The link to ask after a replica reported another leader; the present one if no newer leader is known."""
+        """The link to the leader that a replica reported (`moved`); the present link if that leader is not newer."""
 
 
 class ReplicaLink:
-    """The connection to the replica that leads an enode, as far as this snode knows."""
+    """The connection to the replica that leads an enode according to this snode."""
 
     def __init__(self, enode: str, address: str, epoch: int, channel: grpc.aio.Channel, leaders: LeaderTracker) -> None:
         """Connect when there is a request; `leaders` tracks later leaders."""
@@ -88,7 +88,7 @@ class ReplicaLink:
         ]
 
     def close(self, moved: NotLeader | None = None) -> OrtooError:
-        """Close the streams of appends and reads; returns the error with which requests in flight fail.
+        """Close the streams of appends and reads; returns the error with which their requests in flight fail.
 
         Pops and settlements continue until `close_leases`. With `moved`, unsent appends wait for the new leader.
         """
@@ -101,12 +101,12 @@ class ReplicaLink:
         return closed_error
 
     def close_leases(self) -> None:
-        """Fail the open pops and settlements. Leases that the previous leader grants before this call are valid."""
+        """Fail the pops and settlements in flight. Leases that the former leader grants before this call are valid."""
         self._lease_task.cancel()
         self._leases.close(self._make_closed_error())
 
     def fail_reads(self) -> OrtooError:
-        """Fail the waiting reads, so that their callers retry; returns their error."""
+        """Fail the reads in flight, so that their callers retry; returns the error of the reads."""
         self._fetches.fail_all(closed_error := self._make_closed_error())
         return closed_error
 
@@ -120,7 +120,7 @@ class ReplicaLink:
 
     @property
     def connected(self) -> bool:
-        """Whether a stream to the replica works now."""
+        """Whether any stream to the replica is connected."""
         return self.appends.connected or self._fetches.connected or self._leases.connected
 
     def _hold_append(self, item: PendingRequest[BulkMessage, AppendedBatch], moved: NotLeader) -> None:

@@ -46,22 +46,21 @@ class PendingRequest(Generic[Request, Result]):
 
 @dataclass(slots=True, eq=False)
 class RequestStream(Generic[Request, Answer, Result]):
-    """One bidirectional call to `peer`, opened for the first request and reopened after it broke.
+    """Requests over one bidirectional call to `peer`, opened for the first request and reopened after it broke.
 
-    Requests are sent in the order of `send`. A request that waits longer than its timeout fails alone, with
-    Unavailable and an unknown outcome. When the call ends, all requests in flight fail in the same way. If
-    a request is late and the peer has sent no answer at all for the timeout, the call ends and all requests fail. With
-    `fails_late_singly`, only the late requests fail.
+    Requests are sent in the order of `send`. A request fails with Unavailable and an unknown outcome if the call ends,
+    or if its answer is late. If the peer has answered no request at all for the timeout, the call ends, so that all
+    requests fail. With `fails_late_singly`, the call continues and only the late requests fail.
 
-    Unsent requests certainly had no effect. The same holds for unanswered requests if a peer that
-    `answers_all_accepted` ends the call gracefully. Requests without effect fail with NOT_ACCEPTED_FIELD, or with
-    NotLeader or Unsupported if the peer refused the call with that error.
+    Unsent requests certainly had no effect. `answers_all_accepted` = a peer that ends the call gracefully has answered
+    every request that had an effect. Requests without effect fail with NOT_ACCEPTED_FIELD, or with NotLeader or
+    Unsupported if the peer refused the call with that error.
 
-    A peer that `has_greeting` answers with id 0 when it has accepted the call. Requests are sent only after this
-    greeting, so a refused call has sent no request.
+    With `has_greeting`, the peer first sends an answer with id 0 when it has accepted the call. Requests are sent only
+    after this greeting, so that a refused call has sent no request.
 
-    `decode` converts an answer to a result, or raises the OrtooError in the answer. `on_moved`, if given, receives
-    the requests without effect when another process leads.
+    `decode` converts an answer to a result, or raises the OrtooError in the answer. `on_moved`, if it is given,
+    receives the requests without effect when another process leads.
     """
 
     peer: str
@@ -95,7 +94,10 @@ class RequestStream(Generic[Request, Answer, Result]):
     """Set while a request waits for its answer."""
 
     def send(self, request: Request, *, size_bytes: int = 0, wait_s: float = 0.0) -> asyncio.Future[Result]:
-        """Send `request`; sets its id. `wait_s`, the time that the peer may wait, is added to the timeout."""
+        """Queue `request` for sending, with a new id; the future gives the result. Errors: Overloaded.
+
+        The timeout is longer by `wait_s`, for a request that the peer answers only when something happens.
+        """
         if self._pending and self._bytes + size_bytes > self.in_flight_bytes_max:
             raise Overloaded(
                 f"{self._bytes} bytes are in flight to {self.peer}; the limit is {self.in_flight_bytes_max}",
@@ -107,13 +109,16 @@ class RequestStream(Generic[Request, Answer, Result]):
         return future
 
     def send_if_available(self, request: Request) -> asyncio.Future[Result]:
-        """Like `send`, for requests that other peers can answer. Errors: Unavailable if the call broke a moment ago."""
+        """Like `send`, for a request that another peer could answer instead.
+
+        Errors: Overloaded, Unavailable if the call broke a moment ago.
+        """
         if self.clock.monotonic_s() < self._call_ended_s + PEER_RETRY_S:
             raise Unavailable(f"{self.peer} was unreachable a moment ago", field=NOT_ACCEPTED_FIELD)
         return self.send(request)
 
     def enqueue(self, item: PendingRequest[Request, Result]) -> None:
-        """Send a pending request, possibly one that another stream could not send."""
+        """Queue a pending request for sending, with a new id; another stream may have failed to send it."""
         if self._is_closed:
             item.future.set_exception(self._not_sent_error())
             return
@@ -129,11 +134,11 @@ class RequestStream(Generic[Request, Answer, Result]):
 
     @property
     def is_idle(self) -> bool:
-        """Whether every request has its answer."""
+        """Whether no request waits for its answer."""
         return not self._pending
 
     async def run(self) -> None:
-        """Open the call when there are requests, and reopen it when it broke, for ever."""
+        """Open the call when there are requests, and reopen it after it broke; never returns."""
         while True:
             await self._wake.wait()
             try:
@@ -158,7 +163,7 @@ class RequestStream(Generic[Request, Answer, Result]):
         self.fail_all(error)
 
     def fail_all(self, error: OrtooError, moved: NotLeader | None = None) -> None:
-        """Fail all unanswered requests. With `moved`, requests without effect are passed to `on_moved` instead."""
+        """Fail all unanswered requests. With `moved`, those without effect are passed to `on_moved` instead."""
         self.connected = False
         pending, self._pending = self._pending, {}
         never_sent = [pending.pop(one.request_id) for one in self._unsent if one.request_id in pending]
@@ -286,6 +291,6 @@ class RequestStream(Generic[Request, Answer, Result]):
 
 
 def retrieve_exception(future: asyncio.Future[Any]) -> None:
-    """Retrieve the error, so that an error without a waiting caller is not reported as lost."""
+    """Retrieve the future's error, so that asyncio does not report it if no caller waits for it."""
     if not future.cancelled():
         future.exception()

@@ -4,13 +4,13 @@ from ortoo.common.process.background import Background
 
 
 class SerialBatcher:
-    """Collects items for one destination; each subclass defines the items and how they are sent."""
+    """Collects items for one destination, and sends them in requests one after another. Subclasses define the items."""
 
     is_draining = False
     """Whether a task is running `drain`."""
 
     async def drain(self) -> None:
-        """Send until nothing is pending."""
+        """Send the pending items until there are none."""
         raise NotImplementedError
 
     def on_defect(self, error: Exception) -> None:

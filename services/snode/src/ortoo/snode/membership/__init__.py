@@ -20,9 +20,9 @@ from ortoo.snode.membership.store import MembershipStore
 async def open_membership(
     runtime: Runtime, cluster: ClusterView, connect_redis: Callable[[str], Any], findings: Findings
 ) -> AsyncIterator[ConsumerGroups]:
-    """The groups. With a `redis_url`, their members are shared with other snodes until the block is left.
+    """Yield the members of all groups. With a `redis_url`, snodes share them through that server during the block.
 
-    `findings` gets a finding while the store does not answer. Errors: Invalid for the URL.
+    `findings` shows a finding while the server does not answer. Errors: Invalid for the URL.
     """
     settings, clock = runtime.settings, runtime.clock
     async with contextlib.AsyncExitStack() as stack:

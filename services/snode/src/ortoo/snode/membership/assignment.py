@@ -9,10 +9,11 @@ from ortoo.snode.membership.group_members import GroupMember, strategy_of
 
 
 def assign(members: Mapping[str, GroupMember], queues: Mapping[str, Sequence[Queue]]) -> dict[str, list[Queue]]:
-    """Assign the queues of all topics: `members` by client id, `queues` maps each topic to its readable queues.
+    """Assign queues to the members of a group; returns the sorted queues of each active member.
 
-    Returns each active member's queues, sorted. Every queue of a subscribed topic is in exactly one list, unless the
-    strategy decides otherwise. A broadcast member gets all queues of its topics.
+    `members` are by client id, and `queues` has the readable queues of each topic. Each queue goes to exactly one
+    member that subscribes to its topic, unless the strategy decides otherwise. A broadcast member gets all queues of
+    its topics.
     """
     strategy = strategy_of(members)
     subscribers: dict[str, list[str]] = {}

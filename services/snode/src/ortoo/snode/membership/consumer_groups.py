@@ -18,25 +18,25 @@ PAUSE_THRESHOLD_S = 0.005
 
 
 class Assignable(Protocol):
-    """The interface of a push session that its group uses."""
+    """A push session, as its group sees it."""
 
     @property
     def client_id(self) -> str:
-        """The client id, which identifies the session in the group."""
+        """The client id, which is the session's name in the group."""
 
     @property
     def member_session_id(self) -> str:
         """The session id of the session's group member."""
 
     def assign(self, generation: int, queues: list[Queue]) -> None:
-        """Take these queues, and no others, from now on."""
+        """Consume exactly these queues from now on; `generation` is the number of the assignment."""
 
     def on_replaced(self) -> None:
         """End the session, because another session has replaced it in the group."""
 
 
 class ConsumerGroups:
-    """Push sessions by group, and the current owner of each queue within this snode."""
+    """The push sessions of each group, and the session that owns each queue within this snode."""
 
     def __init__(self, directory: DirectoryCache, membership: Membership, clock: Clock) -> None:
         self.membership = membership
@@ -54,9 +54,9 @@ class ConsumerGroups:
         membership.on_change = self._mark_changed
 
     async def run(self) -> None:
-        """Assign the queues of every group that has changed, for ever.
+        """Assign the queues of every group that has changed; never returns.
 
-        A group whose assignment fails is skipped. If the loop itself fails the process ends, because no consumer would
+        A group whose assignment fails is skipped. If the loop itself fails, the process ends, because no consumer would
         get queues.
         """
         while True:
@@ -74,7 +74,7 @@ class ConsumerGroups:
                 await self._clock.sleep(took_s * PAUSE_FACTOR)
 
     def join(self, group: str, member: GroupMember, session: Assignable) -> None:
-        """Add a push session to its group; the queues of all its members are assigned again."""
+        """Add a push session to its group as `member`; the queues of all its members are assigned again."""
         self._sessions.setdefault(group, {})[session.client_id] = session
         self.membership.join(group, member)
         self._mark_changed(group)
@@ -98,14 +98,14 @@ class ConsumerGroups:
                 self.membership.advance_generation(group)
 
     async def acquire(self, group: str, queue: Queue, owner: object) -> None:
-        """Wait until the queue's former owner has released it, and take it. Each call needs a new `owner` object."""
+        """Wait until a queue has no owner, and make `owner` its owner. Each call requires a new `owner` object."""
         key = (group, queue)
         while (holder := self._holders.get(key)) is not None:
             await holder[1].wait()
         self._holders[key] = (owner, asyncio.Event())
 
     def release(self, group: str, queue: Queue, owner: object) -> None:
-        """Release a queue to its next owner; a no-op if `owner` does not hold the queue."""
+        """Remove `owner` as the owner of a queue; no effect if it is not the owner."""
         holder = self._holders.get((group, queue))
         if holder is not None and holder[0] is owner:
             del self._holders[(group, queue)]

@@ -11,10 +11,10 @@ USED_PER_FREE = 4
 
 
 class FairTable(dict[str, Entry]):
-    """Entries by id, each with an owner; change it with `put` and `remove` only.
+    """A table of entries by id, in which no owner can occupy all space. Only `put` and `remove` change it.
 
-    Invariant: an owner without an entry is refused only when no entry is free. One greedy owner leaves a fifth of the
-    table to others, and each further one a fifth of that.
+    An owner without an entry is refused only when no entry is free. One greedy owner leaves a fifth of the table to
+    others; a second one leaves a fifth of that fifth.
     """
 
     def __init__(self, capacity: int, kind: str) -> None:
@@ -25,7 +25,7 @@ class FairTable(dict[str, Entry]):
         self._counts: Counter[str] = Counter()
 
     def check(self, owner: str) -> None:
-        """Refuse one more entry of `owner`. Errors: Overloaded."""
+        """Refuse a further entry for `owner` if it has too many. Errors: Overloaded."""
         free, used = self.capacity - len(self), self._counts[owner]
         if free <= 0:
             raise Overloaded(f"{len(self)} {self._kind} on this snode; use another snode", retry_after_ms=5_000)
@@ -37,14 +37,14 @@ class FairTable(dict[str, Entry]):
             )
 
     def put(self, key: str, entry: Entry, owner: str) -> None:
-        """Add an entry with a new id. Errors: Overloaded, then nothing is added."""
+        """Add an entry under a new id (`key`). Errors: Overloaded. After an error, the table is unchanged."""
         self.check(owner)
         self[key] = entry
         self._owners[key] = owner
         self._counts[owner] += 1
 
     def remove(self, key: str) -> Entry | None:
-        """Remove an entry; None if there is none with this id."""
+        """Remove and return the entry with this id; None if there is none."""
         owner = self._owners.pop(key, None)
         if owner is None:
             return None

@@ -14,7 +14,7 @@ from ortoo.snode.cluster.routes import Queue
 
 
 class CloseReason(enum.IntEnum):
-    """Why a session ended; the values are those of the protobuf enum."""
+    """The reason for the end of a session; the values are those of the protobuf enum."""
 
     CLIENT_LEFT = 1
     SLOW_CONSUMER = 2
@@ -39,7 +39,7 @@ class Subscription:
 
 @dataclass(frozen=True, slots=True)
 class GroupMember:
-    """One client in one group."""
+    """A client as a member of one group."""
 
     client_id: str
     """The member's name in the group. Queues are assigned in the order of client ids."""
@@ -78,7 +78,7 @@ class GroupMember:
         return self.active and not self.broadcast
 
     def encode(self) -> str:
-        """The text of the member in the shared store."""
+        """The text of this member in the shared store."""
         fields = {field.name: getattr(self, field.name) for field in dataclasses.fields(self)}
         fields["subscriptions"] = [dataclasses.astuple(one) for one in self.subscriptions]
         if not self.user:
@@ -87,7 +87,7 @@ class GroupMember:
 
 
 def decode_member(text: str | bytes) -> GroupMember:
-    """Read the text of a member from the shared store. An unknown strategy becomes AVERAGELY.
+    """Decode the text of a member in the shared store. An unknown strategy becomes AVERAGELY.
 
     Errors: Unsupported for another format.
     """
@@ -102,18 +102,21 @@ def decode_member(text: str | bytes) -> GroupMember:
 
 
 def assignable_client_ids(members: Mapping[str, GroupMember]) -> list[str]:
-    """The client ids that take part in the assignment, sorted."""
+    """The client ids of the members that take part in the assignment of queues, sorted."""
     return sorted(client_id for client_id, member in members.items() if member.is_assigned_queues)
 
 
 def strategy_of(members: Mapping[str, GroupMember]) -> AllocationStrategy:
-    """The strategy of the group: that of its first member with assigned queues, by client id."""
+    """The strategy of a group: that of its first member, by client id, that takes part in the assignment."""
     first = min((client_id for client_id, member in members.items() if member.is_assigned_queues), default=None)
     return members[first].strategy if first is not None else AllocationStrategy.AVERAGELY
 
 
 def merge_subscriptions(current: Iterable[Subscription], updated: Iterable[Subscription]) -> tuple[Subscription, ...]:
-    """The subscriptions after a client's update. For a topic whose stored version is newer, the update is ignored."""
+    """The subscriptions of a client after the update `updated`.
+
+    For each topic, the subscription with the higher version is kept.
+    """
     before = {one.topic: one for one in current}
     after: dict[str, Subscription] = {}
     for one in updated:
@@ -124,7 +127,7 @@ def merge_subscriptions(current: Iterable[Subscription], updated: Iterable[Subsc
 
 @dataclass(frozen=True, slots=True)
 class SlowConsumerRule:
-    """The thresholds above which members of a group are slow."""
+    """The thresholds above which a member of a group is slow."""
 
     threshold_messages: int = 1024
     grace_s: float = 10.0
@@ -134,8 +137,8 @@ class SlowConsumerRule:
     ) -> bool:
         """Whether a group member is slow in one queue.
 
-        `newest_offset` is the offset of the last stored message. `acknowledged_offset` is None if the group has
-        no offset yet; the member is then not slow. `waiting_since_s` is the time since which an acknowledgement is due;
+        `newest_offset` is the offset of the last stored message. `acknowledged_offset` is None if the group has no
+        offset yet; the member is then not slow. `waiting_since_s` is the time since which an acknowledgement is due;
         None = no acknowledgement is due.
         """
         return (
@@ -145,5 +148,5 @@ class SlowConsumerRule:
         )
 
     def is_overdue(self, since_s: float | None, now_s: float) -> bool:
-        """Whether the grace period has expired; None = no acknowledgement is due."""
+        """Whether the grace period after `since_s` has expired; None = no acknowledgement is due."""
         return since_s is not None and now_s - since_s >= self.grace_s

@@ -11,7 +11,7 @@ PRODUCER_GROUP_PREFIX = "producers/"
 
 
 class Membership:
-    """The members of all groups, if this is the only snode.
+    """The members of all groups, for a cluster with one snode.
 
     Every change gives the group a higher generation and notifies the listener.
     """
@@ -26,12 +26,12 @@ class Membership:
         """Called with the group's name after each change."""
 
     def join(self, group: str, member: GroupMember) -> None:
-        """Add or change a member of this snode; it replaces any member with the same client id."""
+        """Add a member of this snode, or change it. It replaces a member with the same client id."""
         if self.members(group).get(member.client_id) != member:
             self._put(group, member)
 
     def leave(self, group: str, client_id: str, session_id: str) -> None:
-        """Remove a member; a no-op if the client id is used by another session now."""
+        """Remove a member; no effect if another session uses the client id now."""
         if self._is_current_session(group, client_id, session_id):
             self._remove(group, client_id)
 
@@ -40,11 +40,11 @@ class Membership:
         return member is not None and member.session_id == session_id
 
     def members(self, group: str) -> Mapping[str, GroupMember]:
-        """The current members, by client id."""
+        """The current members of a group, by client id."""
         return self._members.get(group, {})
 
     def groups(self) -> Iterable[str]:
-        """Groups with members."""
+        """The groups that have members."""
         return list(self._members)
 
     def generation(self, group: str) -> int:
@@ -52,9 +52,9 @@ class Membership:
         return self._generations.get(group, 0)
 
     def advance_generation(self, group: str) -> int:
-        """Give the group a higher generation; also called when the queues of its topics have changed.
+        """Give a group a higher generation, because its members or the queues of its topics have changed; returns it.
 
-        One counter serves all groups. It starts from wall-clock milliseconds, so that it grows over restarts.
+        All groups have one counter. It starts from the clock's milliseconds, so that it also grows over restarts.
         """
         generation = self._last_generation = self._generations[group] = max(
             self._last_generation + 1, self._clock.now_ms()
@@ -84,16 +84,16 @@ MembershipChange = GroupMember | str
 
 @dataclass(frozen=True, slots=True)
 class StoredMember:
-    """A member in the shared store. Of two records about a client id, the record with the higher number is newer."""
+    """A member in the shared store. Of two records about one client id, that with the higher number is newer."""
 
     number: int
     member: GroupMember
 
 
 class SharedMembership(Membership):
-    """The members of this snode, and the stored members of other snodes. `incarnation` is that of this snode.
+    """The members of this snode, and those of other snodes in the shared store. `incarnation` identifies this snode.
 
-    Own members take part at once, whether or not the shared store answers. Of two sessions with one client id in a
+    Own members take part at once, whether or not the shared store answers. If two sessions have the same client id in a
     group, the session that was stored later stays. The other session is notified that it was replaced.
     """
 
@@ -108,19 +108,19 @@ class SharedMembership(Membership):
         """Called when there is a record for the shared store."""
 
     def join(self, group: str, member: GroupMember) -> None:
-        """Add or change a member, and record it."""
+        """Add a member of this snode, or change it; the change is also sent to the shared store."""
         if self.members(group).get(member.client_id) != member:
             self._publish((group, member.client_id), member)
             super().join(group, member)
 
     def leave(self, group: str, client_id: str, session_id: str) -> None:
-        """Remove a member, and record it."""
+        """Remove a member of this snode; the change is also sent to the shared store."""
         if self._is_current_session(group, client_id, session_id):
             self._publish((group, client_id), session_id)
             super().leave(group, client_id, session_id)
 
     def groups(self) -> Iterable[str]:
-        """Groups with members, sorted by name; every snode returns the same list."""
+        """The groups that have members, sorted by name; every snode returns the same list."""
         return sorted(self._members)
 
     def own_members(self) -> dict[Key, GroupMember]:
@@ -134,7 +134,7 @@ class SharedMembership(Membership):
         return member.incarnation == self._incarnation
 
     def on_published(self, key: Key, change: MembershipChange, number: int) -> None:
-        """Note that the shared store has accepted a record under this number."""
+        """Record that the shared store has accepted the record `change` under `number`."""
         self._numbers[key] = max(number, self._numbers.get(key, 0))
         if self.unpublished.get(key) == change:
             del self.unpublished[key]
@@ -142,7 +142,7 @@ class SharedMembership(Membership):
                 self._numbers.pop(key, None)
 
     def apply_stored(self, key: Key, number: int, member: GroupMember | None) -> None:
-        """Apply a record from the shared store: a member, or its departure. Older records are ignored."""
+        """Apply a record from the shared store; `member` is None if the member has left. Older records are ignored."""
         if number <= self._numbers.get(key, 0) or key in self.unpublished:
             return
         group, client_id = key
@@ -162,18 +162,18 @@ class SharedMembership(Membership):
                 self._remove(group, client_id)
 
     def reset_numbers(self) -> None:
-        """Forget all numbers, because the shared store may have been emptied and its counter reset."""
+        """Forget the numbers of all records, because the shared store may have been emptied and its counter reset."""
         self._numbers.clear()
 
     def numbers(self) -> dict[Key, int]:
-        """The number of the newest record of each member; to be taken before the shared store is read."""
+        """The number of each member's newest record. The caller takes them before it reads the shared store."""
         return dict(self._numbers)
 
     def reconcile(self, stored: Mapping[Key, StoredMember], numbers_before: Mapping[Key, int]) -> None:
-        """Compare with the whole shared store: remove members of other snodes that it lacks, and record own members.
+        """Compare the members with the whole content of the shared store, which may have lost records or its counter.
 
-        The store may have lost records and its counter, so numbers are not compared with its content. Only members with
-        a record received since `numbers_before` are left alone.
+        Members of other snodes that the store lacks are removed; own members that it lacks are sent to it. Numbers are
+        not compared. Members with a record that arrived since `numbers_before` stay unchanged.
         """
         current = self._all_members()
         unchanged = {key for key in {*current, *stored} if self._numbers.get(key, 0) == numbers_before.get(key, 0)}
@@ -191,7 +191,7 @@ class SharedMembership(Membership):
                 self._publish(key, member)
 
     def members_of_dead_snodes(self, alive: Collection[str]) -> list[tuple[Key, GroupMember]]:
-        """Members of other snodes whose incarnation is not in `alive`."""
+        """The members of other snodes whose incarnation is not in `alive`."""
         return [
             ((group, client_id), member)
             for group, members in self._members.items()
@@ -200,7 +200,7 @@ class SharedMembership(Membership):
         ]
 
     def remove_dead(self, key: Key, session_id: str) -> None:
-        """Remove a member of another snode."""
+        """Remove a member of a dead snode, unless another session uses its client id now."""
         super().leave(*key, session_id)
 
     def _publish(self, key: Key, change: MembershipChange) -> None:

@@ -72,7 +72,7 @@ return {1 - added, redis.call('ZRANGE', KEYS[1], 0, -1)}
 
 
 def redis_client(url: str) -> Any:
-    """A client of the server at `url`; the caller limits the time of calls. Errors: Invalid for the URL.
+    """A client of the Redis server at `url`; the caller limits the time of each call. Errors: Invalid for the URL.
 
     The client has no `socket_timeout`, because redis.asyncio implements it by `asyncio.wait_for`. Up to Python 3.11,
     `wait_for` swallows the cancellation of a call that has just been written. A cancelled task would then not end.
@@ -96,7 +96,7 @@ def redis_client(url: str) -> Any:
 
 @dataclass(slots=True, eq=False)
 class MembershipStore:
-    """One snode's connection to the shared store; while the store is unreachable, the last known members stay."""
+    """One snode's connection to the shared store. While the store is unreachable, the last known members stay."""
 
     runtime: Runtime
     client: Any
@@ -124,7 +124,7 @@ class MembershipStore:
         return self.runtime.settings.membership_timeout_s
 
     def findings(self) -> Iterator[Finding]:
-        """The finding that the store is unreachable, if it is."""
+        """Yield a finding if the shared store is unreachable."""
         if not self.connected.is_set():
             yield Finding(
                 "membership store unavailable",
@@ -135,7 +135,10 @@ class MembershipStore:
 
     @contextlib.asynccontextmanager
     async def open(self) -> AsyncIterator[None]:
-        """Connect and stay connected; the block begins when the members are read, or when the store does not answer."""
+        """Stay connected to the shared store during the block, which begins when the members are read.
+
+        If the store does not answer, the block begins without them.
+        """
         running = self.runtime.background.spawn("membership", self._run())
         try:
             async with asyncio.timeout(CONNECT_TIMEOUT_S):

@@ -21,14 +21,14 @@ from ortoo.snode.observe.traffic import PushTraces, TracedLink, Traffic
 
 @dataclass(frozen=True, slots=True)
 class Observation:
-    """The metrics of the traffic; spans and trace records if the settings enable them."""
+    """The observation of a snode's traffic: metrics, and spans and trace records if they are enabled."""
 
     traffic: Traffic
     tracing: Tracing | None
     trace_topic: TraceTopic | None
 
     def wrap_links(self, link_factory: LinkFactory) -> LinkFactory:
-        """A `link_factory` whose links are traced and recorded."""
+        """Wrap a factory of links, so that requests over its links are traced and recorded."""
         if self.tracing is not None:
             link_factory = _wrap(link_factory, partial(TracedLink, self.tracing))
         if self.trace_topic is not None:
@@ -43,7 +43,7 @@ def _wrap(link_factory: LinkFactory, wrapper: Callable[[str, GrpcEnodeLink], Any
 
 @contextlib.asynccontextmanager
 async def open_observation(runtime: Runtime, directory: DirectoryCache) -> AsyncIterator[Observation]:
-    """Start the observation; spans are exported until the block is left. Errors: Invalid, Unsupported."""
+    """Start the observation; spans are exported until the end of the block. Errors: Invalid, Unsupported."""
     settings, clock, metrics = runtime.settings, runtime.clock, runtime.metrics
     async with open_tracing(
         "snode", settings.name, settings.trace_endpoint, clock=clock, randomness=runtime.randomness

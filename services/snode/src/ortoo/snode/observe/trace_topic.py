@@ -39,7 +39,7 @@ Publish = Callable[[str, Sequence[Message]], Awaitable[object]]
 
 @dataclass(slots=True, eq=False)
 class TraceTopic:
-    """Collects records, and publishes them in the background."""
+    """Collects records about sent and consumed messages; `flush` publishes them to the trace topic."""
 
     topic: str
     """The topic of the records; sends to it are not recorded."""
@@ -55,42 +55,45 @@ class TraceTopic:
     _names: dict[int, str] = field(default_factory=dict, init=False)
 
     def register(self, metrics: Metrics) -> None:
-        """Register the metrics."""
+        """Register the metrics of the trace records."""
         metrics.counter("ortoo_trace_records_total", "Records stored in the trace topic.", lambda: self.written)
         metrics.counter(
             "ortoo_trace_records_dropped_total", "Dropped records of the trace topic.", lambda: self.dropped
         )
 
     def queue(self, topic_id: int, enode: str, queue_id: int) -> Queue:
-        """A queue with the name of its topic. Topic ids are never reused, so the cache stays valid."""
+        """The queue of a topic id. The topic's name is cached, because topic ids are never reused."""
         name = self._names.get(topic_id)
         if name is None and (name := self.directory.topic_name(topic_id)):
             self._names[topic_id] = name
         return Queue(name or "", enode, queue_id)
 
     def on_sent(self, queue: Queue, first_offset: int, count: int, began_ms: int) -> None:
-        """Record a stored batch."""
+        """Record that a batch was stored; `began_ms` is the time at which its send began."""
         self._put("send", queue, first_offset, count, duration_ms=self.clock.now_ms() - began_ms)
 
     def set_progress(self, group: str, queue: Queue, offset: int) -> None:
-        """Store the first offset of a group's next record for a queue, unless one is stored already."""
+        """Set the offset at which a group's next record for a queue begins, unless it is set already."""
         self._progress.setdefault((group, queue), offset)
         if len(self._progress) > PROGRESS_MAX:
             self._progress.popitem(last=False)
 
     def on_committed(self, group: str, queue: Queue, offset: int) -> None:
-        """Record that a group acknowledged up to an offset. The first call for a queue only stores the offset."""
+        """Record that a group has consumed a queue from its previous acknowledgement up to `offset`.
+
+        The first call for a queue adds no record, because the previous acknowledgement is unknown.
+        """
         before = self._progress.pop((group, queue), offset)
         self.set_progress(group, queue, offset)
         if offset > before:
             self.on_consumed(group, queue, before, offset - before)
 
     def on_consumed(self, group: str, queue: Queue, first_offset: int, count: int) -> None:
-        """Record that a group has finished these messages."""
+        """Record that a group has finished `count` messages from `first_offset` on."""
         self._put("consume", queue, first_offset, count, group=group)
 
     async def flush(self, publish: Publish) -> None:
-        """Publish the waiting records. If the topic is unavailable they are dropped, so that they do not accumulate."""
+        """Publish the waiting records. Records that cannot be published are dropped, so that they do not accumulate."""
         while self._waiting:
             part = [self._waiting.popleft() for _ in range(min(FLUSH_MESSAGES_MAX, len(self._waiting)))]
             try:
@@ -122,7 +125,7 @@ class TraceTopic:
 
 @dataclass(slots=True)
 class RecordedLink:
-    """One enode's link with records; other methods are passed through."""
+    """The link to one enode, which adds records to the trace topic; other methods are passed through."""
 
     trace: TraceTopic
     enode: str
@@ -134,7 +137,7 @@ class RecordedLink:
     def append(
         self, topic_id: int, queue_id: int, batch: SealedBatch, flush_mode: FlushMode = FlushMode.DEFAULT
     ) -> asyncio.Future[AppendedBatch]:
-        """Send one batch, and record it when it is stored."""
+        """Send one batch, and add a record when it is stored."""
         began_ms = self.trace.clock.now_ms()
 
         def record(done: asyncio.Future[AppendedBatch]) -> None:
@@ -147,7 +150,7 @@ class RecordedLink:
         return answer
 
     async def fetch(self, request: FetchBatchesRequest) -> FetchedBatches:
-        """Read a queue. The offset of a group's first read is the start of its records."""
+        """Read a queue. A group's first record for the queue begins at the offset of its first read."""
         if request.group:
             self.trace.set_progress(
                 request.group, self.trace.queue(request.topic_id, self.enode, request.queue_id), request.from_offset
@@ -155,7 +158,7 @@ class RecordedLink:
         return await self.link.fetch(request)
 
     async def query_offsets(self, topic_id: int, group: str, queue_ids: Iterable[int] = ()) -> dict[int, int]:
-        """A group's offsets, which are the start of its records."""
+        """Query a group's offsets. The group's records begin at these offsets."""
         found = await self.link.query_offsets(topic_id, group, queue_ids)
         for queue_id, offset in found.items():
             self.trace.set_progress(group, self.trace.queue(topic_id, self.enode, queue_id), offset)
@@ -164,7 +167,7 @@ class RecordedLink:
     async def commit_offsets(
         self, topic_id: int, group: str, rows: Sequence[OffsetRow], *, reset: bool = False
     ) -> list[int]:
-        """Store a group's offsets, and record the accepted ones."""
+        """Store a group's offsets, and add records of the messages before the accepted offsets."""
         fenced = await self.link.commit_offsets(topic_id, group, rows, reset=reset)
         for queue_id, offset, _ in rows if not reset else ():
             if queue_id not in fenced:
@@ -174,7 +177,7 @@ class RecordedLink:
     async def settle(
         self, topic_id: int, group: str, parts: Sequence[LeasePart], verdict: LeaseVerdict
     ) -> list[StaleMessage]:
-        """Settle leased messages, and record those that the group has finished."""
+        """Settle leased messages, and add records of the messages that the group has finished."""
         stale = await self.link.settle(topic_id, group, parts, verdict)
         if isinstance(verdict, Finish) and not verdict.filtered:
             stale_places = {(one.queue_id, one.offset) for one in stale}

@@ -21,7 +21,7 @@ OPEN_SPANS_MAX = 10_000
 
 @dataclass(slots=True)
 class TracedLink:
-    """One enode's link with spans for appends and pops; other methods are passed through."""
+    """The link to one enode, which makes spans for appends and pops; other methods are passed through."""
 
     tracing: Tracing
     enode: str
@@ -33,7 +33,7 @@ class TracedLink:
     def append(
         self, topic_id: int, queue_id: int, batch: SealedBatch, flush_mode: FlushMode = FlushMode.DEFAULT
     ) -> asyncio.Future[AppendedBatch]:
-        """Send one batch, with a span until it is stored."""
+        """Send one batch, with a span that ends when it is stored."""
         contexts = sampled_contexts(batch.records)
         if not contexts:
             return self.link.append(topic_id, queue_id, batch, flush_mode)
@@ -50,7 +50,7 @@ class TracedLink:
         return answer
 
     async def pop(self, request: PopRequest) -> Popped:
-        """Lease messages, with a span for each."""
+        """Lease messages, with a span for each traced message."""
         popped = await self.link.pop(request)
         for one in popped.batches:
             if contexts := sampled_contexts(one.batch.records):
@@ -72,7 +72,10 @@ class _OpenSpans:
 
 
 class PushTraces:
-    """Spans from a delivery to its acknowledgement. A second delivery ends an open span with an error."""
+    """The spans of pushed messages, from the delivery to the acknowledgement.
+
+    If a message is delivered again, its open span ends with an error.
+    """
 
     def __init__(self, tracing: Tracing) -> None:
         self._tracing = tracing
@@ -100,14 +103,14 @@ class PushTraces:
         self._open_spans.setdefault((group, queue), deque()).append(_OpenSpans(next_offset, spans))
 
     def on_pulled(self, group: str, queue: Queue, first_offset: int, batch: SealedBatch) -> None:
-        """Record the traced messages of a batch that a reader pulled; `group` is empty outside of groups."""
+        """Make a span for each traced message of a batch that a reader pulled; `group` is empty outside of groups."""
         if contexts := sampled_contexts(batch.records):
             self._tracing.finish_spans(
                 self._tracing.start_spans("ortoo pull", contexts, _delivery_attributes(group, queue, first_offset))
             )
 
     def on_committed(self, group: str, queue: Queue, offset: int) -> None:
-        """End the spans of messages that a group has processed, up to `offset`."""
+        """End the spans of the messages before `offset`, because a group has processed them."""
         waiting = self._open_spans.get((group, queue))
         while waiting and waiting[0].next_offset <= offset:
             self._tracing.finish_spans(waiting.popleft().spans)
@@ -129,7 +132,7 @@ TOPIC_AND_GROUP = ("topic", "consumer_group")
 
 
 class Traffic:
-    """Running totals. The totals of deleted topics are dropped when the metrics are read."""
+    """Totals of delivered messages. The totals of deleted topics are dropped when the metrics are read."""
 
     def __init__(self, traces: PushTraces | None = None) -> None:
         """Start at zero."""
@@ -161,7 +164,7 @@ class Traffic:
         self.expired_totals[topic, group] = self.expired_totals.get((topic, group), 0) + messages
 
     def register(self, metrics: Metrics, directory: DirectoryCache) -> None:
-        """Register the metrics; RocketMQ 5 has the metrics whose names begin with rocketmq_."""
+        """Register the metrics of the traffic. Metrics whose names begin with rocketmq_ exist in RocketMQ 5 as well."""
 
         def pushed(column: int) -> dict[tuple[str, ...], int]:
             self._drop_deleted(directory)

@@ -18,7 +18,7 @@ from ortoo.snode.policy.watched_file import WatchedFile
 
 @dataclass(frozen=True, slots=True)
 class Policy:
-    """The checks around every call."""
+    """The checks before every call: access, flow control and interceptors."""
 
     flow_control: FlowControl
     flow_control_file: WatchedFile
@@ -28,7 +28,7 @@ class Policy:
     """None = every client may do everything."""
 
     async def forwarding_channel(self, channel: grpc.aio.Channel) -> grpc.aio.Channel:
-        """A channel to another snode, which signs calls for the user of the current call. Errors: Unavailable."""
+        """A channel to another snode that signs calls as the user of the current call. Errors: Unavailable."""
         return (
             channel
             if self.access is None
@@ -37,7 +37,7 @@ class Policy:
 
 
 async def open_policy(runtime: Runtime, cluster: ClusterView) -> Policy:
-    """Read the flow-control file and the access file. Errors: Invalid if the access file is missing or wrong."""
+    """Make the checks of the flow-control file and the access file. Errors: Invalid for a wrong access file."""
     settings, clock, metrics = runtime.settings, runtime.clock, runtime.metrics
     access: AccessControl | None = None
     if settings.access_file:

@@ -46,7 +46,7 @@ ACCESS_KEY_LENGTH_MAX = 127
 
 
 class Authentication:
-    """Checks signatures with the secrets stored by the name server."""
+    """Checks the signatures of calls with the secrets of users, which the name server stores."""
 
     def __init__(self, name_server: NameServerClient, clock: Clock, settings: SnodeSettings) -> None:
         self._name_server = name_server
@@ -65,7 +65,7 @@ class Authentication:
     ) -> tuple[str, str]:
         """Check the signature of a call; returns the access key and the secret of its user.
 
-        With `own_client`, the caller is Ortoo's client, which always signs UTC times.
+        `own_client` = the caller is a client of Ortoo, which always signs times in UTC.
 
         Errors: Forbidden (field `authorization`), Unavailable.
         """
@@ -89,14 +89,15 @@ class Authentication:
         return signature.access_key, secret_key
 
     async def forwarding_channel(self, principal: Principal, channel: grpc.aio.Channel) -> grpc.aio.Channel:
-        """A channel on which this snode forwards a user's requests, signed again. Errors: Unavailable."""
+        """A channel over which this snode forwards requests with the user's signature. Errors: Unavailable."""
         secret_key = await self.get_secret(principal.user) if principal.user else ""
         return with_headers(channel, signing(principal.user, secret_key, self._clock)) if secret_key else channel
 
     async def get_secret(self, access_key: str) -> str:
-        """A user's secret; empty for an unknown or disabled user, so that clients cannot probe for names.
+        """The secret of the user with this access key.
 
-        While no name server answers, a cached secret stays valid. Without one, errors: Unavailable, Overloaded.
+        It is empty for an unknown or disabled user, so that clients cannot probe for names. While no name server
+        answers, a cached secret stays valid. Errors, if no secret is cached: Unavailable, Overloaded.
         """
         now_s = self._clock.monotonic_s()
         secret_key, until_s = self._secrets.get(access_key) or ("", self._unknown_users.get(access_key, 0.0))
@@ -127,7 +128,7 @@ def _unauthenticated(message: str) -> Forbidden:
 
 
 class AccessControl:
-    """The rules of a file, reloaded when it changes, and the users of the name server."""
+    """The access rules in a file, which is reloaded when it changes, and the users of the name server."""
 
     def __init__(self, path: str, authentication: Authentication, directory: DirectoryCache) -> None:
         """Follow the file at `path`. `file.load` raises Invalid if the file is missing or wrong."""
@@ -141,23 +142,23 @@ class AccessControl:
         self._streams: dict[CallAccess, Callable[[Forbidden], None]] = {}
 
     def register(self, metrics: Metrics) -> None:
-        """Register the metrics."""
+        """Register the metrics of access control."""
         metrics.counter(
             "ortoo_access_refused_total", "Requests refused for missing permissions.", lambda: self.refused_count
         )
         metrics.gauge("ortoo_access_users", "Users in the access file.", lambda: len(self.rules.users))
 
     def add_stream(self, call: "CallAccess", end: Callable[[Forbidden], None]) -> None:
-        """Register a stream or a waiting poll; `end` is called if the permission for it is lost."""
+        """Register a stream or a waiting poll; `end` is called when its user loses a permission that it needs."""
         call.is_stream = True
         self._streams[call] = end
 
     def remove_stream(self, call: "CallAccess") -> None:
-        """Remove a stream."""
+        """Remove a registered stream or poll."""
         self._streams.pop(call, None)
 
     async def recheck_users(self) -> None:
-        """End the streams of changed or deleted users, including idle streams."""
+        """End the streams of users that were changed or deleted, including idle streams."""
         for call, end in tuple(self._streams.items()):
             try:
                 await call.recheck_user()
@@ -176,15 +177,15 @@ class AccessControl:
                 end(error)
 
     def grant_on_topic(self, user: str, topic: str) -> Grant:
-        """The permissions of a user on a topic, by the current rules."""
+        """The permissions of a user on a topic by the present rules."""
         rules = self.rules.users.get(user)
         return Grant.DENY if rules is None else rules.grant_on(Resource.TOPIC, topic)
 
 
 class CallAccess:
-    """Authentication and authorization of one call: its user and the permissions checked so far.
+    """The authentication and authorization of one call: its user, and the permissions checked for it.
 
-    A stream needs the permissions of all its earlier requests. They are checked again when the rules change.
+    The permissions for all requests of a stream are checked again when the rules change.
     """
 
     def __init__(self, access: AccessControl, method: str, peer: str) -> None:
@@ -207,7 +208,7 @@ class CallAccess:
         return Principal(self._user, self._rules.is_admin(self._user), partial(self._access.grant_on_topic, self._user))
 
     async def sign_in(self, headers: Mapping[str, str], request: bytes | None) -> None:
-        """Authenticate the call. `request` is the bytes of the request, or None for a stream.
+        """Authenticate the call. `request` has the bytes of the request; None for a stream of requests.
 
         Errors: Forbidden (field `authorization`), Unavailable.
         """
@@ -224,7 +225,7 @@ class CallAccess:
             raise
 
     def authorize(self, request: Any) -> None:
-        """Refuse a request beyond the user's permissions.
+        """Refuse a request for which the user has no permission.
 
         Errors: Forbidden, Invalid for a malformed handle, Overloaded if a stream has named too many resources.
         """
@@ -238,13 +239,13 @@ class CallAccess:
             self._granted.update(dict.fromkeys(new))
 
     def recheck(self) -> None:
-        """Check all permissions again, if the rules have changed. Errors: Forbidden."""
+        """Check the permissions for all earlier requests again, if the rules have changed. Errors: Forbidden."""
         if self._rules is not self._access.rules:
             self._rules = self._access.rules
             self._check(self._granted)
 
     async def recheck_user(self) -> None:
-        """Check that the user's secret is unchanged. Errors: Forbidden, Unavailable."""
+        """Refuse the call if the secret of its user has changed. Errors: Forbidden, Unavailable."""
         if self._user is not None and await self._access.authentication.get_secret(self._user) != self._secret_key:
             self._access.refused_count += 1
             raise _unauthenticated(f"user {self._user} was changed or deleted; sign in again")

@@ -88,7 +88,7 @@ class AccessRules:
     trusted: tuple[Network, ...] = ()
 
     def is_trusted(self, peer: str) -> bool:
-        """Whether callers from `peer`, host:port, need not sign."""
+        """Whether callers from the address `peer`, host:port, may leave their calls unsigned."""
         if not self.trusted:
             return False
         try:
@@ -98,12 +98,12 @@ class AccessRules:
         return any(address in network for network in self.trusted)
 
     def is_admin(self, access_key: str) -> bool:
-        """Whether a user may do everything."""
+        """Whether the user with this access key is an admin, who may do everything."""
         user = self.users.get(access_key)
         return user is not None and user.admin
 
     def check(self, access_key: str, permissions: Iterable[RequiredPermission]) -> None:
-        """Refuse permissions that a user lacks. Errors: Forbidden, naming the permission."""
+        """Refuse a user who lacks one of `permissions`. Errors: Forbidden, naming the permission."""
         user = self.users.get(access_key)
         for permission in permissions:
             if user is not None and user.allows(permission):
@@ -119,7 +119,7 @@ class AccessRules:
 
 
 def parse_access_rules(text: str) -> AccessRules:
-    """The rules in a file's text. Errors: Invalid, naming the entry."""
+    """Parse the text of an access file. Errors: Invalid, naming the entry."""
     try:
         data: dict[str, Any] = tomllib.loads(text)
     except tomllib.TOMLDecodeError as error:
@@ -138,7 +138,7 @@ def parse_access_rules(text: str) -> AccessRules:
             raise Invalid(f"{unknown[0]!r} is unknown; give {', '.join(sorted(_KEYS))}", field=field_name)
         access_key, admin = entry.get("access_key"), entry.get("admin", False)
         if not isinstance(access_key, str) or not access_key or access_key in users:
-            raise Invalid("this is missing or not unique; give each user its own", field=f"{field_name}.access_key")
+            raise Invalid("missing or not unique; give each user another access key", field=f"{field_name}.access_key")
         if not isinstance(admin, bool):
             raise Invalid("give true or false", field=f"{field_name}.admin")
         users[access_key] = UserRules(

@@ -47,7 +47,7 @@ class FlowRule:
 
 
 class TokenBucket:
-    """A token bucket with a rate a second and a burst of one second."""
+    """A token bucket with a rate per second and a burst of one second."""
 
     def __init__(self, per_second: float, now_s: float) -> None:
         """Start full."""
@@ -55,19 +55,19 @@ class TokenBucket:
         self._at_s = now_s
 
     def wait_s(self, amount: float, now_s: float) -> float:
-        """Seconds until `amount` may be taken; 0 = now. A full bucket allows any `amount`."""
+        """The seconds to wait before `amount` may be taken; 0 = now. A full bucket allows any `amount`."""
         self._left = min(self._per_second, self._left + (now_s - self._at_s) * self._per_second)
         self._at_s = now_s
         missing = min(amount, self._per_second) - self._left
         return max(0.0, missing / self._per_second)
 
     def take(self, amount: float) -> None:
-        """Take `amount`; the bucket may become negative."""
+        """Take `amount` from the bucket, which may become negative."""
         self._left -= amount
 
 
 class FlowControl:
-    """Refuses calls beyond the limits, and delays streams. A call that is admitted and then fails is still counted."""
+    """Refuses or delays calls beyond the limits. An admitted call counts even if it then fails."""
 
     def __init__(self, clock: Clock) -> None:
         """Start without limits."""
@@ -78,7 +78,7 @@ class FlowControl:
         self._clock = clock
 
     def register(self, metrics: Metrics) -> None:
-        """Register the metrics."""
+        """Register the metrics of flow control."""
         metrics.counter(
             "ortoo_flow_control_refused_total",
             "Calls refused or delayed by a limit.",
@@ -90,7 +90,7 @@ class FlowControl:
         )
 
     def replace(self, rules: Sequence[FlowRule]) -> None:
-        """Use these limits. Errors: Invalid. After an error, the previous limits stay."""
+        """Replace the limits by `rules`. Errors: Invalid. After an error, the previous limits stay."""
         if len(rules) > RULES_MAX:
             raise Invalid(f"{len(rules)} rules; give at most {RULES_MAX}", field="rules")
         for rule in rules:
@@ -101,7 +101,10 @@ class FlowControl:
         self.rules = tuple(rules)
 
     async def admit(self, call: InterceptedCall) -> None:
-        """Allow the call, delay it, or refuse it. Errors: Overloaded with the time to wait."""
+        """Count a call against the limits; a request within a stream is delayed if it exceeds them.
+
+        Errors: Overloaded with the time to wait.
+        """
         if call.method.partition("/")[2] in EXEMPT_METHODS:
             return
         counted: tuple[FlowRule, ...] | None = None

@@ -39,27 +39,30 @@ class InterceptedCall(NamedTuple):
 
 
 class Interceptor(Protocol):
-    """Observes calls. After a `before` that raised nothing, exactly one of `after` and `on_error` is called."""
+    """An observer of calls, which may refuse them.
+
+    After a `before` that raised no error, exactly one of `after` and `on_error` is called.
+    """
 
     async def before(self, call: InterceptedCall) -> None:
-        """The call begins. If this raises an OrtooError, the call is refused and its handler is not called."""
+        """Called when a call begins. An OrtooError that is raised here refuses the call."""
 
     async def after(self, call: InterceptedCall) -> None:
-        """The call succeeded."""
+        """Called when a call has succeeded."""
 
     async def on_error(self, call: InterceptedCall, error: BaseException) -> None:
-        """The call failed, or the client cancelled it."""
+        """Called when a call has failed, or the client has cancelled it."""
 
 
 class InterceptorChain:
-    """Interceptors, called in order."""
+    """Several interceptors, which are called in order."""
 
     def __init__(self, interceptors: Sequence[Interceptor]) -> None:
         """Keep the interceptors, in the order in which they are called."""
         self._interceptors = tuple(interceptors)
 
     async def before(self, call: InterceptedCall) -> None:
-        """Call each interceptor. If one refuses the call, the interceptors before it are notified of the error."""
+        """Call `before` of each interceptor. If one refuses the call, `on_error` of those before it is called."""
         for number, one in enumerate(self._interceptors):
             try:
                 await one.before(call)
@@ -68,12 +71,12 @@ class InterceptorChain:
                 raise
 
     async def after(self, call: InterceptedCall) -> None:
-        """Notify each interceptor that the call succeeded."""
+        """Call `after` of each interceptor."""
         for one in self._interceptors:
             await one.after(call)
 
     async def on_error(self, call: InterceptedCall, error: BaseException) -> None:
-        """Notify each interceptor that the call failed."""
+        """Call `on_error` of each interceptor."""
         await self._notify_error(self._interceptors, call, error)
 
     async def _notify_error(
@@ -84,9 +87,9 @@ class InterceptorChain:
 
 
 def load_interceptors(names: str) -> list[Interceptor]:
-    """Make the interceptors named `module:attribute`, separated by `;`; each attribute is a factory.
+    """Load interceptors from `names`: texts of the form `module:attribute`, separated by `;`.
 
-    Errors: Invalid, naming the setting.
+    Each attribute is a function that returns an interceptor. Errors: Invalid, naming the setting.
     """
     loaded: list[Interceptor] = []
     for name in filter(None, map(str.strip, names.split(";"))):

@@ -10,7 +10,7 @@ from ortoo.snode.policy.access_rules import Grant
 
 @dataclass(frozen=True, slots=True)
 class Principal:
-    """The user of a call, with its permissions."""
+    """The user of a call with the permissions of this user."""
 
     user: str = ""
     """The access key; empty if no signature is required."""
@@ -20,23 +20,23 @@ class Principal:
     """The caller's permissions on a topic, by the rules at the time of the check."""
 
     def may_send_to(self, topic: str) -> bool:
-        """Whether the caller may send to a topic."""
+        """Whether the user may send to a topic."""
         return Grant.PUB in self.grant_on_topic(topic)
 
     def may_read(self, topic: str) -> bool:
-        """Whether the caller may see messages of a topic."""
+        """Whether the user may read messages of a topic."""
         return Grant.SUB in self.grant_on_topic(topic)
 
     def may_see(self, topic: str) -> bool:
-        """Whether an answer for the caller may name a topic and positions in it."""
+        """Whether an answer for the user may contain the name of a topic and offsets in it."""
         return self.grant_on_topic(topic) is not Grant.DENY
 
     def owns(self, user: str) -> bool:
-        """Whether the caller may use an object of `user`."""
+        """Whether the user may use an object that belongs to `user`."""
         return self.is_unrestricted or self.user == user
 
     def check_owner(self, user: str, kind: str, field: str) -> None:
-        """Refuse an object of another user. Errors: Forbidden, without the id and its owner."""
+        """Refuse an object that belongs to another user. Errors: Forbidden, without the object's id and owner."""
         if not self.owns(user):
             raise Forbidden(f"this {kind} belongs to another user; use one of your own", field=field)
 
@@ -47,5 +47,5 @@ PRINCIPAL: ContextVar[Principal] = ContextVar("principal", default=ANONYMOUS)
 
 
 def owner_at(host: str) -> str:
-    """The owner of a session or client that the current call creates: the call's user, or else the caller's host."""
+    """The owner of a session or client that the current call creates: its user, or the caller's `host` without one."""
     return PRINCIPAL.get().user or f"@{host}"

@@ -12,7 +12,7 @@ _log = get_logger("files")
 
 
 class WatchedFile:
-    """Passes the text of a file to `apply` whenever it has changed; the text of a missing file is empty."""
+    """Passes the text of a file to `apply` when it has changed; a missing file counts as empty text."""
 
     def __init__(self, path: str, description: str, apply: Callable[[str], object]) -> None:
         """Follow the file at `path`; empty = no file. `description` is its name in logs. `apply` may raise Invalid."""
@@ -22,12 +22,12 @@ class WatchedFile:
         self._last_stamp: tuple[int, int] | None = None
 
     async def load(self) -> None:
-        """Pass the present text to `apply`. Errors: Invalid for a wrong text."""
+        """Pass the file's present text to `apply`. Errors: Invalid for a wrong text."""
         text = await asyncio.to_thread(self._read_if_changed)
         self._apply(text or "")
 
     async def reload_if_changed(self) -> None:
-        """Pass the text to `apply` if it has changed. A wrong or unreadable file is logged and changes nothing."""
+        """Pass the file's text to `apply` if it has changed. A wrong or unreadable file is logged and has no effect."""
         text = await asyncio.to_thread(self._read_if_changed) if self.path else None
         if text is None:
             return

@@ -14,7 +14,7 @@ from ortoo.snode.topics import TopicComponents
 
 
 class PopComponents:
-    """Leases of messages, and the dead letters of messages that failed every attempt."""
+    """The components for pops: leases of messages, and dead letters."""
 
     def __init__(
         self, runtime: Runtime, cluster: ClusterView, links: EnodeLinks, topics: TopicComponents, reader: QueueReader

@@ -28,7 +28,7 @@ class PopCall:
 
 @dataclass(frozen=True, slots=True)
 class PoppedMessages:
-    """Messages of one stored batch, and the handle of their lease."""
+    """Leased messages of one stored batch, and the handle of their lease."""
 
     queue: Queue
     handle: ReceiptHandle

@@ -34,7 +34,7 @@ class DeadLetter(PlacedMessage):
 
 @dataclass(slots=True)
 class ReplayState:
-    """The progress of a replay, in messages."""
+    """The progress of a replay of dead letters; all counts are messages."""
 
     replayed_messages: int = 0
     scanned_messages: int = 0
@@ -43,7 +43,7 @@ class ReplayState:
 
 @dataclass(frozen=True, slots=True)
 class ReplayOptions:
-    """A request to send dead letters again."""
+    """The options of a request to replay dead letters."""
 
     group: str
     message_filter: MessageFilter | None = None
@@ -55,14 +55,14 @@ class ReplayOptions:
 
 @dataclass(frozen=True, slots=True)
 class PeekedMessage(PlacedMessage):
-    """One of the next messages of a queue."""
+    """A message that a pop would return, with the number of its attempts."""
 
     attempts: int
 
 
 @dataclass(slots=True, eq=False)
 class DeadLetters:
-    """Lists and replays dead letters. It is stateless: the enodes' logs record which dead letters were replayed."""
+    """Lists and replays dead letters. It is stateless: enodes record in their logs which dead letters were replayed."""
 
     watch: DirectoryWatch
     links: EnodeLinks
@@ -73,7 +73,10 @@ class DeadLetters:
     async def list_dead_letters(
         self, group: str, message_filter: MessageFilter | None, *, include_replayed: bool
     ) -> AsyncIterator[DeadLetter]:
-        """Yield the dead letters of a group, by enode, oldest first. Errors: Unavailable if an enode is unreachable."""
+        """Yield the dead letters of a group: enode by enode, the oldest first.
+
+        Errors: Unavailable if an enode is unreachable.
+        """
         topic = await self.group_topics.find(dead_letter_topic(group))
         if topic is None:
             return
@@ -84,11 +87,11 @@ class DeadLetters:
                 yield DeadLetter(message_id, queue, offset, part.stored_at_ms, message, offset not in pending)
 
     async def replay(self, replay: ReplayOptions) -> AsyncIterator[ReplayState]:
-        """Send dead letters again, step by step; yields the same `ReplayProgress` object after each step.
+        """Send dead letters again in several steps; yields the updated progress after each step.
 
-        Errors: Forbidden (to_topic of a group), NotFound (to_topic), Conflict (to_topic has no queue on an enode with
-        dead letters), Unavailable.
-        Dead letters that were sent before an error stay sent; another call continues.
+        Dead letters that were sent before an error stay sent; another call continues after them. Errors: Forbidden
+        (`to_topic` belongs to a group), NotFound (`to_topic`), Conflict (`to_topic` has no queue on an enode with dead
+        letters), Unavailable.
         """
         if group_of_topic(replay.to_topic) is not None:
             raise Forbidden(
@@ -132,9 +135,9 @@ class DeadLetters:
     async def peek(
         self, topic_name: str, group: str, messages_max: int, skip: int = 0
     ) -> tuple[list[PeekedMessage], bool]:
-        """Return the next messages of a topic after the first `skip`, and whether more exist than fit into one answer.
+        """The messages that a pop would return, without the first `skip`, and whether the answer left some out.
 
-        The call changes nothing. Errors: NotFound, Unavailable.
+        The call leases nothing. Errors: NotFound, Unavailable.
         """
         topic = await self.watch.topic(topic_name)
         found: list[PeekedMessage] = []
@@ -240,7 +243,7 @@ class NackMessagesResult:
 
 @dataclass(slots=True, eq=False)
 class NackProcessor:
-    """Makes enodes copy messages into the group's retry topic or dead-letter topic."""
+    """Nacks messages by offset: enodes copy them to the group's retry topic or dead-letter topic."""
 
     watch: DirectoryWatch
     links: EnodeLinks
@@ -248,9 +251,10 @@ class NackProcessor:
     group_topics: GroupTopics
 
     async def nack(self, request: NackMessagesRequest) -> NackMessagesResult:
-        """Copy messages; returns when the copies are durable. In ordered consumption, only the last attempt copies.
+        """Nack messages; returns when their copies are durable.
 
-        Errors: Invalid, NotFound, Unavailable.
+        In ordered consumption, messages are copied only after their last attempt. Errors: Invalid, NotFound,
+        Unavailable.
         """
         topic = await self.watch.topic(request.queue.topic)
         check_readable(topic, request.queue)

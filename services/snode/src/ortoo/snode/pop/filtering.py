@@ -13,7 +13,7 @@ from ortoo.common.groups.pop import LeasePart, PoppedBatch, ranges_of
 
 @dataclass(slots=True)
 class FilteredPop:
-    """Popped messages, divided by a filter."""
+    """Popped messages, sorted by a filter."""
 
     matching: list[PoppedBatch] = field(default_factory=list)
     """Messages for the consumer."""
@@ -24,7 +24,7 @@ class FilteredPop:
 
 
 def filter_popped(batches: Iterable[PoppedBatch], message_filter: MessageFilter, messages_max: int) -> FilteredPop:
-    """Divide messages by a filter; at most `messages_max` matching ones are kept."""
+    """Sort popped messages by a filter; at most `messages_max` matching messages are for the consumer."""
     found = FilteredPop()
     room = messages_max
     for one in batches:

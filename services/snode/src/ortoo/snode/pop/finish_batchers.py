@@ -15,7 +15,7 @@ Place = tuple[str, int, str]
 
 
 class FinishBatchers:
-    """Sends one request at a time for each group, topic and enode. Acks that arrive meanwhile share the next."""
+    """Batches acks for each group, topic and enode. Acks that arrive during a request are sent together in the next."""
 
     def __init__(self, links: EnodeLinks, background: Background) -> None:
         self._links = links
@@ -23,7 +23,7 @@ class FinishBatchers:
         self._batchers: dict[Place, RequestBatcher[Sequence[LeasePart], list[StaleMessage]]] = {}
 
     async def finish(self, place: Place, parts: Sequence[LeasePart]) -> list[StaleMessage]:
-        """Ack messages; returns when the acks are durable. Returns the stale messages of the whole request.
+        """Ack messages; returns the stale messages of the whole request when the acks are durable.
 
         Errors: as `GrpcEnodeLink.settle`.
         """

@@ -18,9 +18,10 @@ ReleaseOperation = Callable[[], Awaitable[object]]
 
 
 class LeaseReleaser:
-    """Releases messages at the enodes that leased them.
+    """Releases leased messages at their enodes.
 
-    A release to an unreachable enode is retried: after a graceful restart the enode still has its leases.
+    A release that an unreachable enode did not get is retried, because the enode keeps its leases over a graceful
+    restart.
     """
 
     def __init__(self, runtime: Runtime, links: EnodeLinks) -> None:
@@ -30,7 +31,7 @@ class LeaseReleaser:
         """By unreachable enode: pending requests, each with the time at which it is dropped."""
 
     async def release(self, enode: str, topic_id: int, group: str, batches: Iterable[PoppedBatch]) -> None:
-        """Release messages without counting an attempt."""
+        """Release leased messages without counting an attempt."""
         if parts := [LeasePart(one.queue_id, one.number, ranges_of(one.offsets)) for one in batches]:
             verdict = Redeliver(counts=False)
             await self._run_or_retry(
@@ -40,8 +41,8 @@ class LeaseReleaser:
     async def cancel(self, enode: str, request: PopRequest, pop: Awaitable[Popped] | None = None) -> None:
         """Cancel a pop whose consumer has gone, and release the messages that the pop still returns.
 
-        `pop` is the pop in progress. It is awaited and not cancelled: a stopping enode answers open requests and
-        takes no new requests. After its restart, the enode has only the leases.
+        `pop` is the pop in progress. It is awaited and not cancelled, because an enode that shuts down answers open
+        requests and accepts no new ones. After its restart it knows only the leases.
         """
         is_outstanding = False
         try:
@@ -64,7 +65,10 @@ class LeaseReleaser:
             )
 
     async def cancel_once(self, enode: str, request: PopRequest) -> None:
-        """Cancel one pop, or all pops of its attempt if the request id is empty. Errors: NotFound, Unavailable."""
+        """Cancel the pop `request`, or all pops of its attempt if its request id is empty.
+
+        Errors: NotFound, Unavailable.
+        """
         request = replace(request, messages_max=1, wait_ms=0, cancel=True)
         popped = await self._links.to(enode).pop(request)
         # An enode of a version without cancellation has popped instead. The messages that it returned are released.

@@ -41,7 +41,7 @@ _log = get_logger("pops")
 
 
 class PopProcessor:
-    """Pops for consumers of any group. It has no durable state: the enodes have the leases."""
+    """Pops messages for consumers, and settles them. It has no durable state, because enodes store the leases."""
 
     def __init__(self, runtime: Runtime, cluster: ClusterView, links: EnodeLinks, topics: TopicComponents) -> None:
         self._runtime = runtime
@@ -55,7 +55,7 @@ class PopProcessor:
         self._rotation = 0
 
     async def pop(self, call: PopCall) -> PopResult:
-        """Lease messages to a consumer, waiting for the first one.
+        """Lease messages to a consumer; waits up to `call.wait_ms` for the first message.
 
         Errors: Invalid, NotFound (topic), Conflict (the group may not consume, the topic cannot be read), Unavailable.
         """
@@ -78,7 +78,7 @@ class PopProcessor:
                 return result
 
     async def cancel(self, call: PopCall) -> None:
-        """Cancel the pops of an attempt: their messages are released, and later pops of the attempt get nothing.
+        """Cancel all pops of an attempt: their messages are released, and later pops of the attempt return none.
 
         Errors: Invalid, NotFound, Unavailable. After Unavailable the caller repeats the request.
         """
@@ -101,15 +101,13 @@ class PopProcessor:
         *,
         unexpired_only: bool = False,
     ) -> list[set[int]]:
-        """Ack, nack or release messages, each given as a handle and offsets (none = all messages of the lease).
+        """Ack, nack or release messages; returns for each receipt the offsets of messages no longer in its lease.
 
-        With `unexpired_only` an expired lease is stale even if its messages were not leased again. An ack of a message
-        that is already acked succeeds.
+        A receipt is a handle and offsets; no offsets = all messages of the lease. With `unexpired_only`, a message
+        counts as no longer leased when its lease has expired, even if it was not leased again. A repeated ack succeeds.
 
-        Returns for each receipt the offsets of messages that are no longer in its lease.
-
-        Errors: NotFound if the only receipt names a missing queue, Unavailable, and those of the enode. After an
-        error some messages may be settled; the caller repeats the request.
+        Errors: NotFound if the only receipt is for a missing queue, Unavailable, and those of the enode. After an error
+        some messages may be settled; the caller repeats the request.
         """
         stale: list[set[int]] = [set() for _ in receipts]
         places: dict[tuple[str, int, str], list[int]] = {}
@@ -145,7 +143,7 @@ class PopProcessor:
         return stale
 
     async def ensure_dead_letter_topics(self, handles: Iterable[ReceiptHandle]) -> None:
-        """Ensure that the dead-letter topics for these messages exist on their enodes. Errors: Unavailable."""
+        """Create the missing dead-letter topics for the messages of `handles`. Errors: Unavailable."""
         for group, enode in dict.fromkeys((handle.group, handle.enode) for handle in handles):
             await self._topics.group_topics.ensure(dead_letter_topic(group), enode)
 
@@ -289,12 +287,15 @@ class PopProcessor:
         return found.matching
 
     async def release(self, result: PopResult) -> None:
-        """Release all messages of an answer that its consumer did not receive."""
+        """Release all messages of an answer, because the consumer did not receive it."""
         for one in result.batches:
             await self._releaser.release(one.queue.enode, one.handle.topic_id, one.handle.group, [one.popped])
 
     async def nack_all(self, result: PopResult, consumer: str, error: str) -> None:
-        """Nack each message of an answer that its consumer could not receive; the group's settings give the delay."""
+        """Nack all messages of an answer, because `consumer` could not receive it.
+
+        The group's settings determine the delay.
+        """
         verdict = Redeliver((), True, consumer, error)
         for one in result.batches:
             with contextlib.suppress(OrtooError):
@@ -346,7 +347,7 @@ class PopProcessor:
 
 
 async def pop_or_error(pop: Awaitable[PopResult]) -> PopResult | OrtooError:
-    """Wait for a pop; any exception is returned as an error instead of raised."""
+    """Wait for a pop; returns its result, or its error instead of raising it."""
     try:
         return await pop
     except Exception as error:

@@ -20,7 +20,7 @@ _HEAD = struct.Struct("<BBIQQqI")
 
 @dataclass(frozen=True, slots=True)
 class ReceiptHandle:
-    """A lease of messages of one queue."""
+    """The handle of a lease, which has messages of one queue."""
 
     enode: str
     group: str
@@ -33,18 +33,18 @@ class ReceiptHandle:
     """The number of offsets from the first to the last message. The lease may lack some of these messages."""
 
     def for_message(self, offset: int) -> "ReceiptHandle":
-        """The handle of the message at this offset."""
+        """The handle of only the message at this offset."""
         return ReceiptHandle(self.enode, self.group, self.topic_id, self.queue_id, self.number, offset, 1)
 
     def encoded(self, seals: HandleSeals) -> str:
-        """The sealed text that clients get."""
+        """The sealed text of the handle, which clients receive."""
         enode, group = self.enode.encode(), self.group.encode()
         numbers = (self.queue_id, self.topic_id, self.number, self.first_offset, self.count)
         return seals.encode(_PURPOSE, _HEAD.pack(len(enode), len(group), *numbers) + enode + group)
 
 
 def read_receipt(text: str, seals: HandleSeals | None, field: str = "receipt_handle") -> ReceiptHandle:
-    """Read a handle; without `seals` its seal is not verified, see `open_handle`.
+    """Decode the text of a handle, and verify its seal unless `seals` is None.
 
     Errors: Invalid for a malformed, changed or forged handle, Unsupported for a handle of a newer version.
     """

@@ -18,7 +18,7 @@ from ortoo.snode.topics.group_settings import GroupSettings
 
 
 class PullComponents:
-    """The read operations over stored messages."""
+    """The components that read stored messages."""
 
     def __init__(
         self,

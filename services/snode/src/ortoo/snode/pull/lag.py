@@ -16,7 +16,7 @@ from ortoo.snode.pull.queue_reader import QueueReader
 
 @dataclass(frozen=True, slots=True)
 class GroupQueueLag:
-    """The lag in one queue: the group's offset (-1 = none yet), the end of the queue, and the messages between them."""
+    """The lag of a group in one queue, with the group's offset (-1 = none yet) and the end of the queue."""
 
     queue: Queue
     committed_offset: int
@@ -31,7 +31,7 @@ METADATA_KEYS = ("group", "topic", "lagThreshold", "oldestAgeSeconds", "activati
 
 @dataclass(frozen=True, slots=True)
 class ScalerTrigger:
-    """The metadata of a KEDA ScaledObject: the group, the topic and the targets."""
+    """A trigger of KEDA: the group, the topic, and the target values per replica of the consumer."""
 
     group: str
     topic: str
@@ -44,7 +44,7 @@ class ScalerTrigger:
 
     @classmethod
     def from_metadata(cls, metadata: Mapping[str, str]) -> "ScalerTrigger":
-        """Read KEDA's metadata. Errors: Invalid, naming the key."""
+        """Parse the metadata of a KEDA ScaledObject. Errors: Invalid, naming the key."""
         for key in metadata.keys() - set(METADATA_KEYS):
             raise Invalid(f"is unknown; expected one of {', '.join(METADATA_KEYS)}", field=f"scalerMetadata.{key}")
         for key in ("group", "topic"):
@@ -60,12 +60,12 @@ class ScalerTrigger:
 
     @property
     def targets(self) -> dict[str, int]:
-        """Metric name to its target value per replica."""
+        """The target value per replica of each metric, by name."""
         return {LAG: self.lag_threshold} | ({AGE: self.oldest_age_s} if self.oldest_age_s else {})
 
 
 class ConsumerLag:
-    """Compares committed offsets with the ends of queues. Any snode computes it for the whole cluster."""
+    """Computes the lag of groups from committed offsets and the ends of queues, for the whole cluster."""
 
     def __init__(self, watch: DirectoryWatch, links: EnodeLinks, reader: QueueReader, clock: Clock) -> None:
         self._watch = watch
@@ -74,13 +74,16 @@ class ConsumerLag:
         self._clock = clock
 
     async def lag_of_available(self, group: str, topic_name: str) -> list[GroupQueueLag]:
-        """The lag in each readable queue whose enode is reachable. Errors: NotFound, Invalid."""
+        """The lag of a group in each readable queue of a topic whose enode is reachable. Errors: NotFound, Invalid."""
         check_group_name(group)
         topic = await self._watch.topic(topic_name)
         return await self._compare(group, topic, await self._reader.queue_ranges(topic))
 
     async def lag_of_all(self, group: str, topic_name: str) -> list[GroupQueueLag]:
-        """The lag in each readable queue. Errors: as `lag_of_available`; Unavailable if an enode is unreachable."""
+        """The lag of a group in every readable queue of a topic.
+
+        Errors: as `lag_of_available`; Unavailable if an enode is unreachable.
+        """
         check_group_name(group)
         topic = await self._watch.topic(topic_name)
         ranges = await self._reader.all_queue_ranges(topic, "the lag is unknown, which does not mean that it is 0")
@@ -95,11 +98,14 @@ class ConsumerLag:
         return lags
 
     async def lag_messages(self, trigger: ScalerTrigger) -> int:
-        """The number of waiting messages. Errors: NotFound (topic), Unavailable if an enode is unreachable."""
+        """The lag of the trigger's group in messages.
+
+        Errors: NotFound (topic), Unavailable if an enode is unreachable.
+        """
         return sum(queue.messages for queue in await self.lag_of_all(trigger.group, trigger.topic))
 
     async def oldest_age_s(self, trigger: ScalerTrigger) -> int:
-        """Seconds since the oldest waiting message was stored; 0 if none waits. Errors: as `lag_messages`."""
+        """The seconds since the oldest waiting message was stored; 0 if none waits. Errors: as `lag_messages`."""
         waiting = [queue for queue in await self.lag_of_all(trigger.group, trigger.topic) if queue.messages]
         topic = await self._watch.topic(trigger.topic)
         stored_at_ms = await asyncio.gather(*(self._stored_at_ms(topic.topic_id, queue) for queue in waiting))
@@ -107,7 +113,7 @@ class ConsumerLag:
         return max(0, self._clock.now_ms() - oldest_ms) // 1000 if oldest_ms else 0
 
     async def is_active(self, trigger: ScalerTrigger) -> bool:
-        """Whether any replica must run. Errors: as `lag_messages`."""
+        """Whether KEDA must run at least one replica of the consumer. Errors: as `lag_messages`."""
         return await self.lag_messages(trigger) > trigger.activation_lag
 
     async def _stored_at_ms(self, topic_id: int, queue: GroupQueueLag) -> int:

@@ -19,7 +19,7 @@ LIMIT_MAX = 1000
 
 @dataclass(frozen=True, slots=True)
 class SearchRequest:
-    """A search for messages with a key, or for the message with an id, stored in [begin_ms, end_ms)."""
+    """A search for messages by key or id, among those stored from `begin_ms` to before `end_ms`."""
 
     key: str
     message_id: str
@@ -32,7 +32,7 @@ class SearchRequest:
     """Number of the newest messages to skip, because an earlier answer had them."""
 
     def check(self) -> None:
-        """Refuse a malformed search. Errors: Invalid, naming the field."""
+        """Refuse an invalid search. Errors: Invalid, naming the field."""
         if bool(self.key) == bool(self.message_id):
             raise Invalid("give a key or a message id, and not both", field="key")
         if not 0 <= self.limit <= LIMIT_MAX:
@@ -43,7 +43,7 @@ class SearchRequest:
 
 @dataclass(frozen=True, slots=True)
 class SearchResult:
-    """The messages, newest first, and the enodes that could not be reached."""
+    """The found messages, newest first, and the enodes that could not be reached."""
 
     messages: Sequence[PlacedMessage]
     unreachable_enodes: Sequence[str]
@@ -52,14 +52,17 @@ class SearchResult:
 
 
 class MessageSearch:
-    """Searches on all enodes of a topic."""
+    """Searches for messages on all enodes of a topic."""
 
     def __init__(self, watch: DirectoryWatch, links: EnodeLinks) -> None:
         self._watch = watch
         self._links = links
 
     async def find(self, topic_name: str, request: SearchRequest) -> SearchResult:
-        """Messages that match `request`. Errors: NotFound (topic), Invalid, Unavailable if no enode is reachable."""
+        """Find the messages of a topic that match `request`.
+
+        Errors: NotFound (topic), Invalid, Unavailable if no enode is reachable.
+        """
         request.check()
         topic = await self._watch.topic(topic_name)
         named = await self._find_by_address(topic, request.message_id)

@@ -18,7 +18,7 @@ from ortoo.snode.pull.queue_reader import QueueReader
 
 
 class StartFrom(enum.IntEnum):
-    """The start position; the values are those of the protobuf enum."""
+    """The rule for the start of a session; the values are those of the protobuf enum."""
 
     LAST = 1
     FIRST = 2
@@ -27,7 +27,7 @@ class StartFrom(enum.IntEnum):
 
 @dataclass(frozen=True, slots=True)
 class SessionStart:
-    """The position at which a session starts reading."""
+    """The offsets or the rule by which a session starts reading."""
 
     start_from: StartFrom = StartFrom.LAST
     time_ms: int = 0
@@ -42,7 +42,7 @@ class SessionStart:
 
 @dataclass(frozen=True, slots=True)
 class GroupOffset:
-    """A group's offset in a queue; `error` is set if it could not be stored or read."""
+    """A group's offset in a queue, or the `error` with which it could not be stored or read."""
 
     queue: Queue
     offset: int = -1
@@ -53,7 +53,7 @@ class GroupOffset:
 async def query_stored_offsets(
     links: EnodeLinks, group: str, topic: Topic, queues: Collection[Queue]
 ) -> dict[Queue, int | None]:
-    """A group's offset in each of these queues of a topic; None = no offset. Errors: those of the enodes."""
+    """The offset of a group in each of these queues of a topic; None = no offset. Errors: those of the enodes."""
     found: dict[Queue, int | None] = {}
     for enode in sorted({queue.enode for queue in queues}):
         offsets = await links.to(enode).query_offsets(topic.topic_id, group)
@@ -63,7 +63,7 @@ async def query_stored_offsets(
 
 @dataclass(frozen=True, slots=True)
 class ResetTarget:
-    """The target of a reset; exactly one field is set."""
+    """The target of a reset of offsets; exactly one field is set."""
 
     time_ms: int | None = None
     """Move to the first message stored at or after this time; -1 = to the end."""
@@ -75,7 +75,7 @@ class ResetTarget:
 
 @dataclass(frozen=True, slots=True)
 class OffsetResetResult:
-    """The result of a reset: the offsets of all queues before and after the reset, by enode and id."""
+    """The offsets of all queues before and after a reset, sorted by enode and queue id."""
 
     previous: Sequence[GroupOffset]
     offsets: Sequence[GroupOffset]
@@ -107,7 +107,7 @@ def _as_time(number: int) -> str:
 
 
 class OffsetOperations:
-    """Moves the offsets of whole groups in one topic."""
+    """Resets and copies the offsets of groups in a topic."""
 
     def __init__(self, watch: DirectoryWatch, links: EnodeLinks, reader: QueueReader) -> None:
         self._watch = watch
@@ -115,14 +115,13 @@ class OffsetOperations:
         self._reader = reader
 
     async def reset(self, group: str, topic_name: str, target: ResetTarget, *, force: bool) -> "OffsetResetResult":
-        """Move a group's offsets. Only with `force` are they moved forward.
+        """Move a group's offsets to `target`. Without `force`, offsets are only moved back.
 
-        Connected group members continue at the target even if it is the stored offset, because they may have read
-        further without a commit.
+        Connected group members continue at the target even if it equals the stored offset, because they may have read
+        further than they have acknowledged.
 
         Errors: NotFound (topic, or a queue without an offset), Invalid (also an offset beyond the end of every queue),
-        Unavailable. After an error no offset was moved, unless the error names the enodes on which
-        offsets were moved.
+        Unavailable. After an error no offset was moved, except on enodes that the error names.
         """
         check_group_name(group, "group")
         topic = await self._watch.topic(topic_name)
@@ -156,7 +155,10 @@ class OffsetOperations:
         return OffsetResetResult(_group_offsets(stored), _group_offsets(after), _group_offsets(ahead))
 
     async def clone(self, from_group: str, to_group: str, topic_name: str) -> list[GroupOffset]:
-        """Copy the offsets of one group to another. Errors: NotFound if there are none, Conflict for the same group."""
+        """Copy a group's offsets in a topic to another group.
+
+        Errors: NotFound if there are no offsets, Conflict if both groups are the same.
+        """
         check_group_name(from_group, "from_group")
         check_group_name(to_group, "to_group")
         if from_group == to_group:
@@ -170,7 +172,7 @@ class OffsetOperations:
         return [GroupOffset(queue, offset) for queue, offset in found.items()]
 
     async def groups_with_offsets(self, topic_name: str) -> list[str]:
-        """The groups that have an offset in a topic, from the enodes that answer."""
+        """The groups that have an offset in a topic. Enodes that do not answer are left out."""
         topic = await self._watch.topic(topic_name)
         answers = await self._links.ask_all(
             topic.enodes,

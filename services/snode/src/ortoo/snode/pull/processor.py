@@ -47,7 +47,7 @@ class PullRequest:
 
 @dataclass(frozen=True, slots=True)
 class QueuePullResult:
-    """The answer to a pull. If the requested offset is illegal, `next_offset` is the nearest legal one.
+    """The answer to a pull. After an illegal offset, `next_offset` is the nearest legal offset.
 
     If `parts` is empty and `has_skipped` is false, there are no new messages.
     """
@@ -63,7 +63,7 @@ class QueuePullResult:
 
 @dataclass(slots=True, eq=False)
 class PullProcessor:
-    """Serves pulls and offsets. It keeps no state, because the enodes store it."""
+    """Serves pulls, and commits and queries offsets. It keeps no state, because the enodes store all of it."""
 
     watch: DirectoryWatch
     links: EnodeLinks
@@ -73,10 +73,10 @@ class PullProcessor:
     clock: Clock
 
     async def pull(self, request: PullRequest) -> QueuePullResult:
-        """Messages from an offset on. At the end of the queue, the call waits for new messages.
+        """Read messages of a queue; at its end, wait for new messages.
 
-        Errors: Invalid, NotFound (topic, group, subscription), Conflict (a newer subscription than the registered one,
-        a group that may not consume), Fenced, Unavailable.
+        Errors: Invalid, NotFound (topic, group, subscription), Conflict (the registered subscription is older than that
+        of the request, or the group may not consume), Fenced, Unavailable.
         """
         check_group_name(request.group, "group")
         if request.offset < 0 or request.messages_max > MESSAGES_MAX or request.wait_ms > WAIT_MAX_MS:
@@ -97,7 +97,10 @@ class PullProcessor:
             raise explain_error(error) from error
 
     async def commit_offsets(self, group: str, offsets: Sequence[GroupOffset]) -> list[GroupOffset]:
-        """Store offsets; returns the offsets that failed, each with its error. If all fail alike, raises that error."""
+        """Store a group's offsets; returns the refused ones, each with its error.
+
+        If all are refused with the same kind of error, this error is raised instead.
+        """
         check_group_name(group, "group")
         by_enode, refused = await self._group_by_enode(offsets)
         for (enode, topic_id), items in by_enode.items():
@@ -115,7 +118,11 @@ class PullProcessor:
         return refused
 
     async def query_offsets(self, group: str, queues: Sequence[Queue], topic_name: str = "") -> list[GroupOffset]:
-        """The offsets of a group: each is stored, -1 (none), or has an error. Errors: as `commit_offsets`."""
+        """A group's offset in each queue; -1 = the group has none, and `error` is set if it could not be read.
+
+        Without `queues`, these are all readable queues of the topic `topic_name`. If no queue is valid, the error of
+        the first queue is raised.
+        """
         check_group_name(group, "group")
         requested = list(queues)
         if not requested:
@@ -138,7 +145,7 @@ class PullProcessor:
         return [found[queue] for queue in requested]
 
     async def find_offset(self, queue: Queue, time_ms: int) -> int:
-        """The first offset stored at or after a time; the end of the queue if there is none."""
+        """The first offset in a queue that was stored at or after `time_ms`; the end of the queue if there is none."""
         topic = await self._readable_topic(queue)
         try:
             return await self.links.to(queue.enode).find_offset(topic.topic_id, queue.queue_id, time_ms)

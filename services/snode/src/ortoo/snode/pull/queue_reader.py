@@ -41,7 +41,7 @@ _log = get_logger("reading")
 
 @dataclass(frozen=True, slots=True)
 class PlacedMessage:
-    """One message and its location."""
+    """A message and its location."""
 
     message_id: str
     queue: Queue
@@ -55,12 +55,12 @@ async def _describe_topics(topic_ids: Sequence[int], link: GrpcEnodeLink) -> dic
 
 
 def message_id_of(message: Message, topic_id: int, queue: Queue, offset: int) -> str:
-    """The id of a message: chosen by its producer, or made from its location."""
+    """The id of a message: chosen by its producer, or else derived from its location."""
     return message.message_id or message_id_text(topic_id, queue.enode, queue.queue_id, offset)
 
 
 class QueueReader:
-    """Reads through any snode; a read joins no group, takes no lock and moves no offset."""
+    """Reads queues of any enode. A read joins no group, takes no lock and moves no offset."""
 
     def __init__(self, watch: DirectoryWatch, links: EnodeLinks, background: Background) -> None:
         self._watch = watch
@@ -70,7 +70,7 @@ class QueueReader:
         """Number of running reads of ranges, each counted before its first request. They share their memory."""
 
     async def queue_ranges(self, topic: Topic) -> dict[Queue, QueueRange]:
-        """The stored ranges of the readable queues, in order, without queues of unreachable enodes."""
+        """The stored ranges of a topic's readable queues, sorted. Queues of unreachable enodes are left out."""
         answers = await self._links.ask_all(
             sorted(topic.enodes),
             lambda link: link.describe_queues(topic.topic_id),
@@ -104,7 +104,10 @@ class QueueReader:
         ]
 
     async def all_queue_ranges(self, topic: Topic, refusal: str) -> dict[Queue, QueueRange]:
-        """The stored ranges of all readable queues. Errors: Unavailable, with `refusal`, if an enode is unreachable."""
+        """The stored ranges of all readable queues of a topic.
+
+        Errors: Unavailable if an enode is unreachable. The text of the error contains `refusal`.
+        """
         ranges = await self.queue_ranges(topic)
         expected = {placement.enode for placement in topic.placements if placement.read_queue_count}
         if away := expected - {queue.enode for queue in ranges}:
@@ -124,10 +127,11 @@ class QueueReader:
         coalesce: bool = False,
         memory: MemoryShare | None = None,
     ) -> AsyncIterator[tuple[int, SelectedRows]]:
-        """Yield batches of one queue, each with the topic's id. `bytes_max` limits one request; 0 = automatic.
+        """Yield batches of one queue from `from_offset` to before `to_offset`, each with the topic's id.
 
-        The enode applies `message_filter` and `columns` if it can. With `coalesce`, the enode may merge rows of several
-        batches. Memory is drawn from `memory`; None = the caller limits its memory.
+        With `follow`, the read waits for new messages at the end of the queue. `bytes_max` limits one request; 0 =
+        automatic. The enode applies `message_filter` and `columns` if it can. With `coalesce`, the enode may merge rows
+        of several batches. Memory is drawn from `memory`; None = the caller limits its memory.
 
         Errors: NotFound, Invalid, OutOfRange, Unavailable, Overloaded if memory is exhausted, DataLoss with the offset
         at which to continue.
@@ -203,7 +207,7 @@ class QueueReader:
         follow: bool,
         message_filter: MessageFilter | None = None,
     ) -> AsyncIterator[PlacedMessage]:
-        """Yield the messages of all queues: stored messages in order of time, then new messages as they arrive."""
+        """Yield the messages of all queues of a topic: stored messages in order of time, then new messages."""
         topic = await self._watch.topic(topic_name)
         ranges = await self.queue_ranges(topic)
         if not ranges and topic.placements:
@@ -295,7 +299,7 @@ class QueueReader:
 
 
 def messages_of(part: SelectedRows, among: Container[int] | None = None) -> Iterator[tuple[int, Message]]:
-    """Yield the messages of a part with their offsets. With `among`, only messages at these offsets are decoded."""
+    """Yield the messages of a part with their offsets. With `among`, only the messages at these offsets."""
     if part.batch is None:
         return
     view = open_batch(part.batch)
@@ -306,7 +310,7 @@ def messages_of(part: SelectedRows, among: Container[int] | None = None) -> Iter
 
 
 def offsets_of(part: SelectedRows) -> list[int]:
-    """The offsets of a part's messages, in order."""
+    """The offsets of a part's messages, ascending."""
     rows = np.frombuffer(part.rows, "<i4").tolist() or range(part.messages)
     return [part.first_offset + row for row in rows]
 
@@ -319,7 +323,7 @@ def _end_offset(ranges: Iterable[QueueRange], queue: Queue, from_offset: int) ->
 
 
 def check_in_range(range_: QueueRange, queue: Queue, offset: int, field: str) -> None:
-    """Refuse an offset below 0 or beyond the end of a queue. Errors: OutOfRange, naming the field."""
+    """Refuse an offset below 0 or beyond the end of a queue. Errors: OutOfRange, naming `field`."""
     if not 0 <= offset <= range_.end_offset:
         raise OutOfRange(
             f"offset {offset} is not in {queue}, which has {range_.begin_offset} to {range_.end_offset}, exclusive",

@@ -20,7 +20,7 @@ RANGES_BYTES = 64 << 20
 
 
 def range_bytes(ranges: int) -> int:
-    """The number of bytes to request next in each read, if `ranges` ranges are read at once.
+    """The size of the next request of each read, in bytes, if `ranges` ranges are read at once.
 
     A read may hold two answers: one in use and one being loaded.
     """
@@ -28,7 +28,7 @@ def range_bytes(ranges: int) -> int:
 
 
 def count_fitting(messages: Iterable[Message]) -> int:
-    """The number of messages, from the first, that fit into one answer; at least 1."""
+    """The number of messages at the beginning of `messages` that fit into one answer; at least 1."""
     left_bytes, count = ANSWER_BYTES_MAX, 0
     for message in messages:
         texts = (*message.keys, *message.properties, *message.properties.values())
@@ -41,5 +41,5 @@ def count_fitting(messages: Iterable[Message]) -> int:
 
 
 def tail_bytes(queues: int) -> int:
-    """Bytes that a tail of this number of queues requests of each queue at once."""
+    """The size of each request of a tail over `queues` queues, in bytes."""
     return max(TAIL_BYTES_MIN, min(TAIL_BYTES, TAIL_QUEUES_BYTES // max(1, queues)))

@@ -54,7 +54,7 @@ class PushContext:
 
 @dataclass(slots=True, eq=False)
 class Feeder:
-    """Feeds one queue."""
+    """Delivers the messages of one queue to a push session."""
 
     context: PushContext
     cursor: QueueCursor
@@ -84,7 +84,7 @@ class Feeder:
     """Whether the last read reached the end. The next read then waits for new messages without holding memory."""
 
     async def run(self) -> None:
-        """Acquire the queue's lock, then deliver the queue's messages for ever.
+        """Acquire the queue's lock, then deliver the queue's messages; never returns.
 
         Errors: Fenced if another session has the lock, or an operator moved the group's offset.
         """

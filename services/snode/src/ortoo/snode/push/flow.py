@@ -14,7 +14,10 @@ MERGED_BYTES_MAX = 64 << 10
 
 @dataclass(slots=True)
 class Credit:
-    """The client's credit. A whole batch is sent while any credit is left; the excess makes the credit negative."""
+    """The credit of a push client, in messages and bytes.
+
+    A whole batch is sent while any credit is left, so that the credit may become negative.
+    """
 
     messages: int = 0
     size_bytes: int = 0
@@ -25,18 +28,18 @@ class Credit:
         return self.messages > 0 and self.size_bytes > 0
 
     def grant(self, messages: int, size_bytes: int) -> None:
-        """Add granted credit."""
+        """Add the credit that the client has granted."""
         self.messages = min(self.messages + messages, CREDIT_MESSAGES_MAX)
         self.size_bytes = min(self.size_bytes + size_bytes, CREDIT_BYTES_MAX)
 
     def charge(self, messages: int, size_bytes: int) -> None:
-        """Subtract the size of a delivery."""
+        """Subtract the messages and bytes of a delivery."""
         self.messages -= messages
         self.size_bytes -= size_bytes
 
 
 class QueueCursor:
-    """The positions of one queue of a session: read, sent, acknowledged."""
+    """The offsets up to which a session has read, sent and acknowledged one queue."""
 
     def __init__(self, queue: Queue, generation: int) -> None:
         """`generation` is the generation of the assignment that added the queue to the session."""
@@ -59,22 +62,22 @@ class QueueCursor:
         self._sent: deque[tuple[int, int]] = deque()
 
     def start(self, offset: int, *, is_committed: bool) -> None:
-        """Begin at `offset`; `is_committed` says whether the group has acknowledged everything before it."""
+        """Begin at `offset`. `is_committed` = the group has acknowledged all messages before this offset."""
         self.next_offset = self.sent_offset = self._start_offset = offset
         self.committed_offset = offset if is_committed else None
 
     def jump(self, offset: int) -> None:
-        """Continue at another offset, because the next one is not stored."""
+        """Continue at `offset`, because the next offset is not stored."""
         self.next_offset = self.sent_offset = self._start_offset = offset
         if self.committed_offset is not None:
             self.committed_offset = min(self.committed_offset, offset)
 
     def advance(self, next_offset: int) -> None:
-        """Mark the rows before `next_offset` as read."""
+        """Record that the messages before `next_offset` are read."""
         self.next_offset = max(self.next_offset, next_offset)
 
     def on_sent(self, next_offset: int, now_s: float, size_bytes: int) -> None:
-        """Record that a delivery of `size_bytes` up to `next_offset` is sent to the client."""
+        """Record that a delivery of `size_bytes` with the messages before `next_offset` was sent to the client."""
         if size_bytes:
             merged_bytes = self._sent.pop()[1] if self._sent and self._sent[-1][1] < MERGED_BYTES_MAX else 0
             self._sent.append((next_offset, merged_bytes + size_bytes))
@@ -89,19 +92,20 @@ class QueueCursor:
         return self.sent_offset > self._start_offset
 
     def restart_wait(self, now_s: float) -> None:
-        """Restart the wait for acknowledgements, because the queue was suspended until now."""
+        """Restart the timeout for acknowledgements, because the queue was suspended until now."""
         if self.waiting_since_s is not None:
             self.waiting_since_s = now_s
 
     @property
     def unreported_count(self) -> int:
-        """Number of messages skipped since the last delivery."""
+        """The number of messages that were skipped since the last delivery."""
         return self.next_offset - self.sent_offset
 
     def commit(self, offset: int, generation: int, now_s: float) -> bool:
-        """Record an acknowledgement; False if the offset is not newer, or belongs to an earlier assignment.
+        """Record an acknowledgement of the messages before `offset`; returns whether it is new.
 
-        Errors: Invalid if the offset covers messages that were never sent.
+        It is not new if its offset was acknowledged before, or its `generation` is that of an earlier assignment.
+        Errors: Invalid if messages before `offset` were never sent.
         """
         if 0 < generation < self.since_generation or self.sent_offset < 0:
             return False

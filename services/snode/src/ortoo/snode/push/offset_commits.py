@@ -19,7 +19,7 @@ _log = get_logger("acknowledgements")
 
 @dataclass(slots=True, eq=False)
 class OffsetCommitBatcher(SerialBatcher):
-    """Commits to the enode the newest offset of each queue. Offsets that arrive during a commit share the next one."""
+    """Commits the newest offset of each queue to the enode. Offsets that arrive during a commit go into the next."""
 
     enode: str
     topic_id: int
@@ -38,7 +38,7 @@ class OffsetCommitBatcher(SerialBatcher):
     _round_ended: asyncio.Event = field(default_factory=asyncio.Event, init=False)
 
     def put(self, queue: Queue, offset: int, generation: int, fence: int = 0) -> None:
-        """Commit `offset` soon; `fence` is the generation of the queue's lock."""
+        """Queue `offset` for the next commit; `fence` is the generation of the queue's lock."""
         self._pending[queue] = (offset, generation, fence)
 
     async def wait_until_stored(self, queue: Queue) -> None:
@@ -47,13 +47,13 @@ class OffsetCommitBatcher(SerialBatcher):
             await self._round_ended.wait()
 
     def discard(self, queue: Queue) -> None:
-        """Drop the unstored commits of a queue, because the queue gets another owner."""
+        """Drop the offset of a queue that is not stored yet, because the queue gets another owner."""
         self._pending.pop(queue, None)
         if queue in self._in_flight:
             self._discarded.add(queue)
 
     async def drain(self) -> None:
-        """Commit until nothing is pending."""
+        """Commit the pending offsets until there are none."""
         try:
             await self._commit()
         except Exception:

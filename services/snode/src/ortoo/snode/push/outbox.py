@@ -18,7 +18,7 @@ DELIVERY_BYTES = 512
 
 @dataclass(frozen=True, slots=True)
 class SessionOpened:
-    """The session is open."""
+    """The event that the session is open."""
 
     session_id: str
     heartbeat_interval_ms: int
@@ -28,7 +28,7 @@ class SessionOpened:
 
 @dataclass(frozen=True, slots=True)
 class Assignment:
-    """The new assignment of the session."""
+    """The event with the session's new assignment of queues."""
 
     generation: int
     queues: tuple[Queue, ...]
@@ -36,7 +36,7 @@ class Assignment:
 
 @dataclass(frozen=True, slots=True)
 class Delivery:
-    """A batch, or only a new offset after messages that were skipped."""
+    """The event with a batch of messages, or with only a new offset after messages that were skipped."""
 
     queue: Queue
     generation: int
@@ -57,20 +57,20 @@ class Delivery:
 
     @property
     def held_bytes(self) -> int:
-        """The memory of the delivery while it waits."""
+        """The memory that the delivery occupies while it waits."""
         return DELIVERY_BYTES + self.size_bytes
 
 
 @dataclass(frozen=True, slots=True)
 class DurableOffsets:
-    """Committed offsets that are durable: (queue, offset, generation)."""
+    """The event that committed offsets are durable: (queue, offset, generation) of each."""
 
     offsets: Sequence[tuple[Queue, int, int]]
 
 
 @dataclass(frozen=True, slots=True)
 class SessionClosed:
-    """The session has ended."""
+    """The event that the session has ended."""
 
     reason: CloseReason
     message: str
@@ -80,7 +80,7 @@ PushEvent = SessionOpened | Assignment | Delivery | DurableOffsets | SessionClos
 
 
 class PushOutbox:
-    """Events for the client. Only the newest durable offset of each queue and the newest assignment wait.
+    """The events to send to a push client. Of durable offsets of a queue, and of assignments, only the newest wait.
 
     If the newest assignment contains a queue that was revoked and assigned again meanwhile, an assignment without that
     queue is sent first. Otherwise the client would not notice that the queue starts again, and would acknowledge its
@@ -112,7 +112,7 @@ class PushOutbox:
         self._wake.set()
 
     def put_assignment(self, event: Assignment) -> list[Delivery]:
-        """Queue an assignment. Unsent deliveries of queues outside of it are dropped and returned."""
+        """Queue an assignment. Unsent deliveries of queues that it does not contain are dropped and returned."""
         assigned_queues = frozenset(event.queues)
         self._kept_queues &= assigned_queues
         between: list[Assignment] = []
@@ -128,7 +128,7 @@ class PushOutbox:
         return dropped
 
     def put_committed(self, queue: Queue, offset: int, generation: int) -> None:
-        """Queue the event that an offset is durable."""
+        """Queue the event that a committed offset is durable."""
         self._committed[queue] = (offset, generation)
         self._wake.set()
 
@@ -139,7 +139,7 @@ class PushOutbox:
             await self._has_room.wait()
 
     def deliver(self, delivery: Delivery) -> None:
-        """Queue a delivery. After `close` the delivery is dropped."""
+        """Queue a delivery; after `close`, the delivery is dropped."""
         if self._closed is not None:
             return
         self._deliveries.append(delivery)
@@ -157,7 +157,7 @@ class PushOutbox:
             self._wake.set()
 
     async def next(self) -> PushEvent:
-        """The next event to send; no event follows SessionClosed. Releases the memory of the previous event."""
+        """Wait for the next event, and release the memory of the previous event. No event follows SessionClosed."""
         self._memory.release(self._in_transit_bytes)
         self._memory.on_progress()
         self._in_transit_bytes = 0

@@ -50,7 +50,7 @@ class PushPlan:
 
 
 class PushSession:
-    """One client's open Push call."""
+    """The push session of one client: an open Push call."""
 
     def __init__(self, context: PushContext, plan: PushPlan) -> None:
         """Make a session for a plan."""
@@ -89,17 +89,17 @@ class PushSession:
 
     @property
     def unacknowledged_bytes(self) -> int:
-        """Bytes sent and not acknowledged."""
+        """The bytes that were sent and are not acknowledged."""
         return sum(feeder.cursor.unacknowledged_bytes for feeder in self.feeders.values())
 
     @property
     def unacknowledged_bytes_max(self) -> int:
-        """Limit of unacknowledged bytes; above it nothing is sent."""
+        """The limit of unacknowledged bytes, above which no message is sent."""
         group = self._context.directory.group(self.group)
         return group.unacknowledged_bytes_max if group is not None else UNACKNOWLEDGED_BYTES_MAX
 
     def leave_group(self, member: GroupMember) -> None:
-        """End the client's consumption in its group. A client with a client session stays an inactive group member."""
+        """Remove the session from its group. A client that also has a client session stays an inactive group member."""
         membership = self._context.groups.membership
         if self.plan.member_session_id and member.active:
             membership.join(self.group, dataclasses.replace(member, active=False))
@@ -107,14 +107,14 @@ class PushSession:
             membership.leave(self.group, self.client_id, self.session_id)
 
     def on_replaced(self) -> None:
-        """End, because another session of the client replaces it in the group."""
+        """End the session, because another session of the client has replaced it in the group."""
         self.on_end(
             CloseReason.REPLACED,
             f"another session of client {self.client_id} has replaced this one; give each client a unique id",
         )
 
     def on_failure(self) -> None:
-        """End, because of an internal error."""
+        """End the session after an internal error."""
         message = "the snode failed to serve the session and logged the details; open another session"
         self.on_end(CloseReason.EXPIRED, message)
 
@@ -125,16 +125,19 @@ class PushSession:
                 yield feeder
 
     def touch(self) -> None:
-        """Restart the timeout, because the client has sent a request."""
+        """Restart the session's timeout, because the client has sent a request."""
         self.last_active_s = self._context.clock.monotonic_s()
 
     def grant(self, messages: int, size_bytes: int) -> None:
-        """Add credit granted by the client."""
+        """Add credit that the client has granted."""
         self._credit.grant(messages, size_bytes)
         self._may_be_sendable.set()
 
     def commit(self, queue: Queue, offset: int, generation: int) -> None:
-        """Record that the client has processed a queue up to `offset`. Errors: Invalid if `offset` was never sent."""
+        """Record that the client has processed the messages of a queue before `offset`.
+
+        Errors: Invalid if messages before `offset` were never sent.
+        """
         feeder = self.feeders.get(queue)
         if feeder is None:
             _log.emit(log_events.COMMIT_TOO_LATE, queue=str(queue), offset=offset, session=self.session_id)
@@ -152,7 +155,7 @@ class PushSession:
         batcher.wake(self._context.background, "commit")
 
     def assign(self, generation: int, queues: list[Queue]) -> None:
-        """Take exactly these queues: stop feeding other queues, and release them when their offsets are stored."""
+        """Consume exactly these queues. Other queues are released when their acknowledged offsets are stored."""
         if self.is_closing:
             return
         assigned = set(queues)
@@ -175,7 +178,7 @@ class PushSession:
             self.grant(delivery.messages, delivery.size_bytes)
 
     def subscribe(self, filters: Mapping[str, MessageFilter | None]) -> None:
-        """Change the filters; queues of new and removed topics change with the next assignment."""
+        """Change the topics and their filters. Queues of added or removed topics change with the next assignment."""
         self._filters = filters
         self._remember_queues()
         for queue, feeder in self.feeders.items():
@@ -217,7 +220,7 @@ class PushSession:
         self.outbox.deliver(delivery)
 
     async def close(self, reason: CloseReason, message: str) -> None:
-        """Leave the group; the queues are released when the acknowledged offsets are stored. May be called again."""
+        """End the session. Its queues are released when the acknowledged offsets are stored. Later calls do nothing."""
         if self.is_closing:
             return
         self.is_closing = True

@@ -44,9 +44,9 @@ _log = get_logger("sessions")
 
 @dataclass(slots=True)
 class QueueEndOffsets:
-    """The ends of queues, requested from enodes during one sweep.
+    """The end offsets of queues during one sweep, as the enodes report them.
 
-    Each topic of an enode is requested once. An enode that does not answer is not asked again.
+    The queues of a topic on an enode are requested once. An enode that did not answer is not asked again.
     """
 
     links: EnodeLinks
@@ -54,7 +54,7 @@ class QueueEndOffsets:
     _unavailable: set[str] = field(default_factory=set, init=False)
 
     async def end_of(self, queue: Queue, topic_id: int) -> int:
-        """The end of a queue; 0 if it is unknown."""
+        """The end offset of a queue; 0 if it is unknown."""
         enode, key = queue.enode, (queue.enode, topic_id)
         if key not in self._ends and enode not in self._unavailable:
             self._ends[key] = {}
@@ -126,7 +126,7 @@ class PushSessions:
 
     @property
     def heartbeat_interval_ms(self) -> int:
-        """Interval in which a client must send at least one request."""
+        """The interval in which a client must send at least one request."""
         return int(self.expiry_s * 1000 / 4)
 
     def all(self) -> list[PushSession]:
@@ -141,9 +141,10 @@ class PushSessions:
     async def compile_filters(
         self, group: str, subscriptions: Sequence[Subscription], path: str
     ) -> dict[str, MessageFilter | None]:
-        """The filter of each topic; None = all messages. The group's own retry topic may be created later.
+        """Check subscriptions; returns the filter for each topic, None = all messages.
 
-        Errors: Invalid, NotFound, Conflict for a topic without read permission.
+        A missing topic is accepted only if it is the group's own retry topic. Errors: Invalid, NotFound, Conflict for a
+        topic without read permission.
         """
         topics = [one.topic for one in subscriptions]
         if not 1 <= len(topics) <= SUBSCRIPTIONS_MAX:
@@ -162,7 +163,7 @@ class PushSessions:
         return filters
 
     async def open(self, plan: PushPlan, make_member: Callable[[PushSession], GroupMember]) -> PushSession:
-        """Open a session for a checked plan; `make_member` makes the group member of the new session.
+        """Open a session for a checked plan; `make_member` makes its group member.
 
         Errors: Overloaded, Conflict if the group may not consume or uses pops, Forbidden if the plan is not allowed,
         and those of `make_member`.
@@ -204,7 +205,7 @@ class PushSessions:
         return member if member is not None and member.session_id == session.member_session_id else None
 
     async def close(self, session: PushSession, reason: CloseReason, message: str) -> None:
-        """End a session; further calls do nothing."""
+        """End a session; further calls have no effect."""
         if self._sessions.remove(session.session_id) is not None and session.call is not None:
             self._closing_until_s[session.session_id] = (session, self.context.clock.monotonic_s() + CLOSE_TIMEOUT_S)
         if (member := self._current_member(session)) is not None:
@@ -212,7 +213,7 @@ class PushSessions:
         await session.close(reason, message)
 
     def on_call_ended(self, session: PushSession) -> None:
-        """Note that the call of a session has ended, so that no reason can be sent to the client."""
+        """Record that the Push call of a session has ended, so that no reason can be sent to the client."""
         session.call = None
         self._closing_until_s.pop(session.session_id, None)
 
@@ -221,7 +222,10 @@ class PushSessions:
         await asyncio.gather(*(self.close(session, reason, message) for session in self.all()))
 
     async def sweep(self) -> None:
-        """End silent and slow sessions, and those of groups that may not consume. To be called about once a second."""
+        """End the sessions of silent clients, of slow clients, and of groups that may not consume.
+
+        Called about once a second.
+        """
         now_s = self.context.clock.monotonic_s()
         for session_id, (leaving, deadline_s) in list(self._closing_until_s.items()):
             if deadline_s < now_s:
@@ -261,7 +265,7 @@ class PushSessions:
         self.start_close(session, CloseReason.SLOW_CONSUMER, reason)
 
     def start_close(self, session: PushSession, reason: CloseReason, message: str) -> None:
-        """End a session without waiting for it."""
+        """Start to end a session, without waiting for the end."""
         self.context.background.run_contained("close", self.close(session, reason, message))
 
     async def _slow_reason(self, session: PushSession, now_s: float, ends: QueueEndOffsets) -> str:

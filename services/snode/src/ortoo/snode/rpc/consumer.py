@@ -29,7 +29,7 @@ NAME = pb.DESCRIPTOR.services_by_name["ConsumerService"].full_name
 
 @dataclass(kw_only=True, eq=False)
 class ConsumerService(PopConsumerHandlers, PullConsumerHandlers):
-    """Delivery of messages to clients."""
+    """The service by which clients receive messages."""
 
     runtime: Runtime
     push_sessions: PushSessions
@@ -37,7 +37,7 @@ class ConsumerService(PopConsumerHandlers, PullConsumerHandlers):
     async def Push(  # type: ignore[override]  # see bulk_calls
         self, request_iterator: AsyncIterator[pb.PushRequest], context: Context
     ) -> AsyncIterator[BulkMessage]:
-        """A push session."""
+        """Run a push session."""
         snode, incarnation, now_ms = self.runtime.settings.name, self.runtime.incarnation, self.runtime.clock.now_ms()
         local_member = GroupMember("", "", snode, incarnation, peer=context.peer(), since_ms=now_ms)
         call = PushCall(self.push_sessions, self.clients.sessions, request_iterator, local_member)
@@ -81,7 +81,7 @@ class ConsumerService(PopConsumerHandlers, PullConsumerHandlers):
             yield BulkMessage(pb.FetchResponse(failure=failure_of(error)))
 
     async def QueryQueues(self, request: pb.QueryQueuesRequest, context: Context) -> pb.QueryQueuesResponse:
-        """First and next offset of each queue of a topic."""
+        """The first offset and the end offset of each queue of a topic."""
         ranges = await self.pull.reader.queue_ranges(await self.cluster.watch.topic(request.topic))
         return pb.QueryQueuesResponse(
             queues=[write(pb.QueueState, held, queue=encode_queue(queue)) for queue, held in ranges.items()]

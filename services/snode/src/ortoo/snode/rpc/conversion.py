@@ -20,7 +20,7 @@ BODY_TEXT_BYTES_MAX = 256 << 10
 
 
 def body_text(message: Message) -> str:
-    """A message's body as readable text; empty if the body is not text, or too long."""
+    """The body of a message as readable text; empty if the body is not text or is too long."""
     if len(message.body) > BODY_TEXT_BYTES_MAX:
         return ""
     try:
@@ -30,12 +30,12 @@ def body_text(message: Message) -> str:
 
 
 def encode_failure(error: OrtooError | None) -> failure_pb2.Failure | None:
-    """The protobuf message of an error, or None without one. The error is counted as reported."""
+    """The protobuf message of an error, or None for None. The error is counted as reported."""
     return failure_of(error) if error is not None else None
 
 
 def consumer_options(request: consumer_pb2.OpenSession | session_pb2.RegisterConsumer) -> dict[str, Any]:
-    """How a client consumes, as arguments for the fields of GroupMember with these names. Errors: Invalid."""
+    """The options of a consumer, as values for the fields of GroupMember by name. Errors: Invalid."""
     check_known(request, "strategy", "message_model")
     return {
         "broadcast": request.message_model == consumer_pb2.MESSAGE_MODEL_BROADCAST,
@@ -46,12 +46,15 @@ def consumer_options(request: consumer_pb2.OpenSession | session_pb2.RegisterCon
 
 
 def decode_subscriptions(items: Iterable[consumer_pb2.Subscription]) -> tuple[Subscription, ...]:
-    """The subscriptions of a request."""
+    """Decode the subscriptions in a request."""
     return tuple(read(Subscription, one) for one in items)
 
 
 def encode_member(member: GroupMember) -> consumer_pb2.GroupMember:
-    """The message of one group member, with the topics that the caller may see. Only its user gets the session id."""
+    """The protobuf message of a group member, with only the topics that the caller may see.
+
+    The session id is included only for the member's own user.
+    """
     principal = PRINCIPAL.get()
     if not principal.is_unrestricted:
         shown = tuple(one for one in member.subscriptions if principal.may_see(one.topic))

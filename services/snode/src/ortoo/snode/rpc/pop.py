@@ -36,14 +36,14 @@ TEXT_LENGTH_MAX = 1_024
 
 @dataclass(kw_only=True, eq=False)
 class PopConsumerHandlers(ConsumerServiceServicer):
-    """The part of ConsumerService for pops."""
+    """The calls of ConsumerService for pops."""
 
     cluster: ClusterView
     pop: PopComponents
     long_calls: LongCalls
 
     async def Pop(self, request: pb.PopRequest, context: Context) -> pb.PopResponse:
-        """Lease messages to a consumer, waiting for the first; or cancel pops and release their messages."""
+        """Lease messages to a consumer, and wait for the first one; or cancel earlier pops of an attempt."""
         call = _decode_pop(request)
         if request.cancel:
             if not call.attempt_id:
@@ -62,7 +62,7 @@ class PopConsumerHandlers(ConsumerServiceServicer):
         return pb.AckResponse(stale=stale, refused=refused)
 
     async def Nack(self, request: pb.NackRequest, context: Context) -> pb.NackResponse:
-        """Nack popped messages: they are delivered again, or parked."""
+        """Nack popped messages; they are delivered again, or parked after the last attempt."""
         _check("delay_ms", request.delay_ms, 0, DELAY_MS_MAX)
         _check_text("error", request.error)
         _check_text("client_id", request.client_id)
@@ -79,7 +79,7 @@ class PopConsumerHandlers(ConsumerServiceServicer):
         return pb.NackResponse(stale=stale, refused=refused)
 
     async def ChangeInvisible(self, request: pb.ChangeInvisibleRequest, context: Context) -> pb.ChangeInvisibleResponse:
-        """Change how long popped messages stay invisible."""
+        """Change the time until which popped messages stay invisible."""
         invisible_ms = request.invisible_ms or INVISIBLE_MS_DEFAULT
         _check("invisible_ms", invisible_ms, INVISIBLE_MS_MIN, INVISIBLE_MS_MAX)
         stale, refused = await self._settle(request.receipts, Renew(invisible_ms))

@@ -40,7 +40,7 @@ NAME = pb.DESCRIPTOR.services_by_name["ProducerService"].full_name
 
 @dataclass(eq=False)
 class ProducerService(producer_pb2_grpc.ProducerServiceServicer):
-    """Messages from producers."""
+    """The service by which producers send messages."""
 
     runtime: Runtime
     cluster: ClusterView
@@ -52,7 +52,7 @@ class ProducerService(producer_pb2_grpc.ProducerServiceServicer):
 
     @property
     def connections(self) -> int:
-        """Number of open streams of batches."""
+        """The number of open Produce streams."""
         return len(self._streams)
 
     def drain(self) -> None:
@@ -66,7 +66,7 @@ class ProducerService(producer_pb2_grpc.ProducerServiceServicer):
             )
 
     async def Publish(self, request: pb.PublishRequest, context: Context) -> pb.PublishResponse:
-        """Send a few messages; returns when they are durable."""
+        """Store a few messages; returns when they are durable."""
         queue = decode_queue(request.queue) if request.HasField("queue") else None
         receipts = await self.sending.publisher.publish(
             request.topic, list(map(decode_message, request.messages)), queue
@@ -76,7 +76,7 @@ class ProducerService(producer_pb2_grpc.ProducerServiceServicer):
     async def Produce(  # type: ignore[override]  # see bulk_calls
         self, request_iterator: AsyncIterator[BulkMessage], context: Context
     ) -> AsyncIterator[pb.ProduceResponse]:
-        """Send batches at full speed, many in flight."""
+        """Store batches at full speed, with many batches in flight."""
         memory = self.runtime.memory.share("produce streams")
         stream = ProduceStream(self.cluster.directory, self.topics.producer_topics, self.links, memory)
         scope = self.runtime.background.scope(
@@ -111,7 +111,7 @@ class ProducerService(producer_pb2_grpc.ProducerServiceServicer):
         return pb.BeginTransactionResponse(transaction_id=started.transaction_id, message_ids=started.message_ids)
 
     async def EndTransaction(self, request: pb.EndTransactionRequest, context: Context) -> pb.EndTransactionResponse:
-        """Commit or roll back."""
+        """Commit or roll back a transaction."""
         verdict = known_or(HalfVerdict, request.verdict, None)
         if verdict is None:
             raise Invalid("expected VERDICT_COMMIT or VERDICT_ROLL_BACK", field="verdict")

@@ -35,7 +35,7 @@ ERROR_LENGTH_MAX = 1_024
 
 @dataclass(kw_only=True, eq=False)
 class PullConsumerHandlers(ConsumerServiceServicer):
-    """The part of ConsumerService for pulls."""
+    """The calls of ConsumerService for pulls."""
 
     pull: PullComponents
     clients: ClientComponents
@@ -43,7 +43,7 @@ class PullConsumerHandlers(ConsumerServiceServicer):
     long_calls: LongCalls
 
     async def Pull(self, request: pb.PullRequest, context: Context) -> pb.PullResponse:
-        """Messages of one queue from an offset on."""
+        """Read messages of one queue from an offset on."""
         message_filter = compile_filter(request.tag_expression, request.sql_expression)
         with self.long_calls.track():
             return _encode_pull_result(
@@ -102,7 +102,7 @@ class PullConsumerHandlers(ConsumerServiceServicer):
         )
 
     async def SearchOffset(self, request: pb.SearchOffsetRequest, context: Context) -> pb.SearchOffsetResponse:
-        """The first offset stored at or after a time."""
+        """The first offset in a queue that was stored at or after a time."""
         offset = await self.pull.processor.find_offset(decode_queue(request.queue), request.time_ms)
         return pb.SearchOffsetResponse(offset=offset)
 

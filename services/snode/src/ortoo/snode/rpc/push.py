@@ -28,7 +28,7 @@ from ortoo.v1 import consumer_pb2 as pb
 
 @dataclass(slots=True, eq=False)
 class PushCall:
-    """Connects the requests of a call to a push session."""
+    """One Push call: passes the client's requests to a push session, and the session's events to the client."""
 
     sessions: PushSessions
     clients: ClientSessions
@@ -113,7 +113,7 @@ class PushCall:
         )
 
     async def read(self, session: PushSession) -> None:
-        """Execute the client's requests until the client leaves or disconnects."""
+        """Execute the client's requests until the client ends the call or disconnects."""
         try:
             if self._late_subscriptions:
                 await self.sessions.subscribe(session, self._late_subscriptions)
@@ -126,7 +126,7 @@ class PushCall:
         await self.sessions.close(session, CloseReason.CLIENT_LEFT, "the client ended its side of the stream")
 
     async def responses(self, session: PushSession) -> AsyncIterator[BulkMessage]:
-        """The events for the client, until the session is closed."""
+        """Yield the events for the client until the session is closed."""
         while True:
             event = await session.outbox.next()
             if isinstance(event, SessionClosed) and self._error is not None:

@@ -46,7 +46,7 @@ QUEUE_FRONT_METHODS = tuple(
 
 
 class Services:
-    """The services of a server."""
+    """The gRPC services of a snode's server."""
 
     def __init__(
         self,
@@ -119,7 +119,7 @@ class Services:
         """Full names and registration functions."""
 
     async def drain(self) -> None:
-        """End open calls; their clients are notified to use another snode."""
+        """End open calls, and notify their clients that they must use another snode."""
         self._producer_service.drain()
         self._activities.clients.end_streams()
         self._long_calls.end_all()

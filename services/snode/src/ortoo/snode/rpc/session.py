@@ -33,7 +33,7 @@ NAME = pb.DESCRIPTOR.services_by_name["SessionService"].full_name
 
 @dataclass(eq=False)
 class SessionService(session_pb2_grpc.SessionServiceServicer):
-    """Sessions of clients."""
+    """The service for client sessions."""
 
     sessions: ClientSessions
     runtime: Runtime
@@ -41,7 +41,7 @@ class SessionService(session_pb2_grpc.SessionServiceServicer):
     async def Connect(
         self, request_iterator: AsyncIterator[pb.ConnectRequest], context: Context
     ) -> AsyncIterator[pb.ConnectResponse]:
-        """A session."""
+        """Run a client session."""
         call = ConnectCall(
             self.sessions, request_iterator, RequestMemory(open_call_share(self.runtime.memory, "Connect"))
         )
@@ -59,7 +59,7 @@ class SessionService(session_pb2_grpc.SessionServiceServicer):
 
 @dataclass(slots=True, eq=False)
 class ConnectCall:
-    """Connects the requests of a call to a client session."""
+    """One Connect call: passes the client's requests to a client session, and the session's events to the client."""
 
     sessions: ClientSessions
     requests: AsyncIterator[pb.ConnectRequest]
@@ -75,7 +75,7 @@ class ConnectCall:
         return session
 
     async def read(self, session: ClientSession) -> None:
-        """Execute the client's requests until the client leaves or disconnects."""
+        """Execute the client's requests until the client ends the call or disconnects."""
         message = "the client ended its side of the stream"
         try:
             async for request in self.requests:
@@ -89,7 +89,7 @@ class ConnectCall:
         self.sessions.close(session, CloseReason.CLIENT_LEFT, message)
 
     async def responses(self, session: ClientSession) -> AsyncIterator[pb.ConnectResponse]:
-        """The events for the client, until the session is closed."""
+        """Yield the events for the client until the session is closed."""
         while True:
             event = await session.outbox.next()
             if isinstance(event, SessionClosed) and self._error is not None:

@@ -15,7 +15,7 @@ Q = TypeVar("Q", bound=Any)
 
 
 class LongCalls:
-    """The tasks of long-lived calls."""
+    """The tasks of all open calls that may last long."""
 
     def __init__(self, memory: MemoryBudget) -> None:
         """The memory of the calls is drawn from `memory`."""
@@ -25,7 +25,7 @@ class LongCalls:
 
     @contextlib.contextmanager
     def track(self) -> Iterator[MemoryShare]:
-        """Register the current call, so that `end_all` ends it; yields its memory share."""
+        """Register the current call during the block, so that `end_all` ends it; yields its memory share."""
         task = asyncio.current_task()
         assert task is not None
         self._tasks.add(task)
@@ -41,16 +41,16 @@ class LongCalls:
             self._tasks.discard(task)
 
     def end_all(self) -> None:
-        """End all calls; their clients are notified and use another snode."""
+        """End all registered calls with an error by which clients use another snode."""
         self._ended = True
         for task in self._tasks:
             task.cancel()
 
 
 async def first_request(requests: AsyncIterator[Q], event: str, description: str) -> Q:
-    """The request that opens a bidirectional stream. `description` completes the error "the first request of".
+    """Read the first request of a stream, which must be an `event` request.
 
-    Errors: Invalid if the first request is not `event`.
+    Errors: Invalid otherwise, with the text "the first request of" and `description`.
     """
     async for request in requests:
         if request.WhichOneof("event") == event:
@@ -60,7 +60,7 @@ async def first_request(requests: AsyncIterator[Q], event: str, description: str
 
 
 class RequestMemory:
-    """Counts the memory of the last request with each name."""
+    """Counts the memory that the last requests of a call occupy, one for each name."""
 
     def __init__(self, memory: MemoryShare) -> None:
         """`memory` is the call's share, which is released when the call ends."""
@@ -72,7 +72,7 @@ class RequestMemory:
         return self._bytes.get(name, 0)
 
     def set_size(self, name: str, wire_bytes: int) -> None:
-        """Replace the counted size of a request. Errors: Overloaded for a larger size, which then stays unchanged."""
+        """Replace the counted size of the request `name`. Errors: Overloaded. After an error, the size is unchanged."""
         if (more_bytes := MEMORY_FACTOR * (wire_bytes - self[name])) > 0:
             self._memory.draw_fixed(more_bytes)
         else:

@@ -13,7 +13,7 @@ from ortoo.snode.topics.creation import ProducerTopics
 
 
 class SendComponents:
-    """Single messages, delayed messages and transactions."""
+    """The components that send single messages, delayed messages and transactions."""
 
     def __init__(
         self, runtime: Runtime, cluster: ClusterView, producer_topics: ProducerTopics, links: EnodeLinks

@@ -33,7 +33,7 @@ from ortoo.common.records.text_rules import (
 
 
 def check(sealed: SealedBatch, *, verify_crc: bool = True) -> OpenedBatch:
-    """Check a batch, and return the opened batch. Errors: Invalid, Unsupported.
+    """Check a batch; returns the opened batch. Errors: Invalid, Unsupported.
 
     Compressed bodies are inflated, to ensure that every reader can inflate them. Without `verify_crc`, the limits and
     the CRC of the envelope are not checked.
@@ -51,7 +51,7 @@ def check(sealed: SealedBatch, *, verify_crc: bool = True) -> OpenedBatch:
 
 
 def check_texts(texts: TextArrays, rule: TextRule, path: str) -> None:
-    """Raise Invalid, naming `path`, unless all texts of a column are UTF-8 and keep the rule."""
+    """Refuse a column whose texts are not UTF-8 or break the rule. Errors: Invalid, naming `path`."""
     if texts.rows == 0:
         return
     data = np.frombuffer(texts.data, np.uint8) if texts.data else _NO_BYTES

@@ -23,7 +23,7 @@ _log = get_logger("produce")
 
 @dataclass(frozen=True, slots=True)
 class ProduceResult:
-    """The result of one batch: stored or refused."""
+    """The result of one batch: its location if it was stored, or the error."""
 
     request_id: int
     appended: AppendedBatch | None
@@ -43,14 +43,14 @@ class _PendingBatch:
 
 
 def with_delayed_flag(batch: OpenedBatch) -> SealedBatch:
-    """Set `delayed` in the envelope of a batch, derived from its columns."""
+    """The sealed batch, with `delayed` in its envelope set if its messages have a delivery time."""
     delayed = batch.deliver_at_ms is not None
     return batch.sealed if batch.sealed.delayed == delayed else replace(batch.sealed, delayed=delayed)
 
 
 @dataclass(slots=True, eq=False)
 class ProduceStream:
-    """A stream of batches, with many batches of many queues in flight. At its limit, `submit` waits."""
+    """The batches of one Produce call, many of them in flight. `submit` waits while the limit of batches is reached."""
 
     directory: DirectoryCache
     topics: ProducerTopics
@@ -76,7 +76,7 @@ class ProduceStream:
         flush_mode: FlushMode,
         refusal: OrtooError | None = None,
     ) -> None:
-        """Send one batch when there is space for it. Any error, or the given refusal, becomes its answer."""
+        """Wait for space, and send one batch. Every error becomes the batch's answer; `refusal` is such an error."""
         while self._batches and (
             self._bytes + len(batch.records) > self.bytes_max or self._batches >= self.batches_max
         ):
@@ -107,12 +107,15 @@ class ProduceStream:
             future.add_done_callback(lambda _: self._settle(queue))
 
     def finish(self, error: OrtooError | None = None) -> None:
-        """End the input; `error` ends the stream after the last answer."""
+        """Record the end of the input. With `error`, the stream fails with this error after the last answer."""
         self._ended, self._error = True, error
         self._has_results.set()
 
     async def next_results(self) -> list[ProduceResult]:
-        """All answers so far, at least one; an empty list at the end. Raises the error given to `finish`."""
+        """Wait for answers, and return all of them; an empty list at the end of the stream.
+
+        Errors: the error given to `finish`.
+        """
         while not self._results:
             if self._ended and not self._batches:
                 if self._error is not None:

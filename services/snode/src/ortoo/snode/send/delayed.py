@@ -36,7 +36,7 @@ class DelayedMessages:
         self._links = links
 
     async def recall(self, recall_handle: str) -> str:
-        """Recall a delayed message; returns its generated message id.
+        """Recall a delayed message; returns the message id that the server generated for it.
 
         Errors: Invalid for a wrong handle, NotFound if the message was delivered or recalled, Conflict during its
         delivery, Forbidden for a delayed retry.
@@ -47,7 +47,10 @@ class DelayedMessages:
         return delayed_message_id(handle.enode, handle.number)
 
     async def list_messages(self, topic_name: str, from_ms: int, limit: int) -> list[DelayedMessage]:
-        """The delayed messages of a topic, sorted by time, without those on unreachable enodes. Errors: Invalid."""
+        """The delayed messages of a topic, sorted by delivery time. Those on unreachable enodes are left out.
+
+        Errors: Invalid.
+        """
         if not 0 <= limit <= LIST_MAX:
             raise Invalid(f"{limit}; give at most {LIST_MAX}", field="limit")
         topic, limit = await self._cluster.watch.topic(topic_name), limit or LIST_DEFAULT
@@ -64,7 +67,7 @@ class DelayedMessages:
 
 
 def delayed_message_id(enode: str, timer_id: int) -> str:
-    """The id of a delayed message whose producer chose none; it stays the same when the message is delivered."""
+    """The id of a delayed message without an id of its producer; the id stays the same after the delivery."""
     return message_id_text(DELAYED_TOPIC_ID, enode, 0, timer_id)
 
 

@@ -36,7 +36,7 @@ class _PendingMessages:
 
 @dataclass(slots=True, eq=False)
 class PublishBatcher(SerialBatcher):
-    """Appends to one queue, with its own producer id, so that a batch sent twice is stored once.
+    """Stores single messages in one queue. Its producer id lets the enode store a batch that is sent twice only once.
 
     The bytes of a batch never change between two tries. If the outcome of a batch stays unknown, the next batch gets a
     new producer id, because the old sequence cannot be continued.
@@ -65,14 +65,14 @@ class PublishBatcher(SerialBatcher):
 
     @property
     def is_idle(self) -> bool:
-        """Whether nothing is waiting or in flight."""
+        """Whether no message is waiting or in flight."""
         return not self.is_draining and not self._waiting
 
     def put(self, messages: Sequence[Message], *, may_reroute: bool = False) -> asyncio.Future[int]:
-        """Queue checked messages; the future gives the offset of the first one.
+        """Queue checked messages; the future gives the offset of the first message.
 
-        With `may_reroute`, the future fails at once, with NOT_ACCEPTED_FIELD, if the enode accepts no messages. Errors:
-        Overloaded.
+        With `may_reroute`, the future fails with NOT_ACCEPTED_FIELD as soon as the enode refuses messages, so that the
+        caller can use another enode. Errors: Overloaded.
         """
         size_bytes = sum(map(encoded_bytes_bound, messages))
         if self._waiting and self._waiting_bytes + size_bytes > self.waiting_bytes_max:

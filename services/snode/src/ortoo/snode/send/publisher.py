@@ -69,7 +69,7 @@ CHOICES_MAX = 10_000
 
 @dataclass(slots=True, eq=False)
 class Publisher:
-    """Sends all single messages of this snode. A message waits for its storage for at most the timeout of an enode."""
+    """Stores the single messages that clients send to this snode, each within the timeout of an enode."""
 
     runtime: Runtime
     directory: DirectoryCache
@@ -83,7 +83,7 @@ class Publisher:
     """By topic: the number of the chosen queue, its batcher, and the number of batches at which it changes."""
 
     async def publish(self, topic_name: str, messages: Sequence[Message], queue: Queue | None) -> list[PublishReceipt]:
-        """Store messages; returns a receipt for each message when all are durable.
+        """Store messages in `queue`, or in queues of the topic; returns a receipt for each when all are durable.
 
         Errors: NotFound, Invalid, Overloaded (nothing was stored), Unavailable (some messages may have been stored).
         """

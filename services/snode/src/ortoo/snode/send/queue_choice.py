@@ -18,7 +18,7 @@ PLAIN: BatchKind = (0, False)
 
 
 def queue_of_level(topic: Topic, unkeyed: Queue, priority: int) -> Queue:
-    """The queue for messages of a priority, on the enode of the queue `unkeyed`."""
+    """The queue for messages with this priority, on the enode of the queue `unkeyed`."""
     placement = topic.placement(unkeyed.enode)
     assert placement is not None
     return unkeyed._replace(queue_id=level_of_priority(priority, placement.write_queue_count))
@@ -27,7 +27,7 @@ def queue_of_level(topic: Topic, unkeyed: Queue, priority: int) -> Queue:
 def group_by_destination(
     messages: Sequence[Message], queue_of: Callable[[Message], Queue]
 ) -> dict[Destination, list[int]]:
-    """Group the rows of messages by queue and kind of message."""
+    """Group the indices of messages by queue and by the kind of batch that can hold them."""
     placed: dict[Destination, list[int]] = {}
     for row, message in enumerate(messages):
         rare = message.rare

@@ -38,7 +38,7 @@ class StartedTransaction:
 
 @dataclass(frozen=True, slots=True)
 class OpenTransaction:
-    """One open transaction, as operators see it."""
+    """One open transaction, with the data for operators."""
 
     transaction_id: str
     queue: Queue
@@ -47,7 +47,7 @@ class OpenTransaction:
 
 @dataclass(frozen=True, slots=True)
 class TransactionCheckCall:
-    """A check: a request to a producer for the outcome of a transaction."""
+    """A check: asks a producer for the verdict on a transaction."""
 
     transaction_id: str
     topic: str
@@ -61,7 +61,7 @@ CheckSender = Callable[[TransactionCheckCall], bool]
 
 @dataclass(slots=True, eq=False)
 class TransactionProcessor:
-    """All operations on transactions. `follow_new_enodes` is to be called once a second, for new enodes."""
+    """Begins, ends, lists and checks transactions."""
 
     runtime: Runtime
     cluster: ClusterView
@@ -82,7 +82,7 @@ class TransactionProcessor:
         queue: Queue | None = None,
         key: int = 0,
     ) -> StartedTransaction:
-        """Store messages that stay invisible until `end` commits them. All messages are stored in one queue.
+        """Store messages in one queue; they stay invisible until `end` commits them.
 
         A repeated `key` (not 0) with the same queue returns the same transaction. Errors: NotFound, Invalid (nothing is
         stored), Overloaded, Unavailable.
@@ -110,19 +110,25 @@ class TransactionProcessor:
         return StartedTransaction(self._transaction_id(to, topic.topic_id, number), ids, to)
 
     async def end(self, transaction_id: str, verdict: HalfVerdict, source: VerdictSource) -> None:
-        """Commit or roll back; the first verdict is final. Errors: Invalid, NotFound, Conflict, Unavailable."""
+        """Commit or roll back a transaction; the first verdict is final.
+
+        Errors: Invalid, NotFound, Conflict, Unavailable.
+        """
         handle = read_handle(transaction_id, HandleKind.TRANSACTION, "transaction_id", self.cluster.directory.seals)
         await self.links.to(handle.enode).settle_half(handle.topic_id, handle.number, verdict, source)
 
     async def resume(self, transaction_id: str) -> None:
-        """Check a parked transaction again. Errors: Invalid, NotFound, Conflict if the transaction is not parked."""
+        """Resume the checks of a parked transaction.
+
+        Errors: Invalid, NotFound, Conflict if the transaction is not parked.
+        """
         handle = read_handle(transaction_id, HandleKind.TRANSACTION, "transaction_id", self.cluster.directory.seals)
         await self.links.to(handle.enode).resume_half(handle.topic_id, handle.number)
 
     async def list_open(
         self, *, topic_name: str = "", producer_group: str = "", parked_only: bool = False, limit: int = 0
     ) -> list[OpenTransaction]:
-        """Open transactions, the oldest first. Transactions on unreachable enodes are missing."""
+        """The open transactions, the oldest first. Those on unreachable enodes are left out."""
         if not 0 <= limit <= LIST_MAX:
             raise Invalid(f"{limit}; at most {LIST_MAX}", field="limit")
         limit = limit or LIST_DEFAULT
@@ -140,7 +146,7 @@ class TransactionProcessor:
         return sorted(found, key=lambda one: (one.half.stored_at_ms, one.transaction_id))[:limit]
 
     def add_producer(self, producer_group: str, send_check: CheckSender) -> None:
-        """Register a connected producer of a group for checks, until `remove_producer`."""
+        """Register a producer of a group, which then receives checks by `send_check`."""
         producers = self._producers.setdefault(producer_group, {})
         producers[send_check] = None
         if len(producers) == 1:
@@ -155,7 +161,7 @@ class TransactionProcessor:
             self._on_groups_changed()
 
     async def follow_new_enodes(self) -> None:
-        """Receive the checks of new enodes."""
+        """Start to receive the checks of enodes that are new in the directory. Called once a second."""
         for entry in self.cluster.directory.enodes():
             if entry.name not in self._calls:
                 self._calls[entry.name] = None

@@ -11,7 +11,7 @@ from ortoo.snode.topics.group_settings import DeliveryModes, GroupSettings
 
 
 class TopicComponents:
-    """The creation of topics, and the settings of groups."""
+    """The components that create topics, and that read settings and delivery modes of groups."""
 
     def __init__(self, runtime: Runtime, cluster: ClusterView, links: EnodeLinks) -> None:
         """Topics and groups are created automatically where the settings allow it."""

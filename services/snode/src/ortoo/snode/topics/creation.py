@@ -25,7 +25,7 @@ POLL_S = 0.01
 
 
 class TopicPropagation:
-    """Waits, for a bounded time, until changes of topics are visible here and at the enodes."""
+    """Waits, for a bounded time, until this snode and the enodes have received changes of topics."""
 
     def __init__(self, watch: DirectoryWatch, links: EnodeLinks, *, clock: Clock) -> None:
         self._watch = watch
@@ -33,7 +33,7 @@ class TopicPropagation:
         self._clock = clock
 
     async def wait_for(self, topic: Topic) -> None:
-        """Wait until this snode and the enodes of the topic have this version of it."""
+        """Wait until this snode and the topic's enodes have this version of the topic."""
         await self._watch.wait_for_version(topic.version)
         deadline_s = self._clock.monotonic_s() + TIMEOUT_S
         for placement in topic.placements:
@@ -41,7 +41,10 @@ class TopicPropagation:
                 await self._clock.sleep(POLL_S)
 
     async def wait_for_all(self, topics: Iterable[Topic]) -> None:
-        """Wait until this snode has these topics, and the enodes the newest of them. Enodes get changes in order."""
+        """Wait until this snode and the enodes have these topics.
+
+        Enodes receive changes in order, so they have all topics as soon as they have the newest one.
+        """
         last = max(topics, key=lambda topic: topic.version, default=None)
         if last is not None:
             await self.wait_for(last)
@@ -64,9 +67,9 @@ _log = get_logger("topics")
 
 @dataclass(slots=True, eq=False)
 class ProducerTopics:
-    """Finds topics for producers, and creates them automatically if that is enabled.
+    """Finds topics for clients, and creates missing topics automatically if that is enabled.
 
-    Topics are created with `queue_count` queues on each enode.
+    A new topic has `queue_count` queues on each enode.
     """
 
     cluster: ClusterView
@@ -79,16 +82,16 @@ class ProducerTopics:
     the name server hangs, the last one would wait for all their timeouts."""
 
     async def topic(self, name: str) -> Topic:
-        """A topic to which a client may send.
+        """The topic with this name, for a client that sends; a missing topic may be created.
 
-        Errors: Forbidden for a topic of a group, Invalid, NotFound if missing topics are not created automatically,
-        Overloaded, Unavailable.
+        Errors: Forbidden for a retry or dead-letter topic, Invalid, NotFound if missing topics are not created
+        automatically, Overloaded, Unavailable.
         """
         check_client_writes(name)
         return await self.find_or_create(name)
 
     async def find_or_create(self, name: str) -> Topic:
-        """A topic to send to or to read. Errors: as `topic`, without Forbidden."""
+        """The topic with this name; a missing topic may be created. Errors: as `topic`, without Forbidden."""
         while True:
             try:
                 return await self.cluster.watch.topic(name)
@@ -118,18 +121,18 @@ _groups_log = get_logger("groups")
 
 
 def retry_topic(group: str) -> str:
-    """The name of the topic with copies of a group's nacked messages."""
+    """The name of a group's retry topic, which has copies of nacked messages."""
     return RETRY_PREFIX + group
 
 
 def dead_letter_topic(group: str) -> str:
-    """The name of the topic with the dead letters of a group."""
+    """The name of a group's dead-letter topic."""
     return DEAD_LETTER_PREFIX + group
 
 
 @dataclass(slots=True, eq=False)
 class GroupTopics:
-    """Finds and creates the topics of groups."""
+    """Finds and creates the retry topics and dead-letter topics of groups."""
 
     cluster: ClusterView
     propagation: TopicPropagation
@@ -138,19 +141,22 @@ class GroupTopics:
     )
 
     def topic_id(self, name: str, enode: str) -> int:
-        """The id of the topic of this name; 0 if it does not exist, or has no queue on this enode."""
+        """The id of the topic with this name; 0 if it does not exist, or has no queue on this enode."""
         topic = self.cluster.directory.find_topic(name)
         return topic.topic_id if topic is not None and topic.placement(enode) is not None else 0
 
     async def find(self, name: str) -> Topic | None:
-        """A group's topic, if it exists."""
+        """The topic with this name, or None."""
         try:
             return await self.cluster.watch.topic(name)
         except NotFound:
             return None
 
     async def ensure(self, name: str, enode: str) -> int:
-        """The id of the topic of this name, created with a queue on this enode. Errors: Unavailable, Invalid."""
+        """Create the topic `name`, or its queue on this enode, if it is missing; returns the topic's id.
+
+        Errors: Unavailable, Invalid.
+        """
         while not self.topic_id(name, enode):
             async with self._creating.setdefault((name, enode), asyncio.Lock()):
                 if not self.topic_id(name, enode):

@@ -21,7 +21,7 @@ _log = get_logger("groups")
 
 
 class GroupSettings:
-    """The snode's copies of groups' settings. It never overwrites stored settings with defaults."""
+    """Reads the settings of groups, and creates missing groups."""
 
     def __init__(self, directory: DirectoryCache, name_server: NameServerClient, *, auto_create: bool) -> None:
         self._directory = directory
@@ -29,16 +29,16 @@ class GroupSettings:
         self.auto_create = auto_create
 
     def get(self, name: str) -> Group:
-        """The settings of a group; the defaults while this snode has none."""
+        """The settings of a group in the directory's copy; the defaults if the copy does not have the group."""
         return self._directory.group(name) or Group(name)
 
     def slow_rule(self, name: str) -> SlowConsumerRule:
-        """The thresholds for slow group members."""
+        """The thresholds above which members of this group are slow."""
         group = self.get(name)
         return SlowConsumerRule(group.slow_consumer_threshold_messages, group.slow_consumer_grace_ms / 1000)
 
     def refusal(self, name: str, *, broadcast: bool = False) -> OrtooError | None:
-        """The error, a Conflict or Forbidden, if members of a group may not consume; None if they may."""
+        """The error if members of a group may not consume, or may not consume as `broadcast`; None if they may."""
         group = self.get(name)
         if not group.consume_enabled:
             message = f"group {name} may not consume, because it is disabled; enable it with AdminService/UpdateGroup"
@@ -49,7 +49,7 @@ class GroupSettings:
         return None
 
     async def check(self, name: str, *, broadcast: bool = False) -> None:
-        """Refuse a group that may not consume; create it if it does not exist.
+        """Refuse a group whose members may not consume; a missing group is created.
 
         Errors: Conflict, Forbidden, NotFound if groups are not created automatically.
         """
@@ -84,7 +84,7 @@ MODE_CACHE_MAX = 50_000
 
 @dataclass(frozen=True, slots=True)
 class TopicMode:
-    """How a group consumes a topic on an enode."""
+    """The delivery mode of a group for a topic on one enode."""
 
     topic: str
     enode: str
@@ -93,7 +93,7 @@ class TopicMode:
 
 
 class DeliveryModes:
-    """The delivery modes of all groups, as stored by the enodes."""
+    """Reads and changes the delivery modes of groups, which the enodes store."""
 
     def __init__(self, directory: DirectoryCache, watch: DirectoryWatch, links: EnodeLinks, clock: Clock) -> None:
         self._directory = directory
@@ -103,9 +103,9 @@ class DeliveryModes:
         self._cached_until_s: OrderedDict[tuple[int, str, DeliveryMode], float] = OrderedDict()
 
     async def ensure_mode(self, group: str, topics: Iterable[str], mode: DeliveryMode) -> None:
-        """Set the delivery mode of a group for topics. Errors: Conflict if the group has another mode.
+        """Set the delivery mode of a group for topics, unless it is set. Errors: Conflict if another mode is set.
 
-        An unreachable enode is skipped. It checks the mode when it is reachable again.
+        Unreachable enodes are skipped, because they check the mode again when the group consumes from them.
         """
         for name in topics:
             if name.startswith(RETRY_PREFIX):
@@ -125,9 +125,9 @@ class DeliveryModes:
                 self._cached_until_s.popitem(last=False)
 
     async def set_mode(self, group: str, topic_name: str, mode: DeliveryMode, *, force: bool) -> DeliveryMode | int:
-        """Change the delivery mode of a group for a topic, on all its enodes; returns the previous mode.
+        """Change the delivery mode of a group for a topic on all its enodes; returns the previous mode.
 
-        Errors: NotFound, Invalid, Conflict while group members have messages or queues (unless forced), Unavailable if
+        Errors: NotFound, Invalid, Conflict while group members have messages or queues (unless `force`), Unavailable if
         an enode is unreachable. After Unavailable some enodes may have changed; the same call continues.
         """
         check_group_name(group, "group")
@@ -146,7 +146,7 @@ class DeliveryModes:
         return previous
 
     async def list_modes(self, group: str) -> list[TopicMode]:
-        """The delivery modes of a group, by topic and enode. Modes on unreachable enodes are missing."""
+        """The delivery modes of a group, by topic and enode. Those on unreachable enodes are left out."""
         check_group_name(group, "group")
         names = {topic.topic_id: topic.name for topic in self._directory.topics()}
         enodes = [entry.name for entry in self._directory.enodes()]

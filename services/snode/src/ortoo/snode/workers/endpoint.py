@@ -17,7 +17,7 @@ NOT_OF_PARENT = ("ortoo_build_info", "ortoo_metric_series_over_budget", "ortoo_e
 
 
 class WorkersEndpoint(MetricsEndpoint):
-    """Metrics of all workers, each series with the label `worker`; ready and alive if every worker is."""
+    """An HTTP endpoint for all workers: their metrics, with the label `worker`, and whether all are ready and alive."""
 
     def __init__(self, address: str, name: str, workers: Sequence[WorkerProcess], clock: Clock) -> None:
         """Serve on host:port for the workers of snode `name`."""
@@ -62,7 +62,10 @@ class WorkersEndpoint(MetricsEndpoint):
 
 
 def merge_metrics(texts: Mapping[str, str]) -> Iterator[str]:
-    """Merge metrics in Prometheus' format. Each family appears once, and each series gets the label of its text."""
+    """Merge texts of metrics in Prometheus' format; the keys of `texts` become the label of their series.
+
+    Each metric family appears once in the result.
+    """
     heads: dict[str, str] = {}
     series: dict[str, list[str]] = {}
     for label, text in texts.items():

@@ -18,9 +18,9 @@ from ortoo.snode.workers.process import WorkerProcess
 
 @contextlib.asynccontextmanager
 async def open_workers(settings: SnodeSettings, command: Sequence[str], folder: Path) -> AsyncIterator[Running]:
-    """Run the workers of a snode, each by `command` in `folder`. The block begins when all are ready.
+    """Run the workers of a snode; each one runs `command` in `folder`. The block begins when all are ready.
 
-    Leaving the block drains the workers. Errors: Conflict if a port is taken, or if no worker can start.
+    The end of the block drains the workers. Errors: Conflict if a port is taken, or if no worker can start.
     """
     clock, randomness, changed = SystemClock(), Randomness(), asyncio.Event()
     async with contextlib.AsyncExitStack() as stack, Background("workers") as background:

@@ -11,7 +11,7 @@ from ortoo.snode.workers.worker import Worker
 
 @contextlib.contextmanager
 def reserve_ports(settings: SnodeSettings) -> Iterator[list[tuple[Worker, socket.socket]]]:
-    """Hold the ports of all workers: the shared ports, each worker's own port, and a port for the parent's queries.
+    """Keep the ports of all workers open: shared ports, one port for each worker, and one for the parent's queries.
 
     Errors: Conflict if a port is taken.
     """

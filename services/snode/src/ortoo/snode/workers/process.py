@@ -25,7 +25,7 @@ _log = get_logger("workers")
 
 @dataclass(slots=True)
 class WorkerProcess:
-    """A worker process and its state. `run` keeps it running."""
+    """One worker process of a snode, which `run` starts and restarts."""
 
     name: str
     worker: Worker
@@ -50,11 +50,11 @@ class WorkerProcess:
 
     @property
     def process_id(self) -> int | None:
-        """The id of the worker process, or None if it does not run."""
+        """The process id of the worker; None if the worker does not run."""
         return None if self._process is None or self._process.returncode is not None else self._process.pid
 
     async def run(self) -> None:
-        """Keep the worker running until it is stopped."""
+        """Start the worker, and restart it whenever it ends, until `stop` is called."""
         attempt, backoff = 0, Backoff(first_s=0.2, max_s=10.0)
         while not self._stopping.is_set():
             try:
@@ -99,7 +99,7 @@ class WorkerProcess:
         return await process.wait()
 
     def reload(self) -> None:
-        """Make the worker read its settings again, at once or as soon as it is ready."""
+        """Make the worker read its settings again; a worker that starts reads them when it is ready."""
         self._has_old_settings = not self.is_ready
         if self.is_ready:
             self._send_signal(signal.SIGHUP)
@@ -114,7 +114,7 @@ class WorkerProcess:
             self._process.send_signal(number)
 
     async def query(self, target: str) -> tuple[int, str]:
-        """The worker's answer to GET `target`: status and text. The status is 0 if the worker does not answer."""
+        """Query the worker by GET `target`; returns the HTTP status and the text. Status 0 = it does not answer."""
         if self.process_id is None:
             return 0, ""
         try:

@@ -21,7 +21,7 @@ ENVIRON_VARIABLE = "ORTOO_WORKER"
 
 @dataclasses.dataclass(frozen=True, slots=True)
 class Worker:
-    """One of several processes of a snode."""
+    """The parameters of a worker, which is one of several processes of a snode."""
 
     number: int
     """The number of the worker, from 1."""
@@ -35,27 +35,27 @@ class Worker:
 
     @classmethod
     def from_environ(cls, environ: Mapping[str, str]) -> "Worker | None":
-        """Read the parameters from the environment; None if this process is not a worker."""
+        """Read the parameters from environment variables; None if this process is not a worker."""
         return cls(**json.loads(environ[ENVIRON_VARIABLE])) if ENVIRON_VARIABLE in environ else None
 
     def to_environ(self) -> dict[str, str]:
-        """The environment variables for this worker's process."""
+        """The environment variables that pass these parameters to the worker's process."""
         return {ENVIRON_VARIABLE: json.dumps(dataclasses.asdict(self))}
 
     def listener(self) -> socket.socket:
-        """The socket of `listener_number`."""
+        """The listening socket for the parent's queries."""
         return socket.socket(fileno=self.listener_number)
 
     def wrap_load(
         self, load: Callable[..., LoadedSettings[SnodeSettings]]
     ) -> Callable[..., LoadedSettings[SnodeSettings]]:
-        """The loader of this worker's settings, from the loader of the snode's settings."""
+        """Wrap the function that loads the snode's settings, so that it returns this worker's settings."""
         return lambda *args, **kwargs: self.worker_settings(load(*args, **kwargs), memory_bytes)
 
     def worker_settings(
         self, loaded: LoadedSettings[SnodeSettings], all_bytes: Callable[[], int]
     ) -> LoadedSettings[SnodeSettings]:
-        """The settings of this worker: its own name, the ports held by the parent, a part of the memory."""
+        """Convert the snode's settings to this worker's: its own name, its ports, and its part of the memory."""
         snode = loaded.settings
         budget_bytes = snode.memory_budget_bytes or default_budget_bytes(all_bytes())
         own: dict[str, Any] = {
@@ -72,9 +72,9 @@ class Worker:
 
     @contextlib.contextmanager
     def stop_with_parent(self) -> Iterator[asyncio.Event]:
-        """Within the block, the end of standard input means that the parent has ended, and acts as SIGTERM.
+        """Stop this process as by SIGTERM if its parent ends during the block, which closes standard input.
 
-        The event is then set, so that the worker frees its ports at once for a new parent.
+        The yielded event is then set, so that the worker frees its ports at once for a new parent.
         """
         loop, number, is_parent_gone = asyncio.get_running_loop(), sys.stdin.fileno(), asyncio.Event()
 

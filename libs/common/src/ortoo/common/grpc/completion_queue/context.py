@@ -66,13 +66,13 @@ class QueueCallContext(grpc.aio.ServicerContext[Any, Any]):
         return None
 
     def time_remaining(self) -> float | None:  # type: ignore[override]  # None without a deadline, as in grpc.aio
-        """Seconds until the deadline, at least 0; None without one."""
+        """Seconds until the call's deadline, at least 0; None if the call has no deadline."""
         if self._call.deadline_s is None:
             return None
         return max(0.0, self._call.deadline_s - self._clock.now_ms() / 1000)
 
     def set_code(self, code: Any) -> None:
-        """End with this code."""
+        """Set the status code with which the call will end."""
         self._code = code
         self.number = code.value[0] if isinstance(code, grpc.StatusCode) else int(code)
 
@@ -81,7 +81,7 @@ class QueueCallContext(grpc.aio.ServicerContext[Any, Any]):
         return self._code
 
     def set_details(self, details: str) -> None:
-        """End with these details."""
+        """Set the details of the status with which the call will end."""
         self._details = details
 
     def details(self) -> str:
@@ -89,7 +89,7 @@ class QueueCallContext(grpc.aio.ServicerContext[Any, Any]):
         return self._details
 
     def set_trailing_metadata(self, trailing_metadata: Any) -> None:
-        """Send this with the status."""
+        """Set the metadata that is sent with the status."""
         self._trailing = tuple(trailing_metadata)
 
     def trailing_metadata(self) -> Any:

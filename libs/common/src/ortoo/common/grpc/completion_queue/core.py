@@ -35,7 +35,7 @@ Metadata = tuple[tuple[str, str | bytes], ...]
 
 
 class QueueCall:
-    """A call of one request. The code that takes it must answer exactly once, even if the call has already ended."""
+    """A call with one request. The code that takes it must answer exactly once, even if the call has already ended."""
 
     __slots__ = (
         "_call",
@@ -86,7 +86,7 @@ class QueueCall:
         self._call.start_server_batch((cygrpc.ReceiveCloseOnServerOperation(0),), self._on_closed)
 
     def receive(self, taken: Callable[["QueueCall"], None]) -> None:
-        """Call `taken` once when the request has arrived. The call may have been answered before, as when refused."""
+        """Call `taken` once when the request has arrived. A call that was refused already has its answer then."""
         self._taken = taken
         self._core.open += 1
         self._call.start_server_batch((cygrpc.ReceiveMessageOperation(0),), self._on_started)
@@ -108,16 +108,16 @@ class QueueCall:
         self.closed = callback if before is None else both
 
     def peer(self) -> str:
-        """The caller's address in gRPC's form."""
+        """The caller's address as gRPC writes it, such as `ipv4:127.0.0.1:4711`."""
         peer = self._call.peer()
         return peer.decode() if isinstance(peer, bytes) else str(peer)
 
     def auth_context(self) -> dict[str, list[bytes]]:
-        """The TLS properties of the caller; for a plaintext call gRPC's properties of such calls."""
+        """The TLS properties of the caller. A plaintext call has the properties that gRPC gives to plaintext calls."""
         return {key.decode(): list(values) for key, values in cygrpc.auth_context(self._call).items()}
 
     def send(self, data: bytes) -> None:
-        """Send one of several answers, in order. Answers of the same iteration of the event loop are one write.
+        """Send one of several answers, in order. Answers of one iteration of the event loop are written together.
 
         No answer may follow the status, because gRPC would refuse it and never release the call.
         """
@@ -236,7 +236,7 @@ class QueueCall:
 
 
 class CompletionQueue:
-    """The core of a grpc.aio server with our queue. Events are handled by the loop that opened it."""
+    """A completion queue of our own on the core of a grpc.aio server. The loop that opened it handles its events."""
 
     def __init__(self, core: Any, clock: Clock) -> None:
         self._clock = clock
@@ -258,7 +258,7 @@ class CompletionQueue:
 
     @classmethod
     def of_server(cls, server: grpc.aio.Server, clock: Clock) -> "CompletionQueue | None":
-        """The core of a server that was not started yet; None if no core with the required functions is found.
+        """A queue on the core of a server that was not started yet; None if no core with the needed functions is found.
 
         An error while searching for the core is logged.
         """
@@ -301,7 +301,7 @@ class CompletionQueue:
         self.on_call_ended()
 
     def on_call_ended(self) -> None:
-        """Subtract one from `open`: an event has arrived, or a handler has ended after its call."""
+        """Subtract one from `open`, because an event has arrived or a handler has ended after its call."""
         self.open -= 1
         if not self.open:
             self._none_open.set()

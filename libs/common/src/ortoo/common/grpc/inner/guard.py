@@ -44,7 +44,7 @@ class InnerGuard(Guard):
         self._admin_token = admin_token
 
     def enter(self, call: ServedCall) -> None:
-        """Refuse callers that have none of the roles in the method's row. Errors: Forbidden."""
+        """Refuse callers without a role that the table of inner methods allows for the method. Errors: Forbidden."""
         callers = CALLERS.get(call.method.name)
         if callers is None:
             raise Forbidden(f"no role may call {call.method.name}: it is missing in the table of inner methods")

@@ -9,7 +9,7 @@ Metadata = Sequence[tuple[str, str | bytes]]
 
 
 class Arrival:
-    """A call from its headers to its request, and the callbacks for its end. One is made for each call."""
+    """The state of one call from the arrival of its headers, with callbacks for the end of the call."""
 
     end: Callable[[str], object] | None = None
     """Ends the call for a reason; None when the call's request has arrived or the call has ended."""

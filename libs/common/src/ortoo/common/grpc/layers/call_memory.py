@@ -51,7 +51,7 @@ def open_call_share(budget: MemoryBudget, kind: str) -> MemoryShare:
 
 
 class CallMemory(Layer):
-    """Gives each call a memory share from its headers on, and closes it when gRPC has released all answers."""
+    """Gives each call a memory share when its headers arrive, and closes it when gRPC has released all answers."""
 
     def __init__(self, budget: MemoryBudget) -> None:
         """Draw from `budget`."""
@@ -123,7 +123,7 @@ class CallMemory(Layer):
             raise
 
     def on_response(self, call: ServedCall, answer: bytes) -> bytes:
-        """Count the memory of an answer. In a stream `on_sent` ends this, otherwise the release of the call."""
+        """Count the memory of an answer: in a stream until `on_sent`, otherwise until gRPC has released the call."""
         if len(answer) > SMALL_BYTES and self in call.kept:
             call.kept[self].draw_unchecked(TRANSPORT_COPIES * len(answer))
         return answer

@@ -78,7 +78,7 @@ class ServedCall:
         """The error with which another task ended the call."""
 
     def set_error(self, error: BaseException) -> None:
-        """End with this error, which replaces an earlier answer or error."""
+        """End the call with this error, which replaces an earlier answer or error."""
         self.answer, self.error = None, error
 
     def make_terminator(self) -> Callable[[Exception], None]:
@@ -159,7 +159,7 @@ class Layers(grpc.aio.ServerInterceptor):
         continuation: Callable[[grpc.HandlerCallDetails], Awaitable[Any]],
         handler_call_details: grpc.HandlerCallDetails,
     ) -> Any:
-        """Called by grpc.aio for each call: the handler of its method with the layers around it."""
+        """Return the handler of the call's method with the layers around it; grpc.aio calls this for each call."""
         handler, path = await continuation(handler_call_details), handler_call_details.method
         if handler is None:
             return None

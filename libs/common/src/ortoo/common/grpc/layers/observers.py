@@ -24,7 +24,7 @@ class Observers(Layer):
         """The address of each stream, in the order in which the streams began; "" until the request has come."""
 
     def arrive(self, arrival: Arrival) -> None:
-        """Count a stream. Errors: Overloaded."""
+        """Count a stream of health or reflection. Errors: Overloaded if too many are open."""
         if not arrival.gives_many:
             return
         if len(self._open) >= OBSERVERS_MAX:

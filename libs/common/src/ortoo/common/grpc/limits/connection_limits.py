@@ -53,7 +53,7 @@ class ConnectionLimits:
 
 
 class ResetRates:
-    """Detects peers that open and reset streams, for longer than a burst, faster than any client does."""
+    """Detects peers that open and reset streams faster than any client does, for longer than a burst."""
 
     def __init__(self) -> None:
         self._known: dict[Peer, _Excess] = {}
@@ -72,7 +72,7 @@ class ResetRates:
         return excess > RESETS_TOGETHER_MAX or excess_empty > EMPTY_RESETS_TOGETHER_MAX
 
     def keep(self, peers: Collection[Peer]) -> None:
-        """Forget all peers except these, because the others' connections are closed."""
+        """Forget all peers except `peers`, because the connections of all other peers are closed."""
         self._known = {peer: known for peer, known in self._known.items() if peer in peers}
 
 
@@ -87,7 +87,10 @@ class _Excess:
 
 
 def heaviest(connections: Iterable[ServerConnection], before: Mapping[Peer, int]) -> list[ServerConnection]:
-    """The fewest connections, at least one, that sent HEAVIEST_PERCENT of all bytes since the totals `before`."""
+    """The fewest connections, at least one, that sent HEAVIEST_PERCENT of the bytes received since `before`.
+
+    `before` has the number of bytes that each peer had sent at an earlier time.
+    """
     grown = sorted(
         ((one.received_bytes - before.get(one.peer, 0), one) for one in connections), key=lambda pair: -pair[0]
     )

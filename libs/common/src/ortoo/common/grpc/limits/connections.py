@@ -47,7 +47,7 @@ def address_of(name: str) -> str:
 
 
 def connections_to(ports: Collection[int]) -> list[ServerConnection]:
-    """The incoming connections to these ports of this process, also those that are not set up yet."""
+    """The incoming connections to these ports of this process, including connections that are not set up yet."""
     found = []
     for descriptor in _open_descriptors():
         with contextlib.suppress(OSError), _borrowed(descriptor) as one:

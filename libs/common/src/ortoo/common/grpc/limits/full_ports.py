@@ -42,7 +42,7 @@ class FullPorts:
         self._seen: dict[int, FullPort] = {}
 
     def silent(self, connections: Sequence[ServerConnection]) -> dict[int, list[ServerConnection]]:
-        """The connections to close, by full port; the connection that was silent longest is first."""
+        """The silent connections to close, by full port; the connection that was silent longest comes first."""
         left = self.connections_max * LEFT_PERCENT // 100
         chosen: dict[int, list[ServerConnection]] = {}
         for port in sorted({one.port for one in connections}):

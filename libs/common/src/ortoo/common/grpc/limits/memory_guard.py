@@ -43,7 +43,7 @@ class Step(enum.Enum):
 
 
 class MemoryGuard:
-    """Decides on actions by the resident memory."""
+    """Decides by the resident memory of the process when to return freed memory or to close connections."""
 
     def __init__(self, budget: MemoryBudget) -> None:
         """`budget` has the memory limit; near the limit, the guard closes the budget for new work."""
@@ -56,7 +56,7 @@ class MemoryGuard:
         """Time until the next check."""
 
     def start(self, resident_bytes: int, now_s: float) -> None:
-        """Begin with the resident memory of the process, when the process is ready."""
+        """Record the resident memory of the process at the time when it is ready."""
         self._floor_bytes, self._shrunk_at_s = resident_bytes, now_s
 
     def on_memory_returned(self, before_bytes: int, resident_bytes: int, now_s: float) -> None:

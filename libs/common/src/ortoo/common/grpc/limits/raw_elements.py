@@ -98,7 +98,7 @@ class RawElements:
         return True
 
     def weight_at_most(self, data: bytes) -> int:
-        """An upper bound of the weight, in one pass of C code: each byte that can begin a key counts as an element."""
+        """An upper bound of the message's decoding cost: each byte that can begin a key counts as a list's element."""
         bound = 2 * (len(data) - len(data.translate(None, self._translated)))
         return bound + len(data) // PACKED_BYTES if self.is_packable else bound
 

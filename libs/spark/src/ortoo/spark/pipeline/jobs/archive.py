@@ -26,9 +26,9 @@ _POLL_S = 0.5
 
 
 def archive(spark: Any, settings: PipelineSettings, say: Say, *, once: bool) -> Reconciliation | None:
-    """Read the stored messages into the lake and check the lake; without `once`, continue until the query is stopped.
+    """Archive stored messages into the lake, then check the lake; without `once`, run until the query is stopped.
 
-    Errors: Invalid for settings, or the error of the query.
+    Errors: Invalid for wrong settings, or the error of the query.
     """
     job, lake = settings.archive, settings.open_lake()
     _check(settings)
@@ -133,7 +133,7 @@ def _messages(spark: Any, settings: PipelineSettings, starts: Mapping[str, str])
     job = settings.archive
     columns = list(job.columns) or [column.name for column in COLUMNS]
     if missing := [name for name in REQUIRED_COLUMNS if name not in columns]:
-        raise Invalid(f"missing columns {', '.join(missing)}; a lake needs them", field="archive.columns")
+        raise Invalid(f"missing columns {', '.join(missing)}; a lake needs these columns", field="archive.columns")
     if unknown := [name for name in columns if name not in BY_NAME]:
         raise Invalid(f"there is no column {unknown[0]!r}", field="archive.columns")
     register(spark)

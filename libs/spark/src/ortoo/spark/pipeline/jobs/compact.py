@@ -20,7 +20,7 @@ _KEY = ("topic", "enode", "queue_id", "offset", "stored_at")
 
 
 def compact(settings: PipelineSettings, say: Say) -> tuple[int, int]:
-    """Compact every closed date; returns the number of files before and after."""
+    """Merge the files of each date, except the newest dates; returns the number of files before and after."""
     lake, job = settings.open_lake(), settings.compact
     today = datetime.datetime.fromtimestamp(SystemClock().now_ms() / 1000, datetime.UTC).date()
     newest = str(today - datetime.timedelta(days=job.open_days))

@@ -15,7 +15,7 @@ from ortoo.spark.pipeline.runtime.settings import PipelineSettings
 
 
 class LagSample(NamedTuple):
-    """One group and topic in one sample."""
+    """The lag of one group in one topic at one time."""
 
     sampled_at_ms: int
     group: str
@@ -28,7 +28,7 @@ class LagSample(NamedTuple):
 
 
 def lag(settings: PipelineSettings, say: Say) -> list[LagSample]:
-    """Take a sample, add it to lag.csv, and write lag.html and lag.png; returns the sample's rows."""
+    """Measure the lag of groups, add it to lag.csv, and write lag.html and lag.png; returns the new samples."""
     folder = settings.output_folder("reports", settings.lag.output_path)
     link = link_to(settings.cluster)
     now = _take_sample(link, settings)

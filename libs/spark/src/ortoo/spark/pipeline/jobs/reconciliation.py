@@ -15,7 +15,7 @@ from ortoo.spark.lake.table import DATE, Lake
 
 @dataclass(frozen=True, slots=True)
 class QueueCount:
-    """The rows of one queue in the lake."""
+    """The counted rows of one queue in the lake."""
 
     rows: int
     distinct: int
@@ -43,7 +43,7 @@ class QueueCheck:
 
 @dataclass(frozen=True, slots=True)
 class Reconciliation:
-    """The checks of all queues."""
+    """The result of comparing a lake with the offsets that were read: one check for each queue."""
 
     checks: tuple[QueueCheck, ...]
     jobs: tuple[str, ...] = ()
@@ -78,7 +78,7 @@ class Reconciliation:
 
 
 def reconcile(start: SourceOffsets, end: SourceOffsets, counted: Mapping[Queue, QueueCount]) -> Reconciliation:
-    """Compare the offsets that a query has read with the rows of the lake; without I/O."""
+    """Compare the offsets that a query has read with the counted rows of the lake; does no I/O."""
     checks = []
     for queue in sorted(set(end.queues) | set(counted)):
         count = counted.get(queue, QueueCount(0, 0, 0))
@@ -94,7 +94,7 @@ def reconcile(start: SourceOffsets, end: SourceOffsets, counted: Mapping[Queue, 
 
 
 def counts(frame: Any) -> dict[Queue, QueueCount]:
-    """The rows of each queue in a frame of messages, counted by Spark."""
+    """Count the rows of each queue in a frame of messages, by a Spark query."""
     rows = frame.sparkSession.sql(
         """
         select topic, enode, queue_id, count(*) as total, count(distinct offset) as different,
@@ -109,10 +109,10 @@ def counts(frame: Any) -> dict[Queue, QueueCount]:
 
 
 def counts_by_date(lake: Lake) -> dict[Queue, QueueCount]:
-    """The rows of each queue in a Delta lake, counted without Spark: Spark needs a package for each object store.
+    """Count the rows of each queue in a Delta lake without Spark, which needs a package for each object store.
 
-    Each message belongs to one date. Dates are therefore counted one after another, with the positions of one date in
-    memory.
+    All rows of a message have the same date. Dates are therefore counted one after another, and memory holds the
+    offsets of one date only.
     """
     dataset, found = lake.table().to_pyarrow_dataset(), dict[Queue, QueueCount]()
     of_offset = [("offset", kind) for kind in ("count", "count_distinct", "min")]

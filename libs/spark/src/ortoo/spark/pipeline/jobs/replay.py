@@ -126,7 +126,11 @@ _IS_SYSTEM_PROPERTY = (
 
 
 def message_columns(names: list[str], mark: str) -> list[str]:
-    """The columns of messages as SQL expressions; the property `mark` gets the original position."""
+    """SQL expressions for the columns of the messages to send.
+
+    `names` are the lake's columns. The property named `mark` gets the original topic, enode, queue and offset; an empty
+    `mark` adds no property.
+    """
     kept = [name for name in names if name in COLUMNS and name not in _NOT_COPIED]
     chosen = [f"`{name}`" for name in kept if name not in ("properties", "born_at")]
     chosen.append("coalesce(born_at, stored_at) as born_at" if "born_at" in names else "stored_at as born_at")

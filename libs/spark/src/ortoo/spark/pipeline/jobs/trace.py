@@ -23,7 +23,7 @@ _NAMES = ("topic", "since", "messages", "bytes", "p50 ms", "p95 ms", "p99 ms", "
 
 
 def trace(spark: Any, settings: PipelineSettings, say: Say) -> list[Any]:
-    """Write trace.html, trace.png and trace.csv; returns the rows of latencies."""
+    """Compute latencies of messages, and write trace.html, trace.png and trace.csv; returns the rows of latencies."""
     lake, job = settings.open_lake(), settings.trace
     folder = settings.output_folder("reports", job.output_path)
     frame = lake.read(spark)

@@ -10,7 +10,7 @@ Say = Callable[[str], None]
 
 
 class ProgressLines:
-    """Prints the progress of a query since the previous call."""
+    """Prints the progress of a query; each call prints the batches since the previous call."""
 
     def __init__(self, say: Say) -> None:
         """`say` gets the lines."""
@@ -27,7 +27,7 @@ class ProgressLines:
 
 
 def line(progress: Any) -> str:
-    """A line with the work of one batch and the lag of the query."""
+    """A line of text about one batch of a query: its rows, speed and duration, and the query's lag."""
     source = progress.sources[0]
     speed = progress.processedRowsPerSecond or 0.0
     return (
@@ -37,7 +37,7 @@ def line(progress: Any) -> str:
 
 
 def lag_of(latest: Any, end: Any) -> int:
-    """Number of messages between two offsets that Spark reports."""
+    """The number of messages between the offsets `end` and the offsets `latest`, both as Spark reports them."""
     newest, reached = _read(latest), _read(end)
     return sum(max(offset - reached.queues.get(queue, 0), 0) for queue, offset in newest.queues.items())
 

@@ -16,7 +16,7 @@ _STYLE = (
 
 @dataclass(frozen=True, slots=True)
 class ReportTable:
-    """A table of a page: a heading, names of columns, rows."""
+    """A table in a report: its heading, the names of its columns, and its rows."""
 
     heading: str
     names: Sequence[str]

@@ -16,9 +16,9 @@ _LOGGING = Path(__file__).with_name("log4j2.properties")
 
 @contextmanager
 def session(settings: SparkSettings) -> Iterator[Any]:
-    """The active session, or a new session if none is active. Only a new session is stopped at the end.
+    """Yield the active Spark session, or else a new session, which is stopped at the end.
 
-    Errors: Unsupported without Java, Invalid for a setting without a value.
+    Errors: Unsupported without Java, Invalid for an entry of `conf` without a value.
     """
     # By default workers run the first python3 in the path, which may lack pyarrow.
     os.environ.setdefault("PYSPARK_PYTHON", sys.executable)

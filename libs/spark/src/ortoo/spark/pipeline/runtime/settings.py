@@ -24,7 +24,7 @@ class LakeSettings:
 
 @dataclass(frozen=True)
 class ArchiveSettings:
-    """The job from topics into the lake."""
+    """Settings of the job that archives topics into the lake."""
 
     topics: tuple[str, ...] = ()
     pattern: str = ""
@@ -45,7 +45,7 @@ class ArchiveSettings:
 
 @dataclass(frozen=True)
 class CompactSettings:
-    """Merging of small files."""
+    """Settings of the job that merges small files of the lake."""
 
     open_days: int = 1
     """Number of newest dates that are not compacted."""
@@ -56,7 +56,7 @@ class CompactSettings:
 
 @dataclass(frozen=True)
 class ReplaySettings:
-    """The job from the lake into a topic."""
+    """Settings of the job that sends messages of the lake to a topic."""
 
     topic: str = ""
     where: str = ""
@@ -74,7 +74,7 @@ class ReplaySettings:
 
 @dataclass(frozen=True)
 class TraceSettings:
-    """Latencies of messages, retries and dead letters."""
+    """Settings of the report on latencies of messages, retries and dead letters."""
 
     output_path: str = ""
     where: str = ""
@@ -84,7 +84,7 @@ class TraceSettings:
 
 @dataclass(frozen=True)
 class LagSettings:
-    """The lag of groups."""
+    """Settings of the report on the lag of groups."""
 
     output_path: str = ""
     groups: tuple[str, ...] = ()
@@ -94,7 +94,7 @@ class LagSettings:
 
 @dataclass(frozen=True)
 class SparkSettings:
-    """The session of the jobs, unless `spark-submit` made one."""
+    """Settings of the Spark session; without effect in a session that `spark-submit` made."""
 
     master: str = ""
     """For example local[2]; empty = as in spark-submit, or local[*]."""
@@ -126,7 +126,7 @@ class PipelineSettings:
         return Path(self.archive.checkpoint_path or f"{self.lake.path.rstrip('/')}_checkpoint")
 
     def open_lake(self) -> Lake:
-        """The lake. Errors: Invalid without a path, or for an unknown format."""
+        """The lake of the settings. Errors: Invalid for a missing path, or a wrong or incomplete setting."""
         if not self.lake.path:
             raise Invalid("missing path of the lake; set `path` in the table [lake]", field="lake.path")
         if self.lake.schema_changes not in ("refuse", "merge"):
@@ -136,7 +136,7 @@ class PipelineSettings:
         )
         if lake.is_remote and not self.archive.checkpoint_path:
             raise Invalid(
-                "missing folder; a lake in an object store needs a folder for checkpoints",
+                "missing folder for the checkpoint; it is required because the lake is in an object store",
                 field="archive.checkpoint_path",
             )
         return lake

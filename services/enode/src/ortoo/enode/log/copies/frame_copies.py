@@ -30,7 +30,7 @@ class FrameCopy:
 
 
 def frames_in(data: bytes | memoryview, position: int) -> Iterator[FrameCopy]:
-    """The frames of `data`, which lies at `position`. Errors: Unsupported, BadFrame (not whole frames)."""
+    """The frames of `data`, which lies at `position`. Errors: Unsupported, BadFrame (a frame is incomplete)."""
     view, at = memoryview(data), 0
     while at < len(view):
         header = decode_header(bytes(view[at : at + HEADER_BYTES]), position + at)

@@ -25,7 +25,7 @@ def begin_payload(log_begin: int) -> bytes:
 
 
 def decode_protocol_frame(header: FrameHeader, body: bytes | memoryview) -> ProtocolFrame:
-    """Decode a frame of these kinds. Errors: DataLoss when it is not readable."""
+    """Decode a frame of the kind EPOCH, CONFIGURATION or BEGIN. Errors: DataLoss when the frame is not readable."""
     begin, end = header.position, header.end_position
     try:
         if header.kind == FrameKind.EPOCH:

@@ -31,7 +31,7 @@ class TruncatedFrames:
 
     @classmethod
     def of(cls, position: int, content: bytes) -> "TruncatedFrames":
-        """Inspect bytes that lie at `position`; frames behind a damaged one are not listed."""
+        """Inspect bytes that lie at `position`; frames behind a damaged frame are not listed."""
         found = cls(position, content)
         try:
             for frame in frames_in(content, position):

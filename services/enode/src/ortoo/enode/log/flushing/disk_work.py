@@ -27,7 +27,7 @@ class DiskWork:
         self._loop = loop
 
     def flush(self, group: FlushGroup, done: Done) -> None:
-        """Write a group, then call `done` in a later turn of the loop. One group at a time."""
+        """Write a group, then call `done` in a later turn of the loop. The caller flushes one group at a time."""
 
         def write() -> None:
             error: BaseException | None = None
@@ -52,7 +52,7 @@ class DiskWork:
 
 
 class ThreadedDiskWork(DiskWork):
-    """One thread that only flushes, one that scans, and a few for everything else.
+    """Runs disk work in threads: one only flushes, one only scans, and a few do all other work.
 
     Scans are bound by the interpreter, so parallel scans would only slow each other down.
     """
@@ -76,7 +76,7 @@ class ThreadedDiskWork(DiskWork):
         return await self._run_in(self._pool, partial(work, *args, **kwargs))
 
     async def scan(self, work: Callable[P, T], *args: P.args, **kwargs: P.kwargs) -> T:
-        """Run `work` in the scan thread, as `run`."""
+        """Run `work` in the scan thread. A cancelled caller still waits for the result."""
         return await self._run_in(self._scanning, partial(work, *args, **kwargs))
 
     async def _run_in(self, threads: ThreadPoolExecutor, work: Callable[[], T]) -> T:

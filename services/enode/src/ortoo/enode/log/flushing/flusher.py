@@ -144,7 +144,7 @@ class Flusher:
         return [waiter for waiter, _ in dropped.waiters]
 
     def request_flush(self) -> None:
-        """Flush as soon as the previous flush is done; frames accepted until then join."""
+        """Flush as soon as the previous flush is done. The flush includes all frames accepted until then."""
         self._is_flush_requested = True
         if not self._is_submit_scheduled and self._flushing is None:
             self._is_submit_scheduled = True
@@ -160,7 +160,7 @@ class Flusher:
         await waiter
 
     async def wait_committed(self) -> None:
-        """Wait until everything accepted so far is committed; at once if it is. Errors: as `flush`."""
+        """Wait until everything accepted so far is committed. Errors: those of `flush`."""
         if self._flushing is not None or self._groups or self._held or self._changes.changes:
             await self.flush()
 
@@ -252,7 +252,7 @@ class Flusher:
             self._idle.set()
 
     def refuse_for(self, error: BaseException) -> bool:
-        """Refuse sends until space or descriptors are free; False for any other error, which means a failed disk."""
+        """Refuse sends until space or descriptors are free. Returns False for an error that means a failed disk."""
         if isinstance(error, NoDescriptor):
             self.starved = error.message
         elif isinstance(error, Overloaded):

@@ -9,7 +9,7 @@ from ortoo.enode.replication.protocol.roles import Leader
 
 
 def on_add_learner(replica: Replica, event: AddLearner) -> None:
-    """Add a learner, which gets the log. The learner becomes a voter automatically."""
+    """Add a learner, a replica that gets the log and has no vote. The learner becomes a voter automatically."""
     configuration = replica.rules.configuration_of(replica.log)
     if event.replica in configuration.replicas:
         replica.add_actions(RejectRequest(f"replica {event.replica.number} with this disk is in the set already"))

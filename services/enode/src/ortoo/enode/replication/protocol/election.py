@@ -46,7 +46,7 @@ def _may_vote_now(replica: Replica, now_s: float) -> bool:
 
 
 def on_candidate_saved(replica: Replica, now_s: float) -> None:
-    """The candidate's own vote is on disk: count it, and request the votes of the other voters."""
+    """Count the candidate's own vote, which is on disk now, and request the votes of the other voters."""
     _request_votes(replica)
     on_vote(replica, Vote(replica.hard_state.epoch, replica.identity, replica.log.tail, is_electable=True), now_s)
 
@@ -91,7 +91,7 @@ def on_vote(replica: Replica, vote: Vote, now_s: float) -> None:
 
 
 def on_stale_epoch(replica: Replica, message: StaleEpoch) -> None:
-    """A replica voted in a higher epoch and cannot follow this leader: request an election above that epoch."""
+    """Request an election above the epoch of `message`, in which a replica voted that cannot follow this leader."""
     if message.epoch <= replica.hard_state.epoch or not isinstance(replica.role, Candidate | Leader):
         return
     if isinstance(replica.role, Candidate):
@@ -106,7 +106,7 @@ def on_lease_released(replica: Replica, message: LeaseReleased) -> None:
 
 
 def on_leaderless_tick(replica: Replica, now_s: float) -> None:
-    """A sole voter stands for election; any other replica reports that it hears no leader."""
+    """Stand for election if this replica is the sole voter; otherwise report that no leader is heard."""
     limits = replica.limits
     is_alone = replica.rules.configuration_of(replica.log).voters == (replica.identity.replica,)
     if is_alone and not isinstance(replica.role, Follower | Candidate):

@@ -114,7 +114,7 @@ class Send:
 
 @dataclass(frozen=True, slots=True)
 class SendFrames:
-    """Read whole frames from `begin` on that begin below `limit`, and send them; then `FramesSent`."""
+    """Read whole frames from `begin` on that begin below `limit`, and send them; then report `FramesSent`."""
 
     to: Incarnation
     stream: int
@@ -124,14 +124,14 @@ class SendFrames:
 
 @dataclass(frozen=True, slots=True)
 class SaveHardState:
-    """Write and sync the hard state; then `HardStateSaved`. A newer hard state replaces one that is being written."""
+    """Write and sync the hard state; then report `HardStateSaved`. A newer hard state replaces an unfinished write."""
 
     hard_state: HardState
 
 
 @dataclass(frozen=True, slots=True)
 class WriteFrames:
-    """Append the leader's frames to the log and flush; then `Flushed`."""
+    """Append the leader's frames to the log and flush; then report `Flushed`."""
 
     begin: int
     end: int
@@ -140,7 +140,10 @@ class WriteFrames:
 
 @dataclass(frozen=True, slots=True)
 class Truncate:
-    """Truncate the log at `position`; then `Truncated`. The driver first records this, so that a restart repeats it."""
+    """Truncate the log at `position`; then report `Truncated`.
+
+    The driver first records the truncation on disk, so that a restart repeats it.
+    """
 
     position: int
     truncations: int
@@ -148,7 +151,10 @@ class Truncate:
 
 @dataclass(frozen=True, slots=True)
 class Reset:
-    """Empty the log, to begin at `base`; then `Truncated`. The hard state with its `unsynced_tail` is saved first."""
+    """Empty the log and let it begin at `base`; then report `Truncated`.
+
+    The hard state with its `unsynced_tail` is saved first.
+    """
 
     base: LogBase
     truncations: int
@@ -156,42 +162,42 @@ class Reset:
 
 @dataclass(frozen=True, slots=True)
 class AppendEpoch:
-    """Append the first frame of this leader's epoch; then `LogAppended`."""
+    """Append the first frame of this leader's epoch; then report `LogAppended`."""
 
     epoch: int
 
 
 @dataclass(frozen=True, slots=True)
 class AppendConfiguration:
-    """Append a CONFIGURATION frame; then `LogAppended`."""
+    """Append a CONFIGURATION frame; then report `LogAppended`."""
 
     configuration: Configuration
 
 
 @dataclass(frozen=True, slots=True)
 class ApplyCommitted:
-    """Everything below `position` is committed: fold these frames, make them visible, and answer the callers."""
+    """Fold the frames below `position`, which are committed, make them visible, and answer the callers."""
 
     position: int
 
 
 @dataclass(frozen=True, slots=True)
 class DeleteBelow:
-    """Segments wholly below `begin` may be deleted."""
+    """Allow the deletion of segments that lie wholly below `begin`."""
 
     begin: int
 
 
 @dataclass(frozen=True, slots=True)
 class BecomeLeader:
-    """Everything that earlier leaders committed is committed here: serve requests from now on."""
+    """Serve requests from now on, because everything that earlier leaders committed is committed here."""
 
     epoch: int
 
 
 @dataclass(frozen=True, slots=True)
 class SteppedDown:
-    """The leader stepped down: answer nothing more in this epoch. Waiting requests have an ambiguous outcome."""
+    """Stop answering requests of this epoch, because the leader stepped down. Open requests have an unknown outcome."""
 
     epoch: int
 
@@ -211,7 +217,7 @@ class ReportLeaderSilent:
 
 @dataclass(frozen=True, slots=True)
 class Contradicted:
-    """The leader's log lacks committed frames. This replica truncates nothing and does not follow."""
+    """Report that the leader's log lacks committed frames. This replica truncates nothing and does not follow."""
 
     leader: Incarnation
     end: int
@@ -221,7 +227,7 @@ class Contradicted:
 
 @dataclass(frozen=True, slots=True)
 class RejectRequest:
-    """An operator's request is refused, with the reason."""
+    """Refuse an operator's request with the reason."""
 
     reason: str
 

@@ -75,7 +75,7 @@ def on_log_match_request(replica: Replica, request: LogMatchRequest) -> None:
 
 
 def on_log_matched(replica: Replica, message: LogMatched) -> None:
-    """The logs match: acknowledgements on this stream count from now on."""
+    """Count acknowledgements on this stream from now on, because the logs match."""
     stream = _current_stream(replica, message.epoch, message.follower, message.stream)
     log, position = replica.log, message.position
     if stream is None or stream.is_matched or not log.begin <= position <= log.appended:
@@ -89,7 +89,7 @@ def on_log_matched(replica: Replica, message: LogMatched) -> None:
 
 
 def on_frames_sent(replica: Replica, event: FramesSent) -> None:
-    """Frames up to `end` were sent: acknowledgements up to there count, and the next part may be sent."""
+    """Note that frames up to `end` were sent: acknowledgements up to there count, and the next part may be sent."""
     stream = _current_stream(replica, replica.hard_state.epoch, event.follower, event.stream)
     if stream is not None:
         _put_stream(replica, replace(stream, sent=max(stream.sent, event.end), is_sending=False))
@@ -156,7 +156,7 @@ def _send_frames(replica: Replica) -> None:
 
 
 def deletable_below(replica: Replica, keep_bytes: int) -> int:
-    """Segments below this position may be deleted. For lagging followers, at most `keep_bytes` are kept."""
+    """The position below which segments may be deleted. For lagging followers, at most `keep_bytes` are kept."""
     log = replica.log
     positions = [replica.rules.acknowledged_position(one) for one in replica.leader_role.streams]
     return min([log.committed, *(one for one in positions if one >= log.appended - keep_bytes)])

@@ -55,7 +55,7 @@ class Heartbeat:
 
 @dataclass(frozen=True, slots=True)
 class HeartbeatResponse:
-    """Confirms a heartbeat: the follower votes for no other replica during a lease from its arrival."""
+    """Confirms a heartbeat: the follower votes for no other replica during a lease that began when it came."""
 
     epoch: int
     follower: Incarnation

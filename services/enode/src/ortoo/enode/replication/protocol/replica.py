@@ -11,7 +11,7 @@ from ortoo.enode.replication.protocol.rules import Rules
 
 @dataclass(frozen=True, slots=True)
 class ReplicationLimits:
-    """Times and sizes. The clock advances while the machine sleeps."""
+    """The time and size limits of replication. The clock advances while the machine sleeps."""
 
     heartbeat_interval_s: float = 0.2
     leader_timeout_s: float = 1.0
@@ -89,13 +89,13 @@ class Replica:
 
     @property
     def leader_role(self) -> Leader:
-        """The role of a leader."""
+        """The role, which must be that of a leader."""
         assert isinstance(self.role, Leader)
         return self.role
 
     @property
     def follower_role(self) -> Follower:
-        """The role of a follower."""
+        """The role, which must be that of a follower."""
         assert isinstance(self.role, Follower)
         return self.role
 

@@ -8,24 +8,24 @@ from ortoo.enode.replication.protocol.messages import Vote
 
 @dataclass(frozen=True, slots=True)
 class Idle:
-    """Knows no leader."""
+    """The role of a replica that knows no leader."""
 
 
 @dataclass(frozen=True, slots=True)
 class Voter:
-    """Voted for a candidate in its epoch. The vote is effective when it is on disk."""
+    """The role of a replica that voted for a candidate in its epoch. The vote is effective when it is on disk."""
 
 
 @dataclass(frozen=True, slots=True)
 class Candidate:
-    """Collects votes of its epoch."""
+    """The role of a replica that collects the votes of its epoch."""
 
     votes: tuple[Vote, ...] = ()
 
 
 @dataclass(frozen=True, slots=True)
 class Follower:
-    """Follows a leader; a new stream replaces a failed one."""
+    """The role of a replica that follows a leader; a new stream replaces a failed stream."""
 
     leader: Incarnation
     stream: int
@@ -42,7 +42,7 @@ class Follower:
 
 @dataclass(frozen=True, slots=True)
 class FollowerStream:
-    """A leader's state of one follower."""
+    """The leader's state of its stream to one follower."""
 
     follower: Incarnation
     number: int
@@ -64,7 +64,7 @@ class LastResponse:
 
 @dataclass(frozen=True, slots=True)
 class Leader:
-    """Leads its epoch."""
+    """The role of the replica that leads its epoch."""
 
     since_s: float
     previous_rounds: int = 0

@@ -16,10 +16,10 @@ class Rules:
     # votes
 
     def may_vote(self, hard_state: HardState, epoch: int, candidate: Incarnation) -> bool:
-        """One vote in each epoch, in rising epochs, for one start of one disk (raft §5.2; Paxos' promise).
+        """Whether this replica may vote: for one candidate in each epoch, in rising epochs (raft §5.2, Paxos' promise).
 
-        A restarted candidate does not know which messages it sent in its epoch, so it gets no second vote in that
-        epoch.
+        The vote is for one start of one disk. A restarted candidate does not know which messages it sent in its
+        epoch, so it gets no second vote in that epoch.
         """
         return epoch > hard_state.epoch or (epoch == hard_state.epoch and candidate == hard_state.leader)
 
@@ -32,27 +32,36 @@ class Rules:
         return now_s >= lease_until_s
 
     def is_voter(self, configuration: Configuration, voter: Incarnation) -> bool:
-        """Only disks of the configuration vote: an emptied disk has lost its votes (VR revisited)."""
+        """Whether the voter's disk is in the configuration: an emptied disk has lost its votes (VR revisited)."""
         return voter.replica in configuration.voters
 
     def is_majority(self, configuration: Configuration, count: int) -> bool:
-        """A quorum is more than half of the voters: any two quorums intersect (Gifford 1979)."""
+        """Whether `count` voters are a quorum, more than half: any two quorums intersect (Gifford 1979)."""
         return count >= configuration.majority
 
     def is_log_ahead(self, theirs: Tail, own: Tail) -> bool:
-        """A log with a later last epoch, or longer in the same epoch, may hold committed frames (raft §5.4.1)."""
+        """Whether a log that ends at `theirs` may hold committed frames that this log lacks (raft §5.4.1).
+
+        Its last epoch is later, or it is longer in the same epoch.
+        """
         return theirs > own
 
     def claimed_tail(self, log: LogSummary, hard_state: HardState) -> Tail:
-        """A disk that lost acknowledged frames claims its old tail. So no log without them wins (VR's recovery)."""
+        """The tail that this replica claims: its log's tail, or the greater tail that its disk has lost.
+
+        So no candidate without the lost frames wins (VR's recovery).
+        """
         return max(log.tail, hard_state.unsynced_tail)
 
     def is_electable(self, log: LogSummary, hard_state: HardState) -> bool:
-        """A replica may lead only after it has fetched its lost frames from other replicas."""
+        """Whether this replica may lead: it has fetched from other replicas the frames that its disk lost."""
         return log.tail >= hard_state.unsynced_tail
 
     def accepts_epoch(self, hard_state: HardState, epoch: int) -> bool:
-        """Frames, heartbeats and truncations of epochs below the vote are rejected (raft §5.1; fencing)."""
+        """Whether frames, heartbeats and truncations of `epoch` are accepted (raft §5.1; fencing).
+
+        Those of epochs below the vote's epoch are rejected.
+        """
         return epoch >= hard_state.epoch
 
     # commitment
@@ -67,31 +76,31 @@ class Rules:
         return sorted(flushed, reverse=True)[configuration.majority - 1]
 
     def acknowledged_position(self, stream: FollowerStream | None) -> int:
-        """Only frames sent on a stream matched in this epoch count, whatever position the follower reports."""
+        """The position up to which a follower's acknowledgements count: the end of frames sent on a matched stream."""
         return min(stream.flushed, stream.sent) if stream and stream.is_matched else 0
 
     def is_current_stream(self, leader: Leader, follower: Incarnation, stream: int) -> bool:
-        """An answer counts only on the current stream, and not from an earlier start or disk of the follower."""
+        """Whether an answer counts: it is on the current stream, of the current start and disk of the follower."""
         known = leader.stream_to(follower.replica)
         return known is not None and (known.follower, known.number) == (follower, stream)
 
     def may_commit(self, leader: Leader, position: int) -> bool:
-        """Frames of older epochs are committed only through this leader's EPOCH frame (raft §5.4.2, figure 8)."""
+        """Whether the leader may commit up to `position`: its EPOCH frame lies below (raft §5.4.2, figure 8)."""
         return 0 < leader.epoch_end <= position
 
     def may_repair_from(self, log: LogSummary, epoch: int, end: int) -> bool:
-        """Another disk's frame may replace a damaged one only if it is committed and of the same epoch.
+        """Whether another disk's frame may replace a damaged frame: it is committed and of the same epoch.
 
         An epoch has one leader, so a frame of that epoch at that position is the original one.
         """
         return end <= log.committed and epoch == log.history.epoch_before(end)
 
     def may_serve(self, leader: Leader, committed: int) -> bool:
-        """Before its EPOCH frame is committed a leader does not know which frames are committed (raft §8)."""
+        """Whether a leader may serve: its EPOCH frame is committed, so it knows all committed frames (raft §8)."""
         return 0 < leader.epoch_end <= committed
 
     def follower_commit_position(self, log: LogSummary, leader_commit: int, *, is_matched: bool) -> int:
-        """The leader's committed position, up to the flushed end of a log that matches the leader's."""
+        """The committed position of a follower: the leader's, but at most the flushed end of a log that matches."""
         return max(log.committed, min(leader_commit, log.flushed)) if is_matched else log.committed
 
     # matching
@@ -106,17 +115,20 @@ class Rules:
         return None if of_epoch is None else min(end, of_epoch)
 
     def is_current_response(self, own: Incarnation, stream: int, follower: Incarnation, answered_stream: int) -> bool:
-        """Answers to an earlier start or stream are ignored: they could truncate frames acknowledged since."""
+        """Whether an answer is to this start and stream: an older answer could truncate frames acknowledged since."""
         return (follower, answered_stream) == (own, stream)
 
     def may_write(self, log: LogSummary) -> bool:
-        """A truncation must be durable before the next write; otherwise a repeated truncation could remove it."""
+        """Whether the log may be written: a truncation must be durable first, or its repetition may remove a write."""
         return not log.is_truncating
 
     # replicas
 
     def configuration_change_refusal(self, leader: Leader, log: LogSummary) -> str:
-        """Why no change is allowed now, or empty. Changes are made one by one, after the EPOCH frame (Ongaro 2015)."""
+        """The reason why the replica set may not be changed now; empty if it may.
+
+        Changes are made one by one, after the EPOCH frame is committed (Ongaro 2015).
+        """
         if not self.may_serve(leader, log.committed):
             return "this leader has not committed its EPOCH frame: try again in a moment"
         if log.configurations[-1].end > log.committed:
@@ -124,11 +136,11 @@ class Rules:
         return ""
 
     def is_caught_up(self, log: LogSummary, learner: FollowerStream) -> bool:
-        """A learner becomes a voter once it has the committed log. Before, it would weaken the majority."""
+        """Whether a learner has the committed log and may become a voter. Before, it would weaken the majority."""
         return self.acknowledged_position(learner) >= log.committed
 
     def configuration_of(self, log: LogSummary) -> Configuration:
-        """A configuration counts as soon as its frame is appended (raft's thesis, §4.1)."""
+        """The configuration in force. It counts as soon as its frame is appended (raft's thesis, §4.1)."""
         return log.configuration
 
     # reads

@@ -27,7 +27,7 @@ _log = get_logger("replication")
 
 @dataclass(eq=False)
 class ReplicaReports:
-    """Reports to each name server independently. The answers contain the addresses of the other replicas."""
+    """Reports this replica's state to each name server independently. Answers contain the other replicas' addresses."""
 
     name_servers: NameServers
     channels: Channels

@@ -44,7 +44,7 @@ class AttachedSnodes:
             self._store.locks.detach(incarnation)
 
     async def follow_locks(self, clock: Clock) -> None:
-        """For ever: while snodes wait for locks, notify them of expired locks.
+        """Notify snodes when locks for which they wait have expired, until cancelled.
 
         Without notifications, no client would consume the queues. So a defect in this loop ends the process.
         """
@@ -79,7 +79,9 @@ class AttachStream:
         try:
             async for request in requests:
                 if not request.incarnation or incarnation not in ("", request.incarnation):
-                    raise Invalid("a stream belongs to one incarnation; give it in every request", field="incarnation")
+                    raise Invalid(
+                        "a stream belongs to one incarnation; repeat it in every request", field="incarnation"
+                    )
                 incarnation, self.snode = request.incarnation, request.snode
                 self._snodes.refresh(incarnation, self)
                 self.send(())

@@ -53,7 +53,7 @@ class PushdownRead:
 
         At the end of the queue, wait up to `wait_ms` milliseconds. An error behind the first part ends the scan; the
         next read meets the error again.
-        Errors: as `Store.fetch`; Unsupported.
+        Errors: those of `Store.fetch`; Unsupported.
         """
         begin, end_offset = request.from_offset, 0
         choice = BatchSelector(self.pushdown, self.filter, begin)

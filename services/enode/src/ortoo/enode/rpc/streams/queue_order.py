@@ -10,7 +10,7 @@ R = TypeVar("R")
 
 @dataclass(slots=True, eq=False)
 class Turn(Generic[R]):
-    """A request's place among those of its queue."""
+    """A request's place in the order of the requests for its queue."""
 
     queue: tuple[int, int]
     cost_bytes: int

@@ -28,7 +28,7 @@ class SequenceWindow:
 
 
 class SequenceWindowTable(KeyedTable[tuple[int, int], SequenceWindow]):
-    """Topic id to (queue id, producer id) to window, of durable batches."""
+    """The table of the windows of durable batches: topic id to (queue id, producer id) to window."""
 
     def __len__(self) -> int:
         return sum(map(len, self._topics.values()))
@@ -52,10 +52,9 @@ class SequenceWindowTable(KeyedTable[tuple[int, int], SequenceWindow]):
         window.batches.append(batch)
 
     def idle_before_ms(self, before_ms: int, keep_max: int) -> int:
-        """Return a time. Windows that were last used before this time must be dropped; 0 = no window.
+        """A time such that all windows that were last used before it must be dropped; 0 = no window is dropped.
 
-        These are the windows not used since `before_ms`, and the longest unused windows if there are more than
-        `keep_max`.
+        The time is at least `before_ms`. It is later if more than `keep_max` windows were used since then.
         """
         used = [window.used_at_ms for _, _, window in self.entries()]
         if len(used) > keep_max:
@@ -94,7 +93,7 @@ class SequenceWindowTable(KeyedTable[tuple[int, int], SequenceWindow]):
 
 @dataclass(frozen=True, slots=True)
 class Duplicate:
-    """The batch was stored before, or is being stored."""
+    """The finding that a batch was stored before, or is being stored."""
 
     batch: WindowBatch
     durable: bool
@@ -115,7 +114,7 @@ class Sequencer:
         self._expected_first: dict[Key, None] = {}
 
     def decide(self, key: Key, first_sequence: int, count: int, crc: int, now_ms: int) -> Duplicate | None:
-        """The earlier place of a repeated batch; None if the batch is the producer's next batch and must be stored.
+        """The earlier copy of a repeated batch; None if the batch is the producer's next batch and must be stored.
 
         Errors: Unavailable (a gap), NotFound (unknown producer), Invalid (overlap), Conflict (other bytes, or a batch
         so old that its place is no longer known).

@@ -22,7 +22,7 @@ class QueueEnd:
 
 
 class QueueEndTable(KeyedTable[int, QueueEnd]):
-    """Topic id to queue id to end. Ends only grow."""
+    """The table of the ends of queues: topic id to queue id to end. Ends only grow."""
 
     def __init__(self) -> None:
         """Begin empty."""
@@ -40,7 +40,7 @@ class QueueEndTable(KeyedTable[int, QueueEnd]):
         return (((topic_id, queue_id), end) for topic_id, queue_id, end in self.entries())
 
     def extend(self, key: QueueKey, offset: int, stored_at_ms: int | None = None) -> QueueEnd:
-        """Raise the end of a queue to at least `offset`. Without `stored_at_ms` the time stays."""
+        """Raise the end of a queue to at least `offset`. Without `stored_at_ms`, the last message's time stays."""
         ends = self._topics.setdefault(key[0], {})
         end = ends.get(key[1])
         if end is None:

@@ -10,7 +10,7 @@ DIRECTORIES_MAX = 16
 
 
 class GroupUseTable(GroupTable[int]):
-    """Topic id to group to its last use of the topic, by the log's time; 0 = before this was recorded."""
+    """The table of last uses: topic id to group to the log's time of its last use of the topic (0 = not recorded)."""
 
     def __init__(self) -> None:
         """Begin empty."""

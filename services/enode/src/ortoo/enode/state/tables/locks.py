@@ -24,7 +24,10 @@ class Lock:
 
 
 class StoredLockTable(GroupTable[dict[int, Lock]]):
-    """Topic id to group to queue id to the last lock. A free lock stays in the table to keep its generation."""
+    """The table of locks: topic id to group to queue id to the last lock.
+
+    A free lock stays in the table to keep its generation.
+    """
 
     def all(self) -> Iterator[tuple[tuple[int, str, int], Lock]]:
         """All locks, each as ((topic id, group, queue id), lock)."""

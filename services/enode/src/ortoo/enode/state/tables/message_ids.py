@@ -28,7 +28,7 @@ class RememberedId(NamedTuple):
 
 
 class MessageIdTable(StateTable[OrderedDict[bytes, RememberedId]]):
-    """Topic id to message id to place, oldest first."""
+    """The table of remembered message ids: topic id to the hash of a message id to place, oldest first."""
 
     def __len__(self) -> int:
         return sum(map(len, self._topics.values()))

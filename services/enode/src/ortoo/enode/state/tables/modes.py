@@ -21,7 +21,7 @@ _NAMES = {
 
 
 class ModeTable(GroupTable[GroupMode]):
-    """Topic id to group to the last mode that was set; absent = undecided."""
+    """The table of delivery modes: topic id to group to the last mode that was set (absent = undecided)."""
 
     def of(self, topic_id: int, group: str) -> GroupMode:
         """The mode of a group in a topic."""

@@ -9,10 +9,10 @@ from ortoo.enode.state.table import GroupTable, split_rows
 
 
 class GroupOffsetTable(GroupTable[dict[int, tuple[int, int]]]):
-    """Topic id to group to queue id to (next offset, generation), from the last commit of each queue."""
+    """The table of the last commits: topic id to group to queue id to (next offset, generation)."""
 
     def of(self, topic_id: int, group: str, queue_ids: Iterable[int] = ()) -> dict[int, int]:
-        """Queue id to next offset; queues without an offset are absent. Empty `queue_ids` = all queues."""
+        """A group's next offset by queue id, without queues that have no offset. Empty `queue_ids` = all queues."""
         rows = self._of(topic_id, group)
         wanted = tuple(queue_ids) or sorted(rows)
         return {queue_id: rows[queue_id][0] for queue_id in wanted if queue_id in rows}
@@ -80,7 +80,7 @@ class GenerationReservations:
                 )
 
     def reserve(self, topic_id: int, group: str, offsets: Mapping[int, int], generation: int) -> None:
-        """Note an accepted commit."""
+        """Record the generation of an accepted commit until the commit is durable."""
         if generation:
             for queue_id in offsets:
                 self._generations.setdefault((topic_id, group, queue_id), []).append(generation)

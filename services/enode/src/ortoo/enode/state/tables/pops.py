@@ -55,7 +55,7 @@ class PopQueue:
 
 
 class PopTable(PlaceTable[PopQueue]):
-    """Topic id to (group, queue id) to delivery state."""
+    """The table of popping groups: topic id to (group, queue id) to delivery state."""
 
     def __init__(self, offsets: GroupOffsetTable) -> None:
         """Begin empty. The floor of each queue is also stored in `offsets`, as the group's committed offset."""

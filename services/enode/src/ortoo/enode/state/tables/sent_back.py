@@ -18,7 +18,7 @@ RetryMark = tuple[int, int]
 
 
 class RetryMarkTable(PlaceTable[set[RetryMark]]):
-    """Topic id to (group, queue id) to marks."""
+    """The table of the marks of nacked messages: topic id to (group, queue id) to marks."""
 
     def has(self, place: RetryPlace, mark: RetryMark) -> bool:
         """Whether this message was already nacked with this outcome."""

@@ -70,7 +70,7 @@ class TimerTable(StateTable[dict[int, int]]):
 
     @property
     def rows(self) -> int:
-        """The cost of a digest, in rows of other tables; digests of timers are cheap."""
+        """The number of rows of other tables whose digest costs as much as that of this table."""
         return self.live_count // 16
 
     def digest(self) -> int:
@@ -229,7 +229,10 @@ class TimerTable(StateTable[dict[int, int]]):
                 bucket.set_status(ids[at], status)
 
     def unstage(self, deliver_at_ms: Int64s, ids: Int64s, status: TimerStatus = TimerStatus.FREE) -> None:
-        """Note that messages left memory. Staged timers get `status`; timers being moved or recalled become MISSED."""
+        """Note that the messages of timers are no longer in memory.
+
+        Staged timers get `status`; timers being moved or recalled become MISSED.
+        """
         statuses = self.statuses(deliver_at_ms, ids)
         is_staged, is_in_use = (
             statuses == TimerStatus.STAGED,
@@ -239,7 +242,7 @@ class TimerTable(StateTable[dict[int, int]]):
         self.set_status(deliver_at_ms[is_in_use], ids[is_in_use], TimerStatus.MISSED)
 
     def reset_statuses(self) -> None:
-        """Set every timer free, for a new leader."""
+        """Set the status of every timer to FREE, for a new leader."""
         for buckets in (self._near, self._far):
             for bucket in buckets.values():
                 bucket.reset_statuses()

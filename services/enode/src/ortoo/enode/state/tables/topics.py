@@ -9,7 +9,7 @@ from ortoo.enode.state.table import StateTable
 
 
 class TopicTable(StateTable[TopicCopy]):
-    """Topic id to copy: the newest version from the directory that reported the topic last."""
+    """The table of topics: topic id to the newest copy from the directory that reported the topic last."""
 
     def get(self, topic_id: int) -> TopicCopy | None:
         """The copy of a topic; None if it is unknown."""

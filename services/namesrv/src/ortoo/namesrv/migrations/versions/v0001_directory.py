@@ -8,7 +8,7 @@ down_revision = None
 
 
 def upgrade() -> None:
-    """Create the tables."""
+    """Create the tables of the directory."""
     op.create_table(
         "directory",
         sa.Column("id", sa.Integer, primary_key=True, autoincrement=False),

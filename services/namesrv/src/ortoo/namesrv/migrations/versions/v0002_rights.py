@@ -8,7 +8,7 @@ down_revision = "0001"
 
 
 def upgrade() -> None:
-    """Create the table."""
+    """Create the table of exclusive rights."""
     op.create_table(
         "rights",
         sa.Column("resource", sa.String(255), primary_key=True),

@@ -8,7 +8,7 @@ down_revision = "0002"
 
 
 def upgrade() -> None:
-    """Add the columns; existing groups get the defaults."""
+    """Add columns for settings of groups; existing groups get the defaults."""
     for column in (
         sa.Column("broadcast_enabled", sa.Boolean, nullable=False, server_default=sa.true()),
         sa.Column("notify_members_changed", sa.Boolean, nullable=False, server_default=sa.true()),

@@ -8,5 +8,5 @@ down_revision = "0003"
 
 
 def upgrade() -> None:
-    """Existing topics accept every type, as before."""
+    """Add the column for a topic's message type; existing topics still accept every type."""
     op.add_column("topics", sa.Column("message_type", sa.Integer, nullable=False, server_default="0"))

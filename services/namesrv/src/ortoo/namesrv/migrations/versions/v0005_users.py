@@ -8,7 +8,7 @@ down_revision = "0004"
 
 
 def upgrade() -> None:
-    """Create the table."""
+    """Create the table of users."""
     op.create_table(
         "users",
         sa.Column("access_key", sa.String(127), primary_key=True),

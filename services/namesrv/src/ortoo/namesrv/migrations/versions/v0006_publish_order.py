@@ -8,5 +8,5 @@ down_revision = "0005"
 
 
 def upgrade() -> None:
-    """Existing topics have no order, as before."""
+    """Add the column for a topic's publish order; existing topics have none."""
     op.add_column("topics", sa.Column("publish_order", sa.Text, nullable=False, server_default=""))

@@ -8,7 +8,7 @@ down_revision = "0006"
 
 
 def upgrade() -> None:
-    """Add the columns; existing groups get the defaults."""
+    """Add columns for settings of groups; existing groups get the defaults."""
     for column in (
         sa.Column("retry", sa.String(1_024), nullable=False, server_default="classic"),
         sa.Column("in_flight_max", sa.Integer, nullable=False, server_default="0"),

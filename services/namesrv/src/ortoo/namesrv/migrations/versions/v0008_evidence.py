@@ -8,7 +8,7 @@ down_revision = "0007"
 
 
 def upgrade() -> None:
-    """Add the column, which is set when the database is opened, and the table."""
+    """Add the column for the directory's id, which the next opening sets, and the table of deleted topics."""
     op.add_column("directory", sa.Column("directory_id", sa.String(36), nullable=False, server_default=""))
     op.create_table(
         "deleted_topics",

@@ -8,7 +8,11 @@ down_revision = "0008"
 
 
 def upgrade() -> None:
-    """Keep handles without a seal valid, and keep secrets as plain text until a name server has a key."""
+    """Add the keys that seal receipt handles, and secrets of users in a form that may be encrypted.
+
+    Existing receipt handles, which have no seal, stay valid for now. Existing secrets stay plain text until a name
+    server has an encryption key.
+    """
     op.create_table(
         "handle_keys",
         sa.Column("key_id", sa.BigInteger, primary_key=True, autoincrement=False),

@@ -8,7 +8,7 @@ down_revision = "0009"
 
 
 def upgrade() -> None:
-    """Add the column and the table; existing groups count as declared."""
+    """Add the table of deleted groups, and a column for automatic creation; existing groups count as declared."""
     op.add_column("groups", sa.Column("by_use", sa.Boolean, nullable=False, server_default=sa.false()))
     op.create_table(
         "deleted_groups",

@@ -8,7 +8,7 @@ down_revision = "0010"
 
 
 def upgrade() -> None:
-    """Create the table."""
+    """Create the table of proposed leaders."""
     op.create_table(
         "proposals",
         sa.Column("enode", sa.String(63), primary_key=True),

@@ -8,7 +8,10 @@ down_revision = "0011"
 
 
 def upgrade() -> None:
-    """Existing lite topics have no limit and belong to all group members, as before."""
+    """Add columns for the lifetime and ownership of lite topics.
+
+    Existing lite topics have an unlimited lifetime and belong to all members of a group.
+    """
     for table in ("topics", "deleted_topics"):
         op.add_column(table, sa.Column("lite_ttl_ms", sa.BigInteger, nullable=False, server_default="0"))
     for table in ("groups", "deleted_groups"):

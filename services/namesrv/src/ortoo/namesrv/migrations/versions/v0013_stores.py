@@ -8,7 +8,7 @@ down_revision = "0012"
 
 
 def upgrade() -> None:
-    """Create the table; each enode gets the first store with which it registers."""
+    """Create the table of registered stores; each enode gets the first store with which it registers."""
     op.create_table(
         "stores",
         sa.Column("enode", sa.String(63), primary_key=True),

@@ -16,15 +16,15 @@ PUSH_TYPES = frozenset({ClientType.PUSH_CONSUMER, ClientType.LITE_PUSH_CONSUMER}
 
 @dataclass(frozen=True, slots=True)
 class ClientRegistration:
-    """The group memberships of this snode's clients. A producer's group is the topic that it sends to."""
+    """The group memberships of RocketMQ's clients. A producer's group has the name of the topic that it sends to."""
 
     membership: Membership
     runtime: Runtime
 
     def register(self, client: ConnectedClient) -> None:
-        """Make a client a member of exactly its groups.
+        """Make a client a member of exactly the groups in its settings.
 
-        Errors: Forbidden if a group has a client with this id that belongs to another user, at any snode.
+        Errors: Forbidden if another user's client, at any snode, has this client id in one of the groups.
         """
         if not client.session_id:
             client.session_id = self.runtime.randomness.id_text()
@@ -43,12 +43,12 @@ class ClientRegistration:
         client.member_of = groups
 
     def unregister(self, client: ConnectedClient) -> None:
-        """Remove a client that has disconnected."""
+        """Remove a client from all groups, because it has disconnected."""
         for group in sorted(client.member_of):
             self.membership.leave(group, client.client_id, client.session_id)
 
     def find_member(self, group: str, client_id: str) -> GroupMember | None:
-        """The group member with this client id, which may be connected to another snode."""
+        """The group member with this client id; it may be connected to another snode."""
         return self.membership.members(group).get(client_id)
 
     def _is_elsewhere(self, group: str, client: ConnectedClient) -> bool:

@@ -38,7 +38,7 @@ JAVA_PRIORITY_VERSION = (5, 2, 0)
 
 
 class RouteActivity:
-    """QueryRoute and QueryAssignment."""
+    """The calls QueryRoute and QueryAssignment."""
 
     def __init__(self, watch: DirectoryWatch, producer_topics: ProducerTopics, advertised_address: str) -> None:
         """`advertised_address` is sent to every client; empty = each client gets the address to which it connected."""
@@ -56,7 +56,7 @@ class RouteActivity:
         return pb.QueryRouteResponse(status=ok_status(), message_queues=queues)
 
     async def query_assignment(self, caller: Caller, request: pb.QueryAssignmentRequest) -> pb.QueryAssignmentResponse:
-        """The assignment of every member of a group. Errors: GrpcProxyError, NotFound."""
+        """The queues for a member of a group; all members get the same queues. Errors: GrpcProxyError, NotFound."""
         group_name(request.group)
         topic = await self._watch.topic(topic_name(request.topic))
         endpoints = choose_endpoints(request.endpoints, self._advertised, self.own_endpoints)
@@ -64,17 +64,17 @@ class RouteActivity:
 
 
 def endpoints_of(address: str) -> Endpoints:
-    """Convert host:port to endpoints, with the scheme that clients need."""
+    """Convert host:port to endpoints, with the address scheme that clients require."""
     host, _, port = address.rpartition(":")
     host = host.strip("[]")
     return Endpoints(scheme=_scheme(host), addresses=[Address(host=host, port=int(port))])
 
 
 def choose_endpoints(requested: Endpoints, advertised: Endpoints | None, own: Endpoints) -> Endpoints:
-    """The address of the brokers for a client.
+    """The endpoints of the brokers in a route for a client.
 
-    An operator's address comes first, then the address to which the client connected, which also works behind address
-    translation. The snode's own address is the last resort.
+    They are those that the operator `advertised`, or else those `requested`: the address to which the client connected,
+    which also works behind address translation. The last resort are the snode's `own` endpoints.
     """
     if advertised is not None:
         return advertised
@@ -87,7 +87,7 @@ def choose_endpoints(requested: Endpoints, advertised: Endpoints | None, own: En
 
 
 def accepted_types(topic: Topic, caller: Caller) -> Sequence[int]:
-    """The message types of a topic for a client, without those that the client does not know."""
+    """The message types that a topic accepts, without those that the client does not know."""
     accepted = ACCEPTED_TYPES[topic.message_type]
     if accepted is not MIXED_TYPES or caller.language != "JAVA":
         return accepted
@@ -102,7 +102,7 @@ def accepted_types(topic: Topic, caller: Caller) -> Sequence[int]:
 def route_queues(
     topic: Topic, resource: Resource, endpoints: Endpoints, accepted: Sequence[int] = MIXED_TYPES
 ) -> list[MessageQueue]:
-    """All queues of a topic, in publish order. Errors: GrpcProxyError with FORBIDDEN if there are none."""
+    """All queues of a topic, in publish order. Errors: GrpcProxyError with FORBIDDEN if there are no queues."""
     rank = {place.enode: number for number, place in enumerate(topic.publish_order)}
     queues = [
         MessageQueue(
@@ -121,7 +121,7 @@ def route_queues(
 
 
 def assignments(topic: Topic, resource: Resource, endpoints: Endpoints) -> list[Assignment]:
-    """The assignment of a group member: all queues of each broker. Errors: GrpcProxyError with FORBIDDEN."""
+    """The assignment of a group member: all readable queues of a topic. Errors: GrpcProxyError with FORBIDDEN."""
     brokers = [
         Broker(name=placement.enode, id=0, endpoints=endpoints)
         for placement in sorted(topic.placements, key=lambda p: p.enode)

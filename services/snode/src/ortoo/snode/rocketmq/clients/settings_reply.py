@@ -35,19 +35,18 @@ UNKNOWN = Group("")
 
 
 def pop_rules(group: Group | None, *, from_last: bool = False, order_batched: bool = False) -> PopRules:
-    """How a group pops. With `from_last`, the group begins at the end of queues in which it has no offset.
+    """The rules for pops of a group. With `from_last`, it begins at the end of queues in which it has no offset.
 
-    With `order_batched`, for simple consumers, an answer may have several messages of a message group, in order. A push
-    consumer gets them one by one, because its listeners run concurrently.
-
-    Messages of one message group always come in order, because the protocol has no option for the order.
+    Messages of one message group always come in order, because the protocol has no option for the order. With
+    `order_batched`, an answer may contain several messages of a message group; it is only for simple consumers, because
+    listeners of push consumers run concurrently.
     """
     attempts_max = (group or UNKNOWN).attempts_max
     return PopRules(attempts_max, in_order=True, from_last=from_last, order_batched=order_batched)
 
 
 def make_settings_reply(client_settings: pb.Settings, language: str, group: Group | None) -> pb.Settings:
-    """The settings for a client; fields that the server does not decide are returned unchanged."""
+    """The settings to send to a client; those that the server does not decide are returned unchanged."""
     reply = pb.Settings()
     reply.CopyFrom(client_settings)
     reply.metric.CopyFrom(pb.Metric(on=False))

@@ -36,7 +36,7 @@ SETTINGS_COPIES = 3
 
 
 class CommandStream:
-    """Commands that wait for one client on its telemetry stream."""
+    """The commands that wait for one client, and are sent on its telemetry stream."""
 
     def __init__(self, memory: MemoryShare | None = None) -> None:
         """The memory of waiting commands is drawn from `memory`, because transaction checks contain messages."""
@@ -61,18 +61,18 @@ class CommandStream:
         self._changed.set()
 
     def end(self, error: Exception | None = None) -> None:
-        """End the stream after the queued commands."""
+        """End the stream after the waiting commands; `error` ends it with an error."""
         self.is_ended, self.error = True, self.error or error
         self._changed.set()
 
     def end_with(self, command: TelemetryCommand, error: Exception) -> None:
-        """Queue a last command with the reason, if there is space, and end the stream."""
+        """Queue a last command if there is space, and end the stream with `error`."""
         if len(self._waiting) < COMMANDS_MAX:
             self._waiting.append((command, 0))
         self.end(error)
 
     async def next(self) -> TelemetryCommand | None:
-        """The next command; None at the end."""
+        """Wait for the next command; None at the end of the stream."""
         while not self._waiting:
             if self.is_ended:
                 return None
@@ -86,7 +86,7 @@ class CommandStream:
 
 
 def check_size(settings: Settings) -> None:
-    """Limit the size of one client's settings. Errors: Invalid."""
+    """Refuse settings of a client that are too large. Errors: Invalid."""
     count, size_bytes = len(settings.subscription.subscriptions or settings.publishing.topics), settings.ByteSize()
     if count > TOPICS_MAX or size_bytes > SETTINGS_BYTES_MAX:
         message = (
@@ -129,7 +129,7 @@ class ConnectedClient:
 
 
 class ClientTable:
-    """All clients of this snode."""
+    """The connected clients of this snode that use RocketMQ's protocol."""
 
     def __init__(self, memory: MemoryShare) -> None:
         self._memory = memory
@@ -141,7 +141,10 @@ class ClientTable:
         return list(self._clients.values())
 
     def touch(self, caller: Caller, now_s: float) -> ConnectedClient:
-        """Record that a client is alive. Errors: Overloaded, Forbidden if the client id belongs to another user."""
+        """Record that the caller is alive; returns its client.
+
+        Errors: Overloaded, Forbidden if the client id belongs to another user.
+        """
         self.check_owner(caller)
         client = self._clients.get(caller.client_id)
         if client is None:
@@ -154,7 +157,7 @@ class ClientTable:
         return client
 
     def check_owner(self, caller: Caller) -> None:
-        """Refuse another user's client id. Errors: Forbidden."""
+        """Refuse a caller whose client id belongs to another user. Errors: Forbidden."""
         client = self._clients.get(caller.client_id)
         if client is not None:
             PRINCIPAL.get().check_owner(client.principal.user, "client id", "x-mq-client-id")
@@ -164,7 +167,7 @@ class ClientTable:
         return self._clients.get(client_id)
 
     def notify_unsubscribed(self, client_id: str, lite_topic: str) -> None:
-        """Notify a client that a lite topic was unsubscribed, if the client has a telemetry stream."""
+        """Notify a client, if it has a telemetry stream, that it no longer subscribes to a lite topic."""
         client = self._clients.get(client_id)
         if client is not None and client.stream is not None:
             command = NotifyUnsubscribeLiteCommand(lite_topic=lite_topic)
@@ -181,7 +184,7 @@ class ClientTable:
         client.settings = settings
 
     def add_published_topics(self, client: ConnectedClient, topics: Collection[str]) -> None:
-        """Record that the client sends to these topics, up to a limit. Errors: Overloaded."""
+        """Record the topics to which a client sends, up to a limit. Errors: Overloaded."""
         added = sorted(set(topics) - client.published_topics)[: TOPICS_MAX - len(client.published_topics)]
         if added:
             self._memory.draw(TOPIC_BYTES * len(added))
@@ -189,11 +192,11 @@ class ClientTable:
 
     @property
     def producer_count(self) -> int:
-        """Number of clients that send to any topic."""
+        """The number of clients that send to at least one topic."""
         return sum(bool(client.published_topics) for client in self._clients.values())
 
     def remove(self, client_id: str) -> ConnectedClient | None:
-        """Remove a client and return it; None if it is not connected."""
+        """Remove and return the client with this id; None if it is not connected."""
         client = self._clients.remove(client_id)
         if client is None:
             return None

@@ -39,7 +39,7 @@ class _LiteTopicState:
 
 @dataclass(slots=True, eq=False)
 class LiteExpiry:
-    """Checks lite topics for expiry. Every snode does this; repeated checks do no harm."""
+    """Ends lite topics whose lifetime has passed. Every snode does this; repeated work does no harm."""
 
     cluster: ClusterView
     links: EnodeLinks
@@ -52,7 +52,7 @@ class LiteExpiry:
     """(client id, lite topic) of subscriptions to ended lite topics. Each is notified once."""
 
     async def sweep(self) -> None:
-        """Close expired lite topics, delete those that were closed for long enough, and notify the subscribers."""
+        """Close expired lite topics, delete those that have been closed for long enough, and notify subscribers."""
         now_ms = self._now_ms()
         ending = self._expiring_topics()
         self._states = {lite.topic_id: self._states.get(lite.topic_id) or _LiteTopicState() for _, lite in ending}

@@ -23,24 +23,24 @@ LOCK_OWNER = "lite"
 
 @dataclass(frozen=True, slots=True)
 class LiteOwners:
-    """Takes, checks and releases lite topics of exclusive groups."""
+    """Assigns each lite topic of an exclusive group to one client, by locks at the enodes."""
 
     directory: DirectoryCache
     links: EnodeLinks
     runtime: Runtime
 
     def is_exclusive(self, group: str) -> bool:
-        """Whether lite topics are exclusive in this group."""
+        """Whether each lite topic belongs to a single client in this group."""
         settings = self.directory.group(group)
         return settings is not None and settings.lite_exclusive
 
     async def acquire(self, group: str, client_id: str, queues: Collection[Queue]) -> None:
-        """Take the lite topics for a client that has subscribed to them. Errors: Unavailable."""
+        """Make a client the owner of the lite topics to which it has subscribed. Errors: Unavailable."""
         for enode in {queue.enode for queue in queues}:
             await self._take_locks(group, client_id, _queues_on(enode, queues), resume=False)
 
     async def still_owned(self, group: str, client_id: str, queues: Sequence[Queue]) -> tuple[list[Queue], list[str]]:
-        """The queues that the client still owns, and the lite topics that another client has taken over.
+        """The queues that the client still owns, and the lite topics that belong to another client now.
 
         Queues of an enode that does not answer are in neither result.
         """
@@ -56,7 +56,7 @@ class LiteOwners:
         return [queue for queue in queues if queue in own], lost
 
     def release(self, client_id: str, group: str, parent: str, lite_topics: Iterable[str]) -> None:
-        """Release the lite topics of a client that has unsubscribed. The locks of other clients stay."""
+        """Release the lite topics from which a client has unsubscribed. Those of other clients stay locked."""
         if self.is_exclusive(group) and (names := list(lite_topics)):
             self.runtime.background.run_contained("lite owners", self._release(client_id, group, parent, names))
 

@@ -18,7 +18,7 @@ from ortoo.snode.rocketmq.lite.topics import LiteTopics
 
 @dataclass(slots=True, eq=False)
 class LitePopProcessor:
-    """Checks all of a client's lite topics in turn, then waits at all of them."""
+    """Pops from all lite topics of a client: tries one after another, then waits at all of them."""
 
     processor: PopProcessor
     lite_topics: LiteTopics
@@ -30,7 +30,7 @@ class LitePopProcessor:
     _rotation: int = 0
 
     async def pop(self, call: PopCall, parent: Topic) -> PopResult:
-        """Lease messages to a client, waiting for the first one. Subscription changes take effect during the wait.
+        """Lease messages to a client; waits for the first message. Changes of the subscription also change the wait.
 
         Errors: as `PopProcessor.pop`, or GrpcProxyError with ILLEGAL_TOPIC if the group has another parent.
         """

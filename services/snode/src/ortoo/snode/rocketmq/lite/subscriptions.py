@@ -24,7 +24,7 @@ EXPIRY_S = 180.0
 
 @dataclass(slots=True)
 class LiteSubscription:
-    """The lite topics of one client, all of one parent."""
+    """The lite topics to which one client subscribes, all below one parent topic."""
 
     group: str
     parent: str
@@ -35,7 +35,7 @@ class LiteSubscription:
 
 
 class LiteSubscriptions:
-    """The subscriptions of all clients of this snode."""
+    """The subscriptions to lite topics of all clients of this snode."""
 
     def __init__(
         self,
@@ -53,7 +53,10 @@ class LiteSubscriptions:
         self._total = 0
 
     def check_parent(self, group: str, parent: str) -> None:
-        """Check that a group with members has this parent topic. Errors: GrpcProxyError with ILLEGAL_TOPIC."""
+        """Refuse a parent topic if members of the group subscribe below another one.
+
+        Errors: GrpcProxyError with ILLEGAL_TOPIC.
+        """
         subscription = next(iter(self._by_group.get(group, {}).values()), None)
         if subscription is not None and subscription.parent != parent:
             raise GrpcProxyError(
@@ -61,7 +64,7 @@ class LiteSubscriptions:
             )
 
     def get_or_create(self, client_id: str, group: str, parent: str, now_s: float) -> LiteSubscription:
-        """A client's subscription, which is created empty if it does not exist."""
+        """The subscription of a client; a missing subscription is created without lite topics."""
         subscription = self._by_client.get(client_id)
         if subscription is None or (subscription.group, subscription.parent) != (group, parent):
             self.remove(client_id)
@@ -70,7 +73,7 @@ class LiteSubscriptions:
         return subscription
 
     def set_lite_topics(self, subscription: LiteSubscription, names: frozenset[str], now_s: float) -> None:
-        """Replace the lite topics.
+        """Replace the lite topics of a subscription by `names`.
 
         Errors: GrpcProxyError if the client has too many lite topics, Overloaded if all clients together have too many.
         """
@@ -83,11 +86,11 @@ class LiteSubscriptions:
             subscription.changed = asyncio.Event()
 
     def items(self) -> list[tuple[str, LiteSubscription]]:
-        """Every client's subscription."""
+        """The subscription of each client."""
         return list(self._by_client.items())
 
     def revoke(self, client_id: str, names: Collection[str]) -> None:
-        """Remove lite topics of a client without its request, and notify it."""
+        """Remove lite topics from a client's subscription, and notify the client, because it did not request this."""
         subscription = self._by_client.get(client_id)
         if subscription is not None and names:
             self.set_lite_topics(subscription, subscription.lite_topics.difference(names), subscription.updated_at_s)
@@ -95,18 +98,18 @@ class LiteSubscriptions:
             self.notify_unsubscribed(client_id, name)
 
     def revoke_from_others(self, client_id: str, group: str, names: Collection[str]) -> None:
-        """In an exclusive group, remove lite topics from all clients except `client_id`, their new subscriber."""
+        """Remove lite topics of an exclusive group from all its clients except `client_id`, the new subscriber."""
         for other, subscription in list(self._by_group.get(group, {}).items()):
             if other != client_id:
                 self.revoke(other, subscription.lite_topics.intersection(names))
 
     def check_quota(self, client_id: str, names: Collection[str]) -> None:
-        """Refuse too many additional lite topics before they are created. Errors: as `set_lite_topics`."""
+        """Refuse further lite topics for a client if there would be too many. Errors: as `set_lite_topics`."""
         subscription = self._by_client.get(client_id) or LiteSubscription("", "")
         self._check_quota(subscription, subscription.lite_topics.union(names))
 
     def remove(self, client_id: str) -> None:
-        """Remove all lite topics of a client."""
+        """Remove the subscription of a client."""
         removed = self._by_client.pop(client_id, None)
         if removed is None:
             return
@@ -120,7 +123,7 @@ class LiteSubscriptions:
         removed.changed.set()
 
     def remove_expired(self, now_s: float) -> None:
-        """Remove subscriptions that were not repeated in time."""
+        """Remove subscriptions that their clients have not repeated in time."""
         for client_id, one in list(self._by_client.items()):
             if now_s - one.updated_at_s > EXPIRY_S:
                 self.remove(client_id)
@@ -135,7 +138,7 @@ class LiteSubscriptions:
 
 @dataclass(frozen=True, slots=True)
 class LiteSubscriptionActivity:
-    """Applies clients' subscriptions, and creates missing lite topics."""
+    """The call SyncLiteSubscription."""
 
     watch: DirectoryWatch
     subscriptions: LiteSubscriptions
@@ -144,7 +147,10 @@ class LiteSubscriptionActivity:
     clock: Clock
 
     async def sync(self, caller: Caller, request: SyncLiteSubscriptionRequest) -> SyncLiteSubscriptionResponse:
-        """Apply a client's lite topics. Errors: GrpcProxyError, NotFound, Overloaded, Unavailable."""
+        """Change the lite topics of a client, and create missing ones.
+
+        Errors: GrpcProxyError, NotFound, Overloaded, Unavailable.
+        """
         group, parent_name = group_name(request.group), topic_name(request.topic)
         names = set(request.lite_topic_set)
         if len(names) > LITE_TOPICS_MAX:

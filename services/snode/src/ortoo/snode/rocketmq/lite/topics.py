@@ -16,7 +16,7 @@ PER_PARENT_MAX = 10_000
 
 
 class LiteTopics:
-    """Finds the stored topics of lite topics, and creates missing ones."""
+    """Finds the stored topic of each lite topic, and creates missing stored topics."""
 
     def __init__(self, cluster: ClusterView, propagation: TopicPropagation) -> None:
         self._directory = cluster.directory
@@ -26,12 +26,12 @@ class LiteTopics:
         self._creating: dict[str, asyncio.Event] = {}
 
     def queue(self, parent: Topic, lite_topic: str) -> Queue | None:
-        """The queue of a lite topic; None if it does not exist yet."""
+        """The queue that stores a lite topic; None if it does not exist yet."""
         topic = self._directory.find_topic(stored_topic(parent.name, lite_topic))
         return topic.read_queues()[0] if topic is not None else None
 
     async def ensure(self, parent: Topic, lite_topic: str, *, for_write: bool = False) -> Queue:
-        """The queue of a lite topic, created if missing. With `for_write`, an expired lite topic is reopened.
+        """The queue that stores a lite topic; a missing one is created. `for_write` reopens an expired lite topic.
 
         Errors: GrpcProxyError with LITE_TOPIC_QUOTA_EXCEEDED or ILLEGAL_LITE_TOPIC, Unavailable.
         """

@@ -17,7 +17,7 @@ from ortoo.snode.rocketmq.send.transactions import TransactionActivity
 
 @dataclass(frozen=True, slots=True)
 class ClientActivity:
-    """Heartbeat and NotifyClientTermination."""
+    """The calls Heartbeat and NotifyClientTermination."""
 
     clients: ClientTable
     leases: AutoRenewedLeases
@@ -27,7 +27,7 @@ class ClientActivity:
     clock: Clock
 
     async def heartbeat(self, caller: Caller, request: pb.HeartbeatRequest) -> pb.HeartbeatResponse:
-        """Record that a client is alive, and register it if it is unknown. Errors: GrpcProxyError."""
+        """Record that a client is alive; an unknown client is registered. Errors: GrpcProxyError."""
         is_consumer = request.client_type in CONSUMER_TYPES
         group = group_name(request.group) if is_consumer else ""
         client = self.clients.touch(caller, self.clock.monotonic_s())
@@ -39,7 +39,7 @@ class ClientActivity:
     async def terminate(
         self, caller: Caller, request: pb.NotifyClientTerminationRequest
     ) -> pb.NotifyClientTerminationResponse:
-        """Remove a client that leaves, and nack its messages without counting an attempt. Errors: GrpcProxyError."""
+        """Remove a client that ends, and nack its messages without counting an attempt. Errors: GrpcProxyError."""
         if request.HasField("group") and request.group.name:
             group_name(request.group)
         client = self.clients.remove(caller.client_id)

@@ -30,7 +30,7 @@ RESPONSE_KINDS = ("thread_stack_trace", "verify_message_result", "verify_message
 
 @dataclass(frozen=True, slots=True)
 class TelemetryActivity:
-    """All telemetry streams of this snode."""
+    """The telemetry streams of all clients of this snode."""
 
     clients: ClientTable
     directory: DirectoryCache
@@ -43,7 +43,10 @@ class TelemetryActivity:
     async def run_stream(
         self, caller: Caller, requests: AsyncIterator[TelemetryCommand]
     ) -> AsyncIterator[TelemetryCommand]:
-        """Yield the commands for the client until a side ends the stream. Errors: as for settings, Overloaded."""
+        """Yield the commands for a client until the client or the server ends the stream.
+
+        Errors: those of the client's settings, Overloaded.
+        """
         stream = CommandStream(current_memory_share())
         scope = self.runtime.background.scope("Telemetry", failed=stream.end)
         scope.start("listen", self._listen(caller, requests, stream, scope))
@@ -60,7 +63,10 @@ class TelemetryActivity:
                 self.transactions.unwatch_transactions(client)
 
     def send(self, client_id: str, command: TelemetryCommand) -> str:
-        """Send a command to a client under a new nonce. Errors: Unavailable without a stream here, Overloaded."""
+        """Send a command to a client under a new nonce.
+
+        Errors: Unavailable if the client has no telemetry stream to this snode, Overloaded.
+        """
         client = self.clients.get(client_id)
         if client is None or client.stream is None:
             raise Unavailable(

@@ -21,7 +21,7 @@ Context = grpc.aio.ServicerContext[Any, Any]
 
 
 class Caller(NamedTuple):
-    """The metadata of one call. Texts may be empty or malformed."""
+    """The metadata of one call of a client. Its texts may be empty or malformed."""
 
     client_id: str
     language: str = ""
@@ -32,19 +32,20 @@ class Caller(NamedTuple):
     context: Context | None = None
 
     def peer(self) -> str:
-        """The address of the caller, as host:port. gRPC needs a tenth of the time of a send to return it."""
+        """The address of the caller, host:port. Reading it takes a tenth of the time of a send, so it is not kept."""
         return peer_of(self.context) if self.context is not None else ""
 
     async def end(self) -> None:
-        """End the call successfully, and wait until gRPC has taken all answers. With grpc.aio, `yield` waits for this.
+        """End the call successfully, and wait until gRPC has taken all answers.
 
-        Errors: CancelledError if the client disconnected before gRPC had taken all answers.
+        With grpc.aio this is not needed, because each `yield` waits. Errors: CancelledError if the client disconnected
+        before gRPC had taken all answers.
         """
         if type(self.context) is QueueCallContext:
             await self.context.end()
 
     def wait_ms(self, wanted_ms: int, request_timeout_ms: int = REQUEST_TIMEOUT_MS) -> int:
-        """The time for which a poll may wait: `wanted_ms`, or with 0 as long as the deadline allows.
+        """The time that a poll may wait: at most `wanted_ms`, or if it is 0, as long as the client's deadline allows.
 
         With 0, half of the client's timeout for other requests is kept in reserve, as in RocketMQ.
         """
@@ -58,7 +59,7 @@ class Caller(NamedTuple):
 
 
 def caller_of(context: Context, headers: Mapping[str, str]) -> Caller:
-    """Read the caller from the headers. Errors: GrpcProxyError with CLIENT_ID_REQUIRED."""
+    """Read the metadata of a call from its headers. Errors: GrpcProxyError with CLIENT_ID_REQUIRED or BAD_REQUEST."""
     client_id = headers.get("x-mq-client-id", "").strip()
     if not client_id:
         raise GrpcProxyError(Code.CLIENT_ID_REQUIRED, "the header x-mq-client-id is missing; every call needs it")
@@ -76,6 +77,6 @@ def caller_of(context: Context, headers: Mapping[str, str]) -> Caller:
 
 
 def peer_of(context: Context) -> str:
-    """The address of a caller, host:port; gRPC writes `ipv4:127.0.0.1:5000` and `ipv6:%5B::1%5D:5000`."""
+    """The address of a caller, host:port, from gRPC's form: `ipv4:127.0.0.1:5000` or `ipv6:%5B::1%5D:5000`."""
     _, _, address = context.peer().partition(":")
     return address.replace("%5B", "[").replace("%5D", "]")

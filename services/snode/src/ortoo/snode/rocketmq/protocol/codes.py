@@ -53,7 +53,7 @@ _BY_KIND = dict(BY_KIND)
 
 
 class GrpcProxyError(Exception):
-    """An error with a code of the protocol."""
+    """An error with a code of RocketMQ's protocol."""
 
     def __init__(self, code: Code.ValueType, message: str) -> None:
         super().__init__(message)
@@ -63,12 +63,12 @@ class GrpcProxyError(Exception):
 
 @cache
 def ok_status() -> Status:
-    """The status of success. Clients treat a missing status as a failure."""
+    """The status of a successful call. It must be set, because clients treat a missing status as a failure."""
     return Status(code=Code.OK, message="ok")
 
 
 def code_of(error: errors.OrtooError) -> Code.ValueType:
-    """The code of `error`."""
+    """The code of RocketMQ's protocol for `error`."""
     kind, parts = kind_of(error), error.field.split(".")
     for part in reversed(parts):
         code = _BY_FIELD.get((kind, part.partition("[")[0]))
@@ -86,7 +86,7 @@ def status_of(error: errors.OrtooError | GrpcProxyError) -> Status:
 
 
 def common_status(codes: list[Code.ValueType]) -> Status:
-    """The status of an answer with several entries: the common status of its entries, or MULTIPLE_RESULTS."""
+    """The status of an answer with several entries: the code of all entries, or MULTIPLE_RESULTS if they differ."""
     if not codes:
         return Status(code=Code.INTERNAL_SERVER_ERROR, message="there is no result")
     if len(set(codes)) > 1:

@@ -7,7 +7,7 @@ from ortoo.snode.rocketmq.protocol.codes import GrpcProxyError
 
 
 def compile_filter(expression: FilterExpression) -> MessageFilter | None:
-    """The filter of a subscription; None = all messages. No type means tags. Errors: GrpcProxyError, Invalid."""
+    """The filter of a subscription; None = all messages. An unset type means tags. Errors: GrpcProxyError, Invalid."""
     match expression.type:
         case FilterType.FILTER_TYPE_UNSPECIFIED | FilterType.TAG:
             return message_filter.compile_filter(expression.expression, "")

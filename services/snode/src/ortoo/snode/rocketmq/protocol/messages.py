@@ -32,7 +32,7 @@ T = TypeVar("T", Duration, Timestamp)
 
 
 class SentMessage(NamedTuple):
-    """One sent message, and the protocol's options for it."""
+    """A message that a client sends, and the protocol's options for sending it."""
 
     message: Message
     message_type: MessageType.ValueType
@@ -43,7 +43,7 @@ class SentMessage(NamedTuple):
 
 @dataclass(frozen=True, slots=True)
 class DeliveryInfo:
-    """The location of a delivered message, and the data of this delivery."""
+    """The location of a message, and the data of its delivery to a consumer."""
 
     topic: str
     enode: str
@@ -59,7 +59,7 @@ class DeliveryInfo:
 
 
 def read_message(sent: definition_pb2.Message, index: int, now_ms: int, peer: Callable[[], str]) -> SentMessage:
-    """Read and check the `index`-th message of a request. Errors: GrpcProxyError, Invalid, naming the field."""
+    """Decode and check `sent`, message `index` of a request. Errors: GrpcProxyError, Invalid, naming the field."""
     system, properties = sent.system_properties, dict(sent.user_properties)
     if len(properties) > 1:
         properties = dict(sorted(properties.items()))  # the order of a protobuf map is random
@@ -104,9 +104,9 @@ def read_message(sent: definition_pb2.Message, index: int, now_ms: int, peer: Ca
 
 
 def write_message(message: Message, info: DeliveryInfo, namespace: str = "") -> definition_pb2.Message:
-    """Write a message for a consumer, with every field that some client requires.
+    """Encode a message for a consumer, with all fields that any client requires.
 
-    Fields are set in place, because assembling the message from separate parts takes twice as long.
+    The fields are set in place, because assembling the message from separate parts takes twice as long.
     """
     written = definition_pb2.Message(body=message.body)
     written.topic.name, written.topic.resource_namespace = info.topic, namespace
@@ -142,17 +142,17 @@ def write_message(message: Message, info: DeliveryInfo, namespace: str = "") -> 
 
 
 def md5_text(body: bytes) -> str:
-    """MD5 of the stored bytes in upper-case hexadecimal, the only digest that all clients read in the same way."""
+    """The MD5 digest of the stored bytes in upper-case hexadecimal; no other digest is read alike by all clients."""
     return hashlib.md5(body, usedforsecurity=False).hexdigest().upper()
 
 
 def timestamp(time_ms: int) -> Timestamp:
-    """The timestamp of a time in milliseconds."""
+    """The protobuf timestamp of a time in milliseconds since 1970."""
     return _set_ms(Timestamp(), time_ms)
 
 
 def duration(ms: int) -> Duration:
-    """The duration of a number of milliseconds."""
+    """The protobuf duration of `ms` milliseconds."""
     return _set_ms(Duration(), ms)
 
 

@@ -34,12 +34,15 @@ _LITE_NAME = re.compile(r"[a-zA-Z0-9_-]+\Z")
 
 
 def topic_name(topic: Resource) -> str:
-    """The name of a topic that a client may use. Errors: Invalid, or GrpcProxyError with ILLEGAL_TOPIC."""
+    """The name of a topic, which must not be a system topic. Errors: Invalid, GrpcProxyError (ILLEGAL_TOPIC)."""
     return _topic_name(topic.name)
 
 
 def group_name(group: Resource) -> str:
-    """The name of a group that a client may use. Errors: Invalid, GrpcProxyError (ILLEGAL_CONSUMER_GROUP)."""
+    """The name of a group, which must not be a system group.
+
+    Errors: Invalid, GrpcProxyError with ILLEGAL_CONSUMER_GROUP.
+    """
     return _group_name(group.name)
 
 
@@ -60,7 +63,7 @@ def _group_name(name: str) -> str:
 
 
 def check_lite_topic(name: str) -> str:
-    """Check the name of a lite topic, and return it. Errors: GrpcProxyError with ILLEGAL_LITE_TOPIC."""
+    """Refuse a wrong name of a lite topic; returns the name. Errors: GrpcProxyError with ILLEGAL_LITE_TOPIC."""
     if len(name) > LITE_LENGTH_MAX or not _LITE_NAME.match(name):
         raise GrpcProxyError(
             Code.ILLEGAL_LITE_TOPIC,
@@ -70,7 +73,7 @@ def check_lite_topic(name: str) -> str:
 
 
 def stored_topic(parent: str, lite_topic: str) -> str:
-    """The topic that stores a lite topic's messages. Errors: GrpcProxyError if both names together are too long."""
+    """The name of the topic that stores a lite topic. Errors: GrpcProxyError if both names together are too long."""
     name = f"{LITE_PREFIX}{parent}|{check_lite_topic(lite_topic)}"
     if len(name) > TOPIC_NAME_LENGTH_MAX:
         room = TOPIC_NAME_LENGTH_MAX - len(LITE_PREFIX) - 1 - len(parent)
@@ -82,9 +85,9 @@ def stored_topic(parent: str, lite_topic: str) -> str:
 
 
 def check_same_topic(requested: str, handle_topic: str, group: str = "") -> None:
-    """Check that a handle is of the requested topic, its retry topic or one of its lite topics.
+    """Refuse a handle whose topic is not `requested`, its retry topic for `group`, or one of its lite topics.
 
-    `handle_topic` is empty for a deleted topic. Errors: GrpcProxyError with INVALID_RECEIPT_HANDLE.
+    An empty `handle_topic`, that of a deleted topic, is accepted. Errors: GrpcProxyError with INVALID_RECEIPT_HANDLE.
     """
     is_same = handle_topic in ("", requested, f"{RETRY_PREFIX}{group}") or parent_of_topic(handle_topic) == requested
     if not is_same:
@@ -93,5 +96,5 @@ def check_same_topic(requested: str, handle_topic: str, group: str = "") -> None
 
 
 def lite_topic_of(stored: str) -> str:
-    """The lite topic in the name of a stored topic; empty if it stores no lite topic."""
+    """The name of the lite topic that a topic stores; empty if the topic stores no lite topic."""
     return stored.rpartition("|")[2] if stored.startswith(LITE_PREFIX) else ""

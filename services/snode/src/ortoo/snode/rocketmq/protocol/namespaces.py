@@ -21,9 +21,10 @@ _RESOURCE = Resource.DESCRIPTOR.full_name
 
 
 def add_namespace(request: Message, default: str) -> str:
-    """Add to each topic and group of a request its namespace, or `default` if the namespace is empty.
+    """Add the namespace to the name of each topic and group in a request.
 
-    Returns the namespace that was added last; empty if none was added.
+    A topic or group without a namespace gets `default`. Returns the namespace that was added last; empty if none was
+    added.
     """
     found_namespace = ""
     for one in resources_in(request):
@@ -37,7 +38,7 @@ def add_namespace(request: Message, default: str) -> str:
 
 
 def remove_namespace(response: Message, namespace: str) -> None:
-    """Remove this namespace from the topics and groups of an answer."""
+    """Remove `namespace` from the names of the topics and groups in an answer."""
     for one in resources_in(response):
         prefix, bare = _parts(one.name)
         if bare.startswith(namespace + SEPARATOR):
@@ -45,7 +46,7 @@ def remove_namespace(response: Message, namespace: str) -> None:
 
 
 def resources_in(message: Message) -> Iterator[Any]:
-    """Every topic and group that a message names."""
+    """Yield every topic and group in a message."""
     for name, is_repeated, is_resource in _fields(message.DESCRIPTOR):
         if is_repeated:
             found = getattr(message, name)

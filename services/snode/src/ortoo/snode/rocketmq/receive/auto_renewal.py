@@ -27,7 +27,7 @@ LEASES_PER_REQUEST_MAX = 1_024
 
 @dataclass(slots=True)
 class AutoRenewedLease:
-    """One message leased to a push consumer."""
+    """The lease of one message that a push consumer processes."""
 
     client_id: str
     handle: ReceiptHandle
@@ -39,7 +39,7 @@ class AutoRenewedLease:
 
 
 class AutoRenewedLeases:
-    """All messages leased to push consumers of this snode."""
+    """The leases of all messages that push consumers of this snode process; they are renewed automatically."""
 
     def __init__(self, pop_processor: PopProcessor, clock: Clock) -> None:
         self._pop_processor = pop_processor
@@ -55,11 +55,11 @@ class AutoRenewedLeases:
         return self._leases.pop(handle, None) is not None
 
     def holders(self) -> set[tuple[str, str]]:
-        """The clients with messages, as client id and group."""
+        """The clients that have leases here, each as client id and group."""
         return {(lease.client_id, lease.handle.group) for lease in self._leases.values()}
 
     async def renew(self) -> None:
-        """Renew leases that end soon; nack messages that were held for too long."""
+        """Renew leases that end soon, and nack messages that a consumer has held for too long."""
         now_s = self._clock.monotonic_s()
         ending = [lease for lease in self._leases.values() if lease.until_s - now_s <= RENEW_BEFORE_S]
         too_long = [lease for lease in ending if now_s - lease.taken_at_s > HOLD_MAX_S]
@@ -76,7 +76,7 @@ class AutoRenewedLeases:
             lease.until_s = now_s + LEASE_MS / 1000
 
     async def release_client(self, client_id: str, *, counts: bool) -> None:
-        """Make the messages of a client that left deliverable again; `counts` = these deliveries count as attempts."""
+        """Nack the messages of a client that has left. `counts` = the nacks count as failed attempts."""
         leases = [lease for lease in self._leases.values() if lease.client_id == client_id]
         for lease in leases:
             self.remove(lease.handle)

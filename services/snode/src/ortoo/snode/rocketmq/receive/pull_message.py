@@ -24,7 +24,7 @@ from ortoo.snode.rocketmq.protocol.names import group_name, topic_name
 
 @dataclass(frozen=True, slots=True)
 class PullMessageActivity:
-    """PullMessage, UpdateOffset, GetOffset and QueryOffset; their broker and queue id are used literally."""
+    """The calls PullMessage, UpdateOffset, GetOffset and QueryOffset, for the queue that the request names."""
 
     watch: DirectoryWatch
     links: EnodeLinks
@@ -32,7 +32,10 @@ class PullMessageActivity:
     async def pull(
         self, caller: Caller, request: pb.PullMessageRequest
     ) -> AsyncGenerator[pb.PullMessageResponse, None]:
-        """Messages of one queue from an offset on, then the next offset. Errors: GrpcProxyError, NotFound, Invalid."""
+        """Yield messages of a queue from an offset on, then the next offset.
+
+        Errors: GrpcProxyError, NotFound, Invalid.
+        """
         group_name(request.group)
         topic, queue = await self._queue(request.message_queue)
         message_filter = compile_filter(request.filter_expression)
@@ -68,7 +71,7 @@ class PullMessageActivity:
         yield pb.PullMessageResponse(next_offset=next_offset)
 
     async def update(self, caller: Caller, request: pb.UpdateOffsetRequest) -> pb.UpdateOffsetResponse:
-        """Commit a group's offset. The answer means that the offset is durable."""
+        """Commit a group's offset in a queue. When the call returns, the offset is durable."""
         group = group_name(request.group)
         topic, queue = await self._queue(request.message_queue)
         check_in_range(await self._range(topic, queue), queue, request.offset, "offset")
@@ -76,7 +79,7 @@ class PullMessageActivity:
         return pb.UpdateOffsetResponse(status=ok_status())
 
     async def get(self, caller: Caller, request: pb.GetOffsetRequest) -> pb.GetOffsetResponse:
-        """The group's committed offset. Errors: GrpcProxyError with OFFSET_NOT_FOUND."""
+        """The committed offset of a group in a queue. Errors: GrpcProxyError with OFFSET_NOT_FOUND."""
         group = group_name(request.group)
         topic, queue = await self._queue(request.message_queue)
         offsets = await self.links.to(queue.enode).query_offsets(topic.topic_id, group, (queue.queue_id,))
@@ -85,7 +88,10 @@ class PullMessageActivity:
         return pb.GetOffsetResponse(status=ok_status(), offset=offset)
 
     async def query(self, caller: Caller, request: pb.QueryOffsetRequest) -> pb.QueryOffsetResponse:
-        """The begin or end of a queue, or its first offset from a time on. Errors: GrpcProxyError with BAD_REQUEST."""
+        """The first or the end offset of a queue, or its first offset at or after a time.
+
+        Errors: GrpcProxyError with BAD_REQUEST.
+        """
         topic, queue = await self._queue(request.message_queue)
         match request.query_offset_policy:
             case QueryOffsetPolicy.BEGINNING:

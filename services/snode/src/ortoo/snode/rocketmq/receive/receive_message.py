@@ -36,7 +36,7 @@ INVISIBLE_MS_MAX = 12 * 3_600_000
 
 
 def check_invisible_duration(invisible_ms: int, least_ms: int) -> None:
-    """Refuse an invisible time beyond the limits, with RocketMQ's message. Errors: GrpcProxyError."""
+    """Refuse an invisible duration that is too short or too long, with RocketMQ's text. Errors: GrpcProxyError."""
     if invisible_ms < least_ms:
         message = f"the invisibleTime is too small: {invisible_ms} ms, give at least {least_ms}"
     elif invisible_ms > INVISIBLE_MS_MAX:
@@ -55,9 +55,9 @@ POSITIONS_MAX = 50_000
 
 
 class InitialPosition:
-    """The position at which a group begins when it receives from a topic for the first time.
+    """Determines where a group begins when it receives messages of a topic for the first time.
 
-    As in RocketMQ, a group begins at the beginning of a young topic, and at the end of other topics.
+    As in RocketMQ, a group begins at the first message of a young topic, and at the end of other topics.
     """
 
     def __init__(self, watch: DirectoryWatch, reader: QueueReader) -> None:
@@ -66,7 +66,7 @@ class InitialPosition:
         self._starts_at_end: OrderedDict[tuple[str, str], bool] = OrderedDict()
 
     async def starts_at_end(self, group: str, topic: str) -> bool:
-        """Whether the group begins at the end of queues in which it has no offset. Errors: NotFound."""
+        """Whether a group begins at the end of queues in which it has no offset. Errors: NotFound."""
         key = (group, topic)
         if key not in self._starts_at_end:
             ranges = await self._reader.queue_ranges(await self._watch.topic(topic))
@@ -86,7 +86,7 @@ def _charge_memory(result: PopResult) -> None:
 
 @dataclass(frozen=True, slots=True)
 class ReceiveMessageActivity:
-    """ReceiveMessage."""
+    """The call ReceiveMessage."""
 
     directory: DirectoryCache
     pop_processor: PopProcessor
@@ -102,7 +102,10 @@ class ReceiveMessageActivity:
     async def receive(
         self, caller: Caller, request: ReceiveMessageRequest
     ) -> AsyncGenerator[ReceiveMessageResponse, None]:
-        """Yield a status, the messages, and the time. Messages of a broken stream are released or nacked."""
+        """Yield the status, the messages, and the delivery time.
+
+        If the client disconnects meanwhile, messages that it did not receive are released or nacked.
+        """
         call = await self._call(caller, request)
         receiver = (caller.client_id, call.group, call.topic)
         while (releasing := self.releasing.get(receiver)) is not None:

@@ -25,7 +25,7 @@ ENTRIES_MAX = 1_024
 
 @dataclass(frozen=True, slots=True)
 class SettlementActivity:
-    """AckMessage, ChangeInvisibleDuration and ForwardMessageToDeadLetterQueue."""
+    """The calls AckMessage, ChangeInvisibleDuration and ForwardMessageToDeadLetterQueue."""
 
     directory: DirectoryCache
     pop_processor: PopProcessor
@@ -56,10 +56,10 @@ class SettlementActivity:
     async def change_invisible(
         self, caller: Caller, request: pb.ChangeInvisibleDurationRequest
     ) -> pb.ChangeInvisibleDurationResponse:
-        """Change when a message is delivered again. Errors: GrpcProxyError.
+        """Change the time at which a message is delivered again. Errors: GrpcProxyError.
 
-        A push consumer sends this when its listener failed. The lease then ends at once, and after the last attempt
-        the message is parked. A simple consumer may still work on the message, so its lease is extended.
+        A push consumer calls this when its listener has failed: the lease ends at once, and after the last attempt the
+        message is parked. A simple consumer may still process the message, so its lease is extended.
         """
         group, topic = group_name(request.group), topic_name(request.topic)
         invisible_ms = to_ms(request.invisible_duration)
@@ -80,7 +80,7 @@ class SettlementActivity:
     async def park(
         self, caller: Caller, request: pb.ForwardMessageToDeadLetterQueueRequest
     ) -> pb.ForwardMessageToDeadLetterQueueResponse:
-        """Move a message to the dead letters of its group. Errors: GrpcProxyError, Unavailable."""
+        """Park a message in the dead-letter topic of its group. Errors: GrpcProxyError, Unavailable."""
         group, topic = group_name(request.group), topic_name(request.topic)
         if not request.receipt_handle:
             # The C++ client leaves it out and would retry for ever; its message is delivered again when its lease

@@ -22,7 +22,7 @@ Receiver = tuple[str, str, str]
 
 @dataclass(slots=True, eq=False)
 class UnconfirmedResponse:
-    """An answer to a client that has not confirmed its receipt yet."""
+    """An answer whose receipt the client has not confirmed yet."""
 
     attempt_id: str
     result: PopResult
@@ -33,18 +33,21 @@ class UnconfirmedResponse:
 
 @dataclass(slots=True)
 class UnconfirmedResponses:
-    """Limits the number of messages in answers to clients that did not receive an earlier answer."""
+    """Reduces the number of messages in an answer after a client did not receive an earlier answer."""
 
     _limits: OrderedDict[Receiver, int] = field(default_factory=OrderedDict)
     _unconfirmed: OrderedDict[Receiver, OrderedDict[str, UnconfirmedResponse]] = field(default_factory=OrderedDict)
     """The unconfirmed answers of each receiver, by attempt id."""
 
     def limit_messages(self, receiver: Receiver, requested: int) -> int:
-        """The number of messages to return at once, at most `requested`."""
+        """The number of messages that the next answer to a receiver may contain, at most `requested`."""
         return min(requested, self._limits.get(receiver, requested))
 
     def on_undelivered(self, receiver: Receiver, messages: int) -> bool:
-        """Record that an answer of `messages` messages was not received; returns whether it had one message."""
+        """Halve the limit of a receiver, because it did not receive an answer of `messages` messages.
+
+        Returns whether the answer had only one message.
+        """
         self._limits[receiver] = max(1, messages // 2)
         self._limits.move_to_end(receiver)
         while len(self._limits) > RECEIVERS_MAX:
@@ -52,7 +55,7 @@ class UnconfirmedResponses:
         return messages == 1
 
     def add(self, receiver: Receiver, attempt_id: str, result: PopResult) -> UnconfirmedResponse:
-        """Record that the client gets an answer."""
+        """Record that an answer is sent to a receiver."""
         batches = []
         if attempt_id:
             batches = [replace(one, popped=replace(one.popped, batch=EMPTY_BATCH)) for one in result.batches]
@@ -68,12 +71,12 @@ class UnconfirmedResponses:
         return response
 
     def find_undelivered(self, receiver: Receiver, attempt_id: str) -> PopResult | None:
-        """The earlier answer with this attempt id. A client repeats an attempt id if it did not receive the answer."""
+        """The earlier answer to this attempt id, or None. A client repeats an attempt id if it got no answer."""
         response = self._attempts(receiver).get(attempt_id)
         return response.result if response is not None and self.claim(receiver, response) else None
 
     def claim(self, receiver: Receiver, response: UnconfirmedResponse) -> bool:
-        """Mark an answer as not received; returns True only at the first call for this answer."""
+        """Mark an answer as not received; returns True only for the first call with this answer."""
         attempts = self._attempts(receiver)
         if attempts.get(response.attempt_id) is response:
             del attempts[response.attempt_id]
@@ -84,7 +87,10 @@ class UnconfirmedResponses:
         return self._unconfirmed.get(receiver) or OrderedDict()
 
     def on_delivered(self, receiver: Receiver, requested: int) -> None:
-        """Record that an answer was received: it was written completely, or the client sent a new attempt id."""
+        """Double the limit of a receiver, because it received an answer.
+
+        An answer counts as received if it was written completely, or if the client sent a new attempt id.
+        """
         limit = self._limits.get(receiver)
         if limit is not None and 2 * limit >= requested:
             del self._limits[receiver]

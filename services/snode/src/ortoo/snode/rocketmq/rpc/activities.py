@@ -31,7 +31,7 @@ from ortoo.snode.topics import TopicComponents
 
 
 class MessagingActivities:
-    """The parts of the gateway, one for each area of the protocol."""
+    """The implementation of RocketMQ's protocol, in one activity for each area."""
 
     def __init__(
         self,
@@ -71,7 +71,7 @@ class MessagingActivities:
         self.lite_expiry = LiteExpiry(cluster, enodes, subscriptions, clock)
 
     def authenticate(self, context: Context) -> Caller:
-        """Read the caller from the headers. The signature is already checked. Errors: GrpcProxyError, Forbidden."""
+        """Read the caller of a call, whose signature is already checked. Errors: GrpcProxyError, Forbidden."""
         caller = caller_of(context, headers_of(context))
         self.clients.check_owner(caller)
         return caller

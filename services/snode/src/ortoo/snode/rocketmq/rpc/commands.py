@@ -21,7 +21,7 @@ WAIT_S = 5.0
 
 @dataclass(frozen=True, slots=True)
 class RocketmqCommands:
-    """Sends commands to one client, and returns the results."""
+    """Sends operators' commands to clients of RocketMQ's protocol, and returns the results."""
 
     telemetry: TelemetryActivity
     search: MessageSearch
@@ -32,9 +32,9 @@ class RocketmqCommands:
         return self.telemetry.clients.get(client_id) is not None
 
     async def call(self, client_id: str, command: Command) -> CommandResult:
-        """Send a command to a client; a refusal is in the result.
+        """Send a command to a client; returns the result, which may be the client's refusal.
 
-        Errors: Unavailable if the client does not answer, Invalid and NotFound for a missing message.
+        Errors: Unavailable if the client does not answer, Invalid and NotFound for the message of the command.
         """
         timeout_s = min(command.timeout_ms / 1000 or WAIT_S, WAIT_S)
         try:

@@ -20,7 +20,7 @@ SEPARATOR = "."
 
 @dataclass(frozen=True, slots=True)
 class RecallMessageActivity:
-    """RecallMessage."""
+    """The call RecallMessage."""
 
     cluster: ClusterView
     delayed: DelayedMessages
@@ -42,12 +42,15 @@ class RecallMessageActivity:
 
 
 def join_handle(recall_handle: str, message_id: str) -> str:
-    """The recall handle for a producer: the enode's handle and the message's id."""
+    """The recall handle for a producer, made of Ortoo's recall handle and the message id."""
     return recall_handle + SEPARATOR + base64.urlsafe_b64encode(message_id.encode()).decode()
 
 
 def split_handle(text: str) -> tuple[str, str]:
-    """The enode's handle and the message's id. Errors: GrpcProxyError with BAD_REQUEST."""
+    """Split a producer's recall handle into Ortoo's recall handle and the message id.
+
+    Errors: GrpcProxyError with BAD_REQUEST.
+    """
     handle, separator, encoded = text.partition(SEPARATOR)
     try:
         if not separator:

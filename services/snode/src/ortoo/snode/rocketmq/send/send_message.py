@@ -29,7 +29,7 @@ from ortoo.snode.topics.creation import ProducerTopics
 
 @dataclass(frozen=True, slots=True)
 class SendMessageActivity:
-    """SendMessage."""
+    """The call SendMessage."""
 
     topics: ProducerTopics
     publisher: Publisher
@@ -39,7 +39,10 @@ class SendMessageActivity:
     clock: Clock
 
     async def send(self, caller: Caller, request: SendMessageRequest) -> SendMessageResponse:
-        """Store all messages; a refused request stores none. Errors: GrpcProxyError, and those of the publisher."""
+        """Store all messages of a request; a refused request stores none.
+
+        Errors: GrpcProxyError, and those of the publisher.
+        """
         topic = await self.topics.topic(_single_topic(request.messages))
         now_ms = self.clock.now_ms()
         sent = [read_message(message, at, now_ms, caller.peer) for at, message in enumerate(request.messages)]

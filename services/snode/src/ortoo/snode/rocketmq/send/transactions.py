@@ -23,7 +23,7 @@ VERDICTS = {
 
 
 class TransactionActivity:
-    """EndTransaction, half messages, and checks. The producer group of a topic is the topic's name."""
+    """The call EndTransaction, half messages, and checks. The producer group of a topic has the topic's name."""
 
     def __init__(self, transactions: TransactionProcessor, directory: DirectoryCache) -> None:
         self._transactions = transactions
@@ -32,14 +32,14 @@ class TransactionActivity:
         """By client id, the functions that send checks to listening clients."""
 
     async def begin(self, topic: str, sent: SentMessage) -> StartedTransaction:
-        """Store a message that stays invisible until its verdict. Errors: as `TransactionProcessor.begin`."""
+        """Store a message that stays invisible until the transaction ends. Errors: as `TransactionProcessor.begin`."""
         check_after_ms = (sent.recovery_s or 0) * 1000
         return await self._transactions.begin(topic, [sent.message], topic, check_after_ms=check_after_ms)
 
     async def end(self, caller: Caller, request: pb.EndTransactionRequest) -> pb.EndTransactionResponse:
-        """Record a verdict. The answer means that the verdict is durable. An undecided verdict changes nothing.
+        """Record the verdict on a transaction; an undecided verdict changes nothing. On return the verdict is durable.
 
-        Errors: GrpcProxyError, Invalid, and NotFound for a missing transaction.
+        Errors: GrpcProxyError, Invalid, NotFound for a missing transaction.
         """
         handle = read_handle(request.transaction_id, HandleKind.TRANSACTION, "transaction_id", self._directory.seals)
         check_same_topic(topic_name(request.topic), self._directory.topic_name(handle.topic_id))
@@ -51,7 +51,7 @@ class TransactionActivity:
         return pb.EndTransactionResponse(status=ok_status())
 
     def watch_transactions(self, client: ConnectedClient) -> None:
-        """Send a client the checks of all topics that it has sent to."""
+        """Start to send a client the checks of the topics to which it sends."""
         if client.stream is None or len(client.checked_topics) == len(client.published_topics):
             return
         ask = self._check_senders.setdefault(client.client_id, partial(self._send_check, client))

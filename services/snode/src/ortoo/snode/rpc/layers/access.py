@@ -25,12 +25,12 @@ _RESPONSES = {
 
 
 class RocketmqErrorLayer(Guard):
-    """Converts errors to answers in RocketMQ's protocol. Ortoo's own protocol reports errors by the gRPC status."""
+    """Converts errors to answers of RocketMQ's protocol. Ortoo's own protocol has the gRPC status instead."""
 
     services = OWN_SERVICES
 
     def leave(self, call: ServedCall) -> None:
-        """Put the error into the answer, unless the call has a stream of requests."""
+        """Replace the error of a call by an answer with its status, unless the call has a stream of requests."""
         if isinstance(call.error, OrtooError) and not call.method.is_request_stream:
             call.answer = _error_response(call, call.error)
             if call.answer is not None:
@@ -49,7 +49,7 @@ def _told_first(call: ServedCall, error: OrtooError) -> None:
 
 
 class SignIn(Guard):
-    """Authenticates calls, by the headers and the raw bytes of the request."""
+    """Authenticates calls of Ortoo's and RocketMQ's protocol, by the headers and the raw bytes of the request."""
 
     def __init__(self, access: AccessControl, *, scaler_open: bool = False) -> None:
         """`scaler_open` allows every caller to use the autoscaler's interface."""
@@ -57,7 +57,7 @@ class SignIn(Guard):
         self.services = OWN_SERVICES if scaler_open else (*OWN_SERVICES, SCALER_SERVICE)
 
     async def enter(self, call: ServedCall) -> None:
-        """Check the signature. Errors: Forbidden (field `authorization`), Unavailable."""
+        """Check the signature of the call. Errors: Forbidden (field `authorization`), Unavailable."""
         access = call.kept[self] = CallAccess(self._access, call.method.name, peer_of(call.context))
         try:
             await access.sign_in(headers_of(call.context), call.data)
@@ -68,7 +68,7 @@ class SignIn(Guard):
 
 
 class RocketmqSignIn(Guard):
-    """Authenticates only RocketMQ's clients, without access rules."""
+    """Authenticates RocketMQ's clients when no access rules are configured."""
 
     services = (f"/{_SERVICE.full_name}/",)
 
@@ -76,7 +76,7 @@ class RocketmqSignIn(Guard):
         self._authentication = authentication
 
     async def enter(self, call: ServedCall) -> None:
-        """Check the signature. Errors: Forbidden (field `authorization`), Unavailable."""
+        """Check the signature of the call. Errors: Forbidden (field `authorization`), Unavailable."""
         try:
             user, _ = await self._authentication.authenticate(headers_of(call.context), SignedCall("", None))
         except OrtooError as error:
@@ -87,7 +87,7 @@ class RocketmqSignIn(Guard):
 
 
 class PermissionLayer(Layer):
-    """Refuses every call, and every request within a stream, beyond the permissions of its user."""
+    """Refuses calls, and requests within a stream, for which the user has no permission."""
 
     def __init__(self, access: AccessControl, sign_in: SignIn) -> None:
         """`sign_in` has the user of each call."""
@@ -96,7 +96,7 @@ class PermissionLayer(Layer):
         self.services = sign_in.services
 
     def enter(self, call: ServedCall) -> None:
-        """Check the permissions for the call. Errors: Forbidden, Invalid."""
+        """Check the permissions that the call requires. Errors: Forbidden, Invalid."""
         access: CallAccess = call.kept[self._sign_in]
         if not call.method.is_request_stream:
             access.authorize(call.request)
@@ -105,16 +105,16 @@ class PermissionLayer(Layer):
             call.kept[self] = access
 
     def on_request(self, call: ServedCall, request: Any) -> None:
-        """Check the permissions for the next request. Errors: Forbidden, Invalid."""
+        """Check the permissions that the next request of a stream requires. Errors: Forbidden, Invalid."""
         call.kept[self._sign_in].authorize(request.message if isinstance(request, BulkMessage) else request)
 
     def on_response(self, call: ServedCall, answer: Any) -> Any:
-        """Check that the user of a stream still has the permissions for its requests. Errors: Forbidden."""
+        """Check that the user of a stream still has the permissions for the stream's requests. Errors: Forbidden."""
         if (access := call.kept.get(self)) is not None:
             access.recheck()
         return answer
 
     def leave(self, call: ServedCall) -> None:
-        """Remove a stream that has ended."""
+        """Remove a stream that has ended from the registered streams."""
         if (access := call.kept.get(self)) is not None:
             self._access.remove_stream(access)

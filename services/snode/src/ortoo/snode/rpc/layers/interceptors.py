@@ -13,7 +13,7 @@ from ortoo.snode.rpc.layers import OWN_SERVICES
 
 
 class FlowControlLayer(Layer):
-    """Refuses calls beyond the limits; requests within Produce count as calls, and are delayed instead."""
+    """Refuses calls beyond the limits. A request within Produce counts as a call, and is delayed instead of refused."""
 
     services = OWN_SERVICES
 
@@ -25,7 +25,7 @@ class FlowControlLayer(Layer):
         return self._flow.admit(_describe_call(call, call.request)) if self._flow.rules else None
 
     def on_request(self, call: ServedCall, request: Any) -> Awaitable[None] | None:
-        """Apply the limits to a request of Produce, by a delay."""
+        """Delay a request within Produce if it exceeds the limits."""
         is_limited = self._flow.rules and call.method.name in DELAYED_METHODS
         return self._flow.admit(_describe_call(call, request)) if is_limited else None
 
@@ -39,11 +39,11 @@ class InterceptorLayer(Layer):
         self._chain = interceptors
 
     async def enter(self, call: ServedCall) -> None:
-        """Run the interceptors before the call. Errors: those of the interceptors."""
+        """Notify the interceptors that the call begins. Errors: those of the interceptors."""
         call.kept[self] = [await self._start(call, call.request)]
 
     async def on_request(self, call: ServedCall, request: Any) -> None:
-        """Run the interceptors before the next request, when the previous request is done."""
+        """Notify the interceptors that the previous request within Produce is done, and that the next one begins."""
         if call.method.name in DELAYED_METHODS:
             open_calls = call.kept[self]
             if len(open_calls) > 1:
@@ -51,7 +51,7 @@ class InterceptorLayer(Layer):
             open_calls.append(await self._start(call, request))
 
     async def leave(self, call: ServedCall) -> None:
-        """Notify the interceptors of the result of each call that has begun."""
+        """Notify the interceptors of the result of the call."""
         for one in reversed(call.kept[self]):
             if call.error is None:
                 await self._chain.after(one)
@@ -70,12 +70,12 @@ def _describe_call(call: ServedCall, request: Any) -> InterceptedCall:
 
 
 class TlsRequiredLayer(Guard):
-    """Refuses calls on ports without TLS; health, reflection and the autoscaler stay open."""
+    """Refuses calls without TLS, except those of health checks, reflection and the autoscaler."""
 
     services = OWN_SERVICES
 
     def enter(self, call: ServedCall) -> None:
-        """Refuse a plaintext call. Errors: Forbidden."""
+        """Refuse the call if it came without TLS. Errors: Forbidden."""
         if not is_tls(call.context.auth_context()):
             raise Forbidden(
                 "this port refuses plaintext calls; use the TLS port, tls_listen_address", field="tls_required"

@@ -12,23 +12,23 @@ HEADER = "x-mq-namespace"
 class NamespaceLayer(Layer):
     """Adds the namespace to names in requests, and removes it from names in answers.
 
-    It is the first layer, so that permissions, limits and handlers get full names.
+    It is the first layer, so that permissions, limits and handlers receive full names.
     """
 
     services = ("/apache.rocketmq.v2.",)
 
     def enter(self, call: ServedCall) -> None:
-        """Add the namespace to the names of the request. Some clients send the namespace only in a header."""
+        """Add the namespace to the names in the request; a header has the namespace if the request has none."""
         default = headers_of(call.context).get(HEADER, "")
         call.kept[self] = default if call.method.is_request_stream else add_namespace(call.request, default)
 
     def on_request(self, call: ServedCall, request: Any) -> None:
-        """Add the namespace to the names of one request of a stream. Not every request has a namespace."""
+        """Add the namespace to the names in a request of a stream; a header has it if the request has none."""
         default = headers_of(call.context).get(HEADER, "")
         call.kept[self] = add_namespace(request, default) or call.kept[self]
 
     def on_response(self, call: ServedCall, answer: Any) -> Any:
-        """Remove the namespace of the client from the names in an answer."""
+        """Remove the client's namespace from the names in an answer."""
         if namespace := call.kept[self]:
             remove_namespace(answer, namespace)
         return answer

@@ -25,13 +25,13 @@ NAME = pb.DESCRIPTOR.services_by_name["AdminService"].full_name
 
 @dataclass(kw_only=True, eq=False)
 class AdminService(ReplicaAdminHandlers, GroupAdminHandlers):
-    """The calls of operators."""
+    """The service for operators."""
 
     sending: SendComponents
     long_calls: LongCalls
 
     async def DescribeTopic(self, request: pb.DescribeTopicRequest, context: Context) -> pb.DescribeTopicResponse:
-        """One topic with the stored ranges of its queues."""
+        """Describe a topic, with the stored ranges of its queues."""
         topic = await self.cluster.watch.topic(request.name)
         ranges = await self.pull.reader.queue_ranges(topic)
         queues = [write(pb.TopicQueue, held, enode=queue.enode) for queue, held in ranges.items()]
@@ -53,7 +53,7 @@ class AdminService(ReplicaAdminHandlers, GroupAdminHandlers):
         return pb.DescribeTopicsResponse(topics=described)
 
     async def Tail(self, request: pb.TailRequest, context: Context) -> AsyncIterator[pb.TailResponse]:
-        """Messages of a topic, with readable bodies."""
+        """Send messages of a topic, with readable bodies."""
         sent_count = 0
         message_filter = compile_filter(request.tag_expression, request.sql_expression)
         with self.long_calls.track() as memory:
@@ -73,7 +73,7 @@ class AdminService(ReplicaAdminHandlers, GroupAdminHandlers):
     async def FindMessages(
         self, request: pb.AdminFindMessagesRequest, context: Context
     ) -> pb.AdminFindMessagesResponse:
-        """Messages with a key or an id."""
+        """Find messages by key or id."""
         found = await self.pull.search.find(request.topic, read(SearchRequest, request))
         return write(pb.AdminFindMessagesResponse, found, messages=map(_encode_tailed, found.messages))
 
@@ -97,7 +97,7 @@ class AdminService(ReplicaAdminHandlers, GroupAdminHandlers):
     async def ListTransactions(
         self, request: pb.ListTransactionsRequest, context: Context
     ) -> pb.ListTransactionsResponse:
-        """Open transactions, the oldest first."""
+        """The open transactions, the oldest first."""
         listed = await self.sending.transactions.list_open(
             topic_name=request.topic,
             producer_group=request.producer_group,
@@ -109,7 +109,7 @@ class AdminService(ReplicaAdminHandlers, GroupAdminHandlers):
     async def ResumeTransaction(
         self, request: pb.ResumeTransactionRequest, context: Context
     ) -> pb.ResumeTransactionResponse:
-        """Check a parked transaction again."""
+        """Resume the checks of a parked transaction."""
         await self.sending.transactions.resume(request.transaction_id)
         return pb.ResumeTransactionResponse()
 

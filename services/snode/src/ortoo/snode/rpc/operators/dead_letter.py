@@ -51,7 +51,7 @@ class DeadLetterService(dead_letter_pb2_grpc.DeadLetterServiceServicer):
     async def ReplayDeadLetters(
         self, request: pb.ReplayDeadLettersRequest, context: Context
     ) -> AsyncIterator[pb.ReplayProgress]:
-        """Send dead letters again that were not replayed yet."""
+        """Send dead letters again, except those that were replayed before."""
         check_group_name(request.group)
         replay = read(ReplayOptions, request, message_filter=compile_filter("", request.condition))
         progress = ReplayState()
@@ -61,7 +61,7 @@ class DeadLetterService(dead_letter_pb2_grpc.DeadLetterServiceServicer):
             yield _encode_progress(progress, done=True)
 
     async def Peek(self, request: pb.PeekRequest, context: Context) -> pb.PeekResponse:
-        """The next messages of a topic for a group."""
+        """The next messages that a group would receive from a topic."""
         if request.group:
             check_group_name(request.group)
         count = request.messages_max or PEEK_DEFAULT

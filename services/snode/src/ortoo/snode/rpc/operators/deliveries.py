@@ -41,7 +41,7 @@ DEAD_LETTERS_MAX = 1_000
 
 @dataclass(eq=False)
 class DeliveryService(DeliveryServiceServicer):
-    """Queries the enodes, and searches the dead letters."""
+    """The service that shows the delivery states of messages."""
 
     cluster: ClusterView
     channels: Channels
@@ -69,7 +69,7 @@ class DeliveryService(DeliveryServiceServicer):
     async def ExplainConsumption(
         self, request: pb.ExplainConsumptionRequest, context: Context
     ) -> pb.ExplainConsumptionResponse:
-        """Why a group does not consume a topic, or one message of it."""
+        """The reasons why a group does not consume a topic, or one message of a topic."""
         check_group_name(request.group, "group")
         topic = await self.cluster.watch.topic(request.topic)
         message: PlacedMessage | None = None

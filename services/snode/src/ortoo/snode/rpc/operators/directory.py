@@ -18,7 +18,10 @@ def forward(
     *,
     is_admin: bool = False,
 ) -> Any:
-    """A handler that forwards a request to the name server. `then` waits until the change is visible here."""
+    """Make a handler that forwards its requests to the name server, and then awaits `then`, if it is given.
+
+    `then` waits until the change is visible at this snode.
+    """
 
     async def handler(service: "DirectoryAdminHandlers", request: Any, context: Context) -> Any:
         name_server = service.cluster.name_server
@@ -33,7 +36,7 @@ def forward(
 
 @dataclass(kw_only=True, eq=False)
 class DirectoryAdminHandlers(AdminServiceServicer):
-    """The part of AdminService for data of the name server."""
+    """The calls of AdminService for the content of the directory."""
 
     cluster: ClusterView
     topics: TopicComponents

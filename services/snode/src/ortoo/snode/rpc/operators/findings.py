@@ -30,7 +30,7 @@ SKEW_MS_MAX = 2_000
 
 @dataclass(frozen=True, slots=True)
 class ProbedProcess:
-    """A process and its answer or error."""
+    """A process of the cluster, and its answer or error."""
 
     role: str
     name: str
@@ -43,7 +43,10 @@ class ProbedProcess:
 
 @dataclass(eq=False)
 class ClusterFindings(FindingsServiceServicer):
-    """Queries all processes at once, each for a bounded time."""
+    """The service that lists findings of this process or of the cluster.
+
+    All processes are queried at once, each with a timeout.
+    """
 
     own: Findings
     runtime: Runtime
@@ -96,7 +99,7 @@ class ClusterFindings(FindingsServiceServicer):
 
 
 def differing_filters(membership: Membership) -> Iterator[Finding]:
-    """Topics that the members of one group filter in different ways; at most LISTED_MAX."""
+    """Yield a finding for each topic that the members of one group filter differently; at most LISTED_MAX."""
     filters: dict[tuple[str, str], set[str]] = {}
     for group in membership.groups():
         for member in membership.members(group).values():

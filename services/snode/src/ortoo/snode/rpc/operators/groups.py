@@ -36,7 +36,7 @@ PLAIN_SETTINGS = frozenset(pb.UpdateGroupRequest.DESCRIPTOR.fields_by_name) - {"
 
 @dataclass(kw_only=True, eq=False)
 class GroupAdminHandlers(admin_pb2_grpc.AdminServiceServicer):
-    """The part of AdminService for groups and clients."""
+    """The calls of AdminService for groups and clients."""
 
     runtime: Runtime
     cluster: ClusterView
@@ -58,7 +58,7 @@ class GroupAdminHandlers(admin_pb2_grpc.AdminServiceServicer):
         return pb.UpdateGroupResponse(group=write(topic_pb2.Group, group))
 
     async def DescribeGroup(self, request: pb.DescribeGroupRequest, context: Context) -> pb.DescribeGroupResponse:
-        """One group: settings, group members, and progress in the topics that the caller may see."""
+        """Describe a group: its settings, its members, and its progress in the topics that the caller may see."""
         check_group_name(request.name, "name")
         group = await self.cluster.name_server.get_group(request.name)
         members = self.clients.consumers(request.name)
@@ -75,7 +75,7 @@ class GroupAdminHandlers(admin_pb2_grpc.AdminServiceServicer):
         return pb.ListClientsResponse(clients=map(_encode_client, self.clients.clients(request.group)))
 
     async def DescribeClient(self, request: pb.DescribeClientRequest, context: Context) -> pb.DescribeClientResponse:
-        """One client: its identity, its queues, and its own description."""
+        """Describe a client: its identity, its queues, and the client's own description of itself."""
         entry = self.clients.find(request.client_id)
         if (other_snode := await self._other_snode(entry, request)) is not None:
             with rpc_errors(f"snode {entry.member.snode}", is_internal=True):
@@ -93,7 +93,7 @@ class GroupAdminHandlers(admin_pb2_grpc.AdminServiceServicer):
         return response
 
     async def CallClient(self, request: pb.CallClientRequest, context: Context) -> pb.CallClientResponse:
-        """Send a command to a client and return its answer."""
+        """Send a command to a client, and return the client's answer."""
         entry = self.clients.find(request.client_id)
         if (other_snode := await self._other_snode(entry, request)) is not None:
             with rpc_errors(f"snode {entry.member.snode}", is_internal=True):
@@ -109,14 +109,14 @@ class GroupAdminHandlers(admin_pb2_grpc.AdminServiceServicer):
         return pb.ListConsumersResponse(consumers=map(encode_member, consumers))
 
     async def ListTopicGroups(self, request: pb.ListTopicGroupsRequest, context: Context) -> pb.ListTopicGroupsResponse:
-        """The groups that subscribe to a topic, and those with offsets in it."""
+        """The groups that subscribe to a topic, and the groups with offsets in the topic."""
         with_offsets = await self.pull.offset_operations.groups_with_offsets(request.topic)
         return pb.ListTopicGroupsResponse(
             groups=self.clients.subscribed_groups(request.topic), with_offsets=with_offsets
         )
 
     async def SetDeliveryMode(self, request: pb.SetDeliveryModeRequest, context: Context) -> pb.SetDeliveryModeResponse:
-        """Change how a group consumes a topic."""
+        """Change the delivery mode of a group for a topic."""
         check_known(request, "mode")
         mode = known_or(DeliveryMode, request.mode, DeliveryMode.UNDECIDED)
         previous = await self.topics.delivery_modes.set_mode(request.group, request.topic, mode, force=request.force)
@@ -125,7 +125,7 @@ class GroupAdminHandlers(admin_pb2_grpc.AdminServiceServicer):
     async def ListDeliveryModes(
         self, request: pb.ListDeliveryModesRequest, context: Context
     ) -> pb.ListDeliveryModesResponse:
-        """How a group consumes its topics."""
+        """The delivery modes of a group."""
         listed = await self.topics.delivery_modes.list_modes(request.group)
         return pb.ListDeliveryModesResponse(modes=[write(pb.TopicMode, one) for one in listed])
 
@@ -152,7 +152,7 @@ class GroupAdminHandlers(admin_pb2_grpc.AdminServiceServicer):
     async def DescribeFlowControl(
         self, request: flow_control_pb2.DescribeFlowControlRequest, context: Context
     ) -> flow_control_pb2.DescribeFlowControlResponse:
-        """The limits on requests of this snode."""
+        """The limits on calls at this snode."""
         flow = self.policy.flow_control
         return flow_control_pb2.DescribeFlowControlResponse(
             rules=_encode_rules(flow.rules), file=self.policy.flow_control_file.path, refused=flow.refused_counts
@@ -161,7 +161,7 @@ class GroupAdminHandlers(admin_pb2_grpc.AdminServiceServicer):
     async def UpdateFlowControl(
         self, request: flow_control_pb2.UpdateFlowControlRequest, context: Context
     ) -> flow_control_pb2.UpdateFlowControlResponse:
-        """Change the limits, until the snode restarts or its file changes."""
+        """Change the limits on calls at this snode, until it restarts or its flow-control file changes."""
         self.policy.flow_control.replace([_decode_rule(rule) for rule in request.rules])
         return flow_control_pb2.UpdateFlowControlResponse(rules=_encode_rules(self.policy.flow_control.rules))
 

@@ -12,7 +12,7 @@ FAILING_ATTEMPTS_MIN = 3
 
 
 class Cause(NamedTuple):
-    """One reason; its name never changes."""
+    """A reason why a group does not consume; its name never changes."""
 
     name: str
     observed: str
@@ -37,7 +37,7 @@ class GroupQueueState:
 
 @dataclass(frozen=True, slots=True)
 class ConsumptionState:
-    """The observed state."""
+    """The observed state of a group's consumption of a topic."""
 
     group: str
     topic: Topic
@@ -58,7 +58,7 @@ class ConsumptionState:
 
 
 def find_reasons(state: ConsumptionState) -> list[Cause]:
-    """The reasons why the group does not consume; at least one reason."""
+    """The reasons why a group in this state does not consume; at least one."""
     if state.delivery is not None and (final := _of_done(state, state.delivery)) is not None:
         return [final]
     found = [*_of_rights(state), *_of_message(state), *_of_consumers(state), *_of_queues(state)]

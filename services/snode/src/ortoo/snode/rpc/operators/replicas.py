@@ -28,7 +28,7 @@ Method = Callable[[EnodeReplicasServiceStub], Callable[..., Awaitable[A]]]
 
 @dataclass(kw_only=True, eq=False)
 class ReplicaAdminHandlers(DirectoryAdminHandlers):
-    """The part of AdminService for the replicas of enodes."""
+    """The calls of AdminService for the replicas of enodes."""
 
     runtime: Runtime
 
@@ -40,22 +40,21 @@ class ReplicaAdminHandlers(DirectoryAdminHandlers):
     """Accept another store of an enode, so that the enode can register with it."""
 
     async def HandOver(self, request: pb.HandOverRequest, context: Context) -> pb.HandOverResponse:
-        """Transfer leadership to another replica."""
+        """Transfer leadership of an enode to another replica."""
         replicas = await self._replicas(request.enode)
         if request.HasField("successor"):
             successor = _find_replica(replicas, request.successor, "successor")
             if successor.state in (WAITING, LEARNING, AWAY):
                 raise Conflict(
-                    f"replica {successor.replica.number} of {request.enode} is {_state_name(successor)}; choose one "
-                    "that "
-                    "follows",
+                    f"replica {successor.replica.number} of {request.enode} is {_state_name(successor)}; choose a "
+                    "follower",
                     field="successor",
                 )
             request.successor.CopyFrom(successor.replica)
         return await self._call_leader(replicas, lambda stub: stub.HandOver, request)
 
     async def AddReplica(self, request: pb.AddReplicaRequest, context: Context) -> pb.AddReplicaResponse:
-        """Add a waiting disk as a replica."""
+        """Add a disk that waits to be added as a replica of an enode."""
         replicas = await self._replicas(request.enode)
         added = _find_replica(replicas, request.replica, "member", (WAITING,))
         if added.state == AWAY:
@@ -69,7 +68,7 @@ class ReplicaAdminHandlers(DirectoryAdminHandlers):
         return await self._call_leader(replicas, lambda stub: stub.AddReplica, request)
 
     async def RemoveReplica(self, request: pb.RemoveReplicaRequest, context: Context) -> pb.RemoveReplicaResponse:
-        """Remove a replica."""
+        """Remove a replica from an enode."""
         replicas = await self._replicas(request.enode)
         request.replica.CopyFrom(_find_replica(replicas, request.replica, "member").replica)
         return await self._call_leader(replicas, lambda stub: stub.RemoveReplica, request)

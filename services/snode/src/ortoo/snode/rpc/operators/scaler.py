@@ -17,7 +17,7 @@ POLL_INTERVAL_S = 2.0
 
 @dataclass(eq=False)
 class ExternalScaler(ExternalScalerServicer):
-    """The lag of groups, for KEDA."""
+    """The service by which KEDA queries the lag of groups."""
 
     lag: ConsumerLag
     long_calls: LongCalls
@@ -28,7 +28,7 @@ class ExternalScaler(ExternalScalerServicer):
         return pb.IsActiveResponse(result=await self.lag.is_active(ScalerTrigger.from_metadata(request.scalerMetadata)))
 
     async def StreamIsActive(self, request: pb.ScaledObjectRef, context: Context) -> AsyncIterator[pb.IsActiveResponse]:
-        """Yield whether KEDA must run at least one pod of the consumer, now and at every change."""
+        """Send at once, and at every change, whether KEDA must run at least one pod of the consumer."""
         trigger, last_sent = ScalerTrigger.from_metadata(request.scalerMetadata), None
         with self.long_calls.track():
             while True:
@@ -39,14 +39,14 @@ class ExternalScaler(ExternalScalerServicer):
                 await self.clock.sleep(POLL_INTERVAL_S)
 
     async def GetMetricSpec(self, request: pb.ScaledObjectRef, context: Context) -> pb.GetMetricSpecResponse:
-        """The metrics, each with its target value per replica."""
+        """The metrics of the consumer, each with its target value per replica."""
         targets = ScalerTrigger.from_metadata(request.scalerMetadata).targets
         return pb.GetMetricSpecResponse(
             metricSpecs=[pb.MetricSpec(metricName=name, targetSize=size) for name, size in targets.items()]
         )
 
     async def GetMetrics(self, request: pb.GetMetricsRequest, context: Context) -> pb.GetMetricsResponse:
-        """The current value of a metric."""
+        """The present value of a metric."""
         trigger, name = ScalerTrigger.from_metadata(request.scaledObjectRef.scalerMetadata), request.metricName
         if name not in (LAG, AGE):
             raise Invalid(f"{name!r}; expected {LAG} or {AGE}", field="metricName")

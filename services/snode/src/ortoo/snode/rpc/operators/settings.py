@@ -23,7 +23,7 @@ TIMEOUT_S = 3.0
 
 @dataclass(frozen=True, slots=True)
 class TargetProcess:
-    """A process of the role."""
+    """A process whose settings are queried or changed."""
 
     role: str
     name: str
@@ -36,7 +36,10 @@ class TargetProcess:
 
 @dataclass(eq=False)
 class ClusterSettings(SettingsServiceServicer):
-    """Queries all processes at once, each for a bounded time."""
+    """The service that shows and changes settings of this process or of all processes of a role.
+
+    All processes are queried at once, each with a timeout.
+    """
 
     own: DynamicSettings[Any]
     cluster: ClusterView
@@ -44,17 +47,17 @@ class ClusterSettings(SettingsServiceServicer):
     policy: Policy
 
     async def ListSettings(self, request: pb.ListSettingsRequest, context: Context) -> pb.ListSettingsResponse:
-        """The settings in force, here or in every process of a role."""
+        """The settings in force in this process, or in every process of a role."""
         return pb.ListSettingsResponse(processes=await self._query_all(request, context, "ListSettings"))
 
     async def ListSettingChanges(
         self, request: pb.ListSettingChangesRequest, context: Context
     ) -> pb.ListSettingChangesResponse:
-        """The changed settings, here or in every process of a role."""
+        """The changes of settings in this process, or in every process of a role."""
         return pb.ListSettingChangesResponse(processes=await self._query_all(request, context, "ListSettingChanges"))
 
     async def UpdateSettings(self, request: pb.UpdateSettingsRequest, context: Context) -> pb.UpdateSettingsResponse:
-        """Change the settings of all chosen processes, or of none if one of them would refuse the change."""
+        """Change settings of all chosen processes; if one process would refuse the change, none is changed."""
         request.changed_by = PRINCIPAL.get().user or request.changed_by or context.peer()
         if request.local_only:
             return await LocalSettings("snode", self.own).UpdateSettings(request, context)

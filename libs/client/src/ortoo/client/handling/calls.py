@@ -1,0 +1,205 @@
+"""Calls a handler of the application. This is the only owner of the rule for its ends.
+
+However a handler ends, the message that it got is settled. Only the cancellation of the consumer itself is a stop: then
+the message stays unsettled, and the consumer releases it. A `CancelledError` that comes from a child task or a closed
+session of the handler is a failure like any other.
+"""
+
+import asyncio
+import inspect
+from collections.abc import AsyncIterator, Awaitable, Callable
+from contextlib import asynccontextmanager
+from contextvars import copy_context
+from dataclasses import dataclass
+from typing import Any, Generic, TypeVar, cast
+
+from ortoo.client.handling.threads import HandlerThreads
+from ortoo.common.errors import Invalid
+
+G = TypeVar("G")
+R = TypeVar("R")
+ENDS_PROGRAM = (KeyboardInterrupt, SystemExit)
+"""Exceptions of a handler that end the program after its message is settled."""
+HANDLER_THREADS_MAX = 256
+"""Largest number of threads for a handler that is a plain function."""
+
+
+@dataclass(frozen=True, slots=True)
+class HandlerEnd(Generic[R]):
+    """The end of one call of a handler."""
+
+    result: R | None = None
+    failure: BaseException | None = None
+    """The reason why the message is not processed; None = the handler has returned."""
+    raised: BaseException | None = None
+    """The exception of the handler itself."""
+
+
+class HandlerCalls(Generic[G, R]):
+    """The calls of one handler by one consumer. A plain function runs in a thread, a coroutine function on the loop."""
+
+    def __init__(
+        self,
+        handler: Callable[..., Awaitable[R] | R],
+        *,
+        threads: int,
+        argument: Callable[[G], object] = lambda given: given,
+        failure_of: Callable[[G, BaseException], BaseException] = lambda _, failure: failure,
+    ) -> None:
+        """A plain function gets at most `threads` threads. `argument` makes its argument from what is given.
+
+        `failure_of` replaces the exception of a failed call, for example by one with the delay of the retry.
+        Errors: Invalid for a function that cannot be a handler.
+        """
+        check_handler(handler, threads)
+        check_takes_one(handler)
+        self._handler = handler
+        self._argument = argument
+        self._failure_of = failure_of
+        self._threads = None if is_async(handler) else HandlerThreads(threads)
+        self.running = 0
+        """Number of calls whose block has not ended."""
+        self.idle = asyncio.Event()
+        """Set while there is none."""
+        self.idle.set()
+        self._is_closed = self._abandons_threads = False
+
+    @classmethod
+    def of(
+        cls, handler: "Callable[[G], Awaitable[R] | R] | HandlerCalls[G, R]", *, threads: int
+    ) -> "HandlerCalls[G, R]":
+        """The calls of a handler, unless they are given."""
+        return handler if isinstance(handler, HandlerCalls) else cls(handler, threads=threads)
+
+    @asynccontextmanager
+    async def ended(self, given: G) -> AsyncIterator[HandlerEnd[R]]:
+        """Call the handler; the block settles what the handler got.
+
+        The block runs for every end of the handler, except when the cancellation of the caller's task stopped it. If
+        that cancellation came and the handler still returned, the block runs, and CancelledError is raised after it. A
+        thread cannot be stopped, so its handler runs to its end, except after `abandon_threads`. A KeyboardInterrupt or
+        SystemExit of the handler is raised after the block as well.
+        """
+        if self._is_closed:
+            await asyncio.Event().wait()  # until cancelled, with the run that begins no other call
+        self.running += 1
+        self.idle.clear()
+        try:
+            async with self._ended(given) as end:
+                yield end
+        finally:
+            self.running -= 1
+            if not self.running:
+                self.idle.set()
+
+    def close(self) -> None:
+        """Begin no other call. Tasks that try it wait until they are cancelled."""
+        self._is_closed = True
+
+    def abandon_threads(self) -> None:
+        """Let cancelled callers no longer wait for their threads, whose handlers have not returned for too long."""
+        self._abandons_threads = True
+
+    @asynccontextmanager
+    async def _ended(self, given: G) -> AsyncIterator[HandlerEnd[R]]:
+        task = asyncio.current_task()
+        assert task is not None, "consumers run in tasks"
+        cancellations = task.cancelling()
+        if self._threads is None:
+            end = await self._end_on_loop(given, lambda: self._handler(self._argument(given)))
+            is_interrupted = end.failure is not None
+        else:
+            end, is_interrupted = await self._end_in_thread(given, self._threads), False
+            if inspect.isawaitable(end.result):  # a function that returns a coroutine, such as a decorated one
+                coroutine = end.result
+                end = await self._end_on_loop(given, lambda: coroutine)
+                is_interrupted = end.failure is not None
+        is_stopped = task.cancelling() > cancellations
+        if is_stopped and is_interrupted:
+            raise asyncio.CancelledError
+        yield end
+        if is_stopped:
+            raise asyncio.CancelledError
+        if isinstance(end.raised, ENDS_PROGRAM):
+            raise end.raised
+
+    async def _end_on_loop(self, given: G, call: Callable[[], Any]) -> HandlerEnd[R]:
+        """Call and await the handler in a task of its own.
+
+        There, a handler that cancels its current task does not look like a stop of the consumer.
+        """
+
+        async def end() -> HandlerEnd[R]:
+            try:
+                return HandlerEnd(result=await call())
+            except BaseException as error:
+                return self._failed(given, error)
+
+        task = cast("asyncio.Task[Any]", asyncio.current_task())
+        cancellations = task.cancelling()
+        work = end()
+        try:
+            return await asyncio.get_running_loop().create_task(work)
+        except asyncio.CancelledError as error:
+            work.close()
+            if task.cancelling() > cancellations:  # stopped before the handler began
+                raise
+            return self._failed(given, error)  # it cancelled its task and returned
+
+    async def _end_in_thread(self, given: G, threads: HandlerThreads) -> HandlerEnd[R]:
+        """Call the handler in a thread, and wait for its end also if the caller is cancelled."""
+
+        def end() -> HandlerEnd[R]:
+            try:
+                return HandlerEnd(result=cast("R", self._handler(self._argument(given))))
+            except BaseException as error:
+                return self._failed(given, error)
+
+        work = asyncio.get_running_loop().run_in_executor(threads, copy_context().run, end)
+        while not work.done():
+            try:
+                await asyncio.wait((work,))
+            except asyncio.CancelledError:  # counted by the task, see `_ended`
+                if self._abandons_threads:
+                    raise
+        return work.result()
+
+    def _failed(self, given: G, error: BaseException) -> HandlerEnd[R]:
+        return HandlerEnd(failure=self._failure_of(given, error), raised=error)
+
+
+def is_async(handler: Callable[..., object]) -> bool:
+    """Whether a handler is a coroutine function, or an object with an `async def __call__`."""
+    return inspect.iscoroutinefunction(handler) or inspect.iscoroutinefunction(type(handler).__call__)
+
+
+def check_handler(handler: Callable[..., object], threads: int) -> None:
+    """Refuse what cannot be a handler with `threads` concurrent calls. Errors: Invalid."""
+    name = getattr(handler, "__qualname__", repr(handler))
+    if not callable(handler):
+        raise Invalid(f"{name} cannot be called; expected a function", field="handler")
+    if inspect.isgeneratorfunction(handler) or inspect.isasyncgenfunction(handler):
+        raise Invalid(
+            f"{name} contains `yield`, so a call would not run it; expected a function that returns when the message "
+            "is processed",
+            field="handler",
+        )
+    if threads > HANDLER_THREADS_MAX and not is_async(handler):
+        raise Invalid(
+            f"{threads} threads for the plain function {name}; expected at most {HANDLER_THREADS_MAX}. Lower the "
+            "concurrency, or use an `async def` function",
+            field="concurrency",
+        )
+
+
+def check_takes_one(handler: Callable[..., object]) -> None:
+    """Refuse a handler that cannot be called with one argument. Errors: Invalid."""
+    try:
+        signature = inspect.signature(handler)
+    except (TypeError, ValueError):  # some functions written in C have none
+        return
+    try:
+        signature.bind(None)
+    except TypeError as error:
+        name = getattr(handler, "__qualname__", repr(handler))
+        raise Invalid(f"{name}{signature} does not take one message: {error}", field="handler") from None

@@ -1,0 +1,30 @@
+"""SIGTERM and Ctrl-C: the first one stops gracefully, the second one ends the process at once."""
+
+import signal
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
+from types import FrameType
+
+SIGNALS = (signal.SIGTERM, signal.SIGINT)
+
+
+@contextmanager
+def stopping_signals(stop: Callable[[int], object]) -> Iterator[None]:
+    """Call `stop` with the number of the first SIGTERM or SIGINT in the block. The main thread uses this.
+
+    From then on both signals have the system's default action, which ends the process.
+    """
+    previous = {number: signal.getsignal(number) for number in SIGNALS}
+
+    def first(number: int, _: FrameType | None) -> None:
+        for one in SIGNALS:
+            signal.signal(one, signal.SIG_DFL)
+        stop(number)
+
+    for number in SIGNALS:
+        signal.signal(number, first)
+    try:
+        yield
+    finally:
+        for number, handler in previous.items():
+            signal.signal(number, handler)

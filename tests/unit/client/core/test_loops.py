@@ -1,0 +1,97 @@
+"""A client that is used from another event loop or thread than its own is refused at once."""
+
+import asyncio
+import threading
+from collections.abc import Awaitable, Callable
+from typing import Any
+
+import pytest
+
+from ortoo.client import Conflict, ConsumerSettings, PullSettings, connect
+from ortoo.testing.pytest_broker import BlockingBroker
+
+WORDS = "belongs to another event loop or thread"
+
+
+def elsewhere(call: Callable[[], Awaitable[object]]) -> BaseException | None:
+    """The error of a call on the loop of another thread. Errors: AssertionError when it hangs."""
+    raised: list[BaseException] = []
+
+    async def run() -> None:
+        await call()
+
+    def work() -> None:
+        try:
+            asyncio.run(run())
+        except BaseException as error:
+            raised.append(error)
+
+    thread = threading.Thread(target=work, daemon=True)
+    thread.start()
+    thread.join(10)
+    assert not thread.is_alive()
+    return raised[0] if raised else None
+
+
+def test_every_call_on_another_loop_is_refused_by_name(blocking_broker: BlockingBroker) -> None:
+    """Before, such a call hung for two minutes, or worked by luck."""
+    blocking_broker.port()
+    blocking_broker.create_topic("orders")
+    blocking_broker.send("orders", b"one")
+
+    async def program() -> None:
+        settings, pull_settings = ConsumerSettings(from_beginning=True), PullSettings(from_beginning=True)
+        async with (
+            connect(blocking_broker.address) as mq,
+            mq.producer("orders") as producer,
+            mq.consumer("push", "orders", settings) as push,
+            mq.pull_consumer("pull", "orders", pull_settings) as pull,
+            mq.pop_consumer("pop", "orders") as pop,
+        ):
+            [popped] = await pop.pop()
+            batch = await pull.poll()
+            assert batch is not None
+            pushed = await anext(aiter(push))
+
+            async def plain(call: Callable[[], object]) -> None:
+                call()
+
+            calls: dict[str, Callable[[], Awaitable[Any]]] = {
+                "flush": producer.flush,
+                "send": lambda: producer.send(b"two"),
+                "enqueue_nowait": lambda: plain(lambda: producer.enqueue_nowait(b"two")),
+                "pop": pop.pop,
+                "pop ack": popped.ack,
+                "pop nack": popped.nack,
+                "pull": pull.poll,
+                "pull ack": lambda: plain(batch.ack),
+                "push": lambda: anext(aiter(push.batches())),
+                "push ack": lambda: plain(pushed.ack),
+                "recall": lambda: mq.recall("handle"),
+            }
+            for name, call in calls.items():
+                error = await asyncio.to_thread(elsewhere, call)
+                assert isinstance(error, Conflict), (name, error)
+                assert WORDS in str(error), name
+            await popped.ack()
+            batch.ack()
+            pushed.ack()
+            await producer.send(b"two")
+
+    asyncio.run(program())
+
+
+def test_an_acknowledgement_in_a_plain_thread_is_refused(blocking_broker: BlockingBroker) -> None:
+    """A thread without a loop, such as that of a handler which is a plain function."""
+    blocking_broker.port()
+    blocking_broker.create_topic("orders")
+    blocking_broker.send("orders", b"one")
+
+    async def program() -> None:
+        settings = ConsumerSettings(from_beginning=True)
+        async with connect(blocking_broker.address) as mq, mq.consumer("push", "orders", settings) as push:
+            message = await anext(aiter(push))
+            with pytest.raises(Conflict, match=WORDS):
+                await asyncio.to_thread(message.ack)
+
+    asyncio.run(program())
