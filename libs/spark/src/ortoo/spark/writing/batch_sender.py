@@ -87,7 +87,7 @@ class BatchSender:
     async def flush(self) -> int:
         """Wait until all batches are stored; returns the number of stored messages.
 
-        Errors: the error of a refused batch, Conflict when an earlier attempt stored more rows, or Unavailable after the
+        Errors: the error of a refused batch, Conflict if an earlier attempt stored more rows, or Unavailable after the
         timeout.
         """
         while self._error is None and not all(line.is_idle for line in self._lines.values()):
