@@ -30,7 +30,9 @@ from ortoo.v1.producer_pb2_grpc import ProducerServiceStub
 from ortoo.verification.servers.ports import free_ports
 from ortoo.verification.servers.postgres import postgres
 from ortoo.verification.servers.processes import SMALL_STORE, ProcessCluster, RoleProcess
+from ortoo.verification.servers.valkey import valkey
 from tests.deploy import ailing_enode
+from tests.deploy.alert_group_faults import failing_handler, lost_messages, short_retention
 from tests.deploy.alert_scene import AilingEnode, Scene, running
 from tests.deploy.prometheus import MISSING, Prometheus, prometheus
 from tests.e2e.drill import run_drill
@@ -55,8 +57,10 @@ async def forgotten_message(scene: Scene) -> AsyncIterator[None]:
 
 @asynccontextmanager
 async def dead_enode(scene: Scene) -> AsyncIterator[None]:
-    """An enode is killed."""
+    """An enode is killed, and the other processes restart: they know it only from the placements of topics."""
     await scene.enode.kill()
+    await scene.namesrv.restart()
+    await scene.snode.restart()
     yield
     await scene.enode.start()
     await scene.cluster.wait_until_alive()
@@ -159,6 +163,14 @@ async def waiting_name_server(scene: Scene) -> AsyncIterator[None]:
         yield
         await scene.database.start()
     await scene.cluster.wait_until_alive()
+
+
+@asynccontextmanager
+async def silent_membership_store(scene: Scene) -> AsyncIterator[None]:
+    """Redis accepts connections and does not answer."""
+    scene.redis.freeze()
+    yield
+    scene.redis.thaw()
 
 
 @asynccontextmanager
@@ -302,14 +314,16 @@ class Fault:
 
 FAULTS = (
     Fault(forgotten_message, frozenset({"OrtooOldMessage"})),
-    Fault(dead_enode, frozenset({"OrtooProcessDown", "OrtooEnodeAway"})),
+    Fault(dead_enode, frozenset({"OrtooProcessDown", "OrtooEnodeAway"}), RESTARTED),
     Fault(nobody_left, frozenset({"OrtooNoNameServer", "OrtooNoEnode", "OrtooNoSnode", "OrtooProcessDown"}), RESTARTED),
     Fault(failing_sends, frozenset({"OrtooSendsFail"}), RESTARTED),
     Fault(failing_consumer, frozenset({"OrtooDeadLetters", "OrtooManyDeadLetters"})),
+    Fault(failing_handler, frozenset({"OrtooHandlerFails"})),
     Fault(full_disk, frozenset({"OrtooNotWritable", "OrtooNotReady"})),
     Fault(damaged_log, frozenset({"OrtooDamagedLog", "OrtooDefect"}), RESTARTED),
     Fault(no_database, frozenset({"OrtooDatabaseAway"})),
     Fault(waiting_name_server, frozenset({"OrtooNotReady"}), RESTARTED),
+    Fault(silent_membership_store, frozenset({"OrtooMembershipStoreAway"})),
     Fault(group_behind, frozenset({"OrtooGroupFallsBehind"})),
     Fault(frozen_handler, frozenset({"OrtooSlowConsumer"})),
     Fault(starved_snode, frozenset({"OrtooOverloaded"}), RESTARTED),
@@ -318,6 +332,8 @@ FAULTS = (
     Fault(unsteady_leader, frozenset({"OrtooTakeOvers"})),
     Fault(many_topics, frozenset({"OrtooTooManySeries"})),
     Fault(full_index, frozenset({"OrtooIndexNearlyFull"})),
+    Fault(short_retention, frozenset({"OrtooRetentionNearlyUsed"}), frozenset({"OrtooMessagesLost"})),
+    Fault(lost_messages, frozenset({"OrtooMessagesLost"}), frozenset({"OrtooRetentionNearlyUsed"})),
 )
 
 
@@ -409,7 +425,11 @@ async def _is_quiet(watch: Prometheus) -> bool:
 async def _scene(folder: Path) -> AsyncIterator[tuple[Scene, Prometheus]]:
     ports = free_ports(5)
     metrics = [f"127.0.0.1:{port}" for port in ports[:4]]
-    async with postgres() as database, contextlib.AsyncExitStack() as parts:
+    async with (
+        postgres() as database,
+        valkey(folder / "valkey") as redis,
+        contextlib.AsyncExitStack() as parts,
+    ):
         namesrv = RoleProcess(
             "namesrv",
             folder / "namesrv",
@@ -423,7 +443,9 @@ async def _scene(folder: Path) -> AsyncIterator[tuple[Scene, Prometheus]]:
             )
         ]
         enodes[1].environ["STORE_INDEX_BYTES_MAX"] = INDEX_BYTES_MAX
-        snode = RoleProcess("snode", folder / "snode", {"NAME": "snode", "METRICS_ADDRESS": metrics[3]})
+        snode = RoleProcess(
+            "snode", folder / "snode", {"NAME": "snode", "METRICS_ADDRESS": metrics[3], "REDIS_URL": redis.url}
+        )
         await namesrv.start()
         parts.push_async_callback(namesrv.kill)
         for role in (*enodes, snode):
@@ -437,7 +459,7 @@ async def _scene(folder: Path) -> AsyncIterator[tuple[Scene, Prometheus]]:
         mq = await parts.enter_async_context(connect(snode.address))
         background = await parts.enter_async_context(Background("faults"))
         watch = await parts.enter_async_context(prometheus(folder / "prometheus", f"127.0.0.1:{ports[4]}", metrics))
-        yield Scene(database, namesrv, victim, snode, cluster, mq, background), watch
+        yield Scene(database, redis, namesrv, victim, snode, cluster, mq, background), watch
 
 
 async def _prepare(scene: Scene) -> None:

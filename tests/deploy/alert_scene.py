@@ -16,6 +16,7 @@ from ortoo.v1 import producer_pb2, record_pb2
 from ortoo.v1.producer_pb2_grpc import ProducerServiceStub
 from ortoo.verification.servers.postgres import Postgres
 from ortoo.verification.servers.processes import ProcessCluster, RoleProcess
+from ortoo.verification.servers.valkey import Valkey
 from tests.deploy import ailing_enode
 from tests.deploy.ailing_enode import Ailments
 from tests.repo.tree import ROOT
@@ -50,6 +51,7 @@ class Scene:
     """The processes, and the clients that use them."""
 
     database: Postgres
+    redis: Valkey
     namesrv: RoleProcess
     enode: AilingEnode
     """The enode with the faulty machine."""

@@ -35,6 +35,7 @@ SERIES: dict[str, list[tuple[str, str, str]]] = {
     "OrtooDamagedLog": [('ortoo_damaged_places{instance="a"}', "1x40", "0x40")],
     "OrtooNotReady": [('ortoo_ready{instance="a"}', "0x40", "1x40")],
     "OrtooDatabaseAway": [('ortoo_changes_total{outcome="failed",instance="a"}', "0+1x40", "5x40")],
+    "OrtooMembershipStoreAway": [('ortoo_membership_store_up{instance="a"}', "0x40", "1x40")],
     "OrtooGroupFallsBehind": [
         ('rocketmq_consumer_lag_messages{topic="t",consumer_group="g"}', "9000+1000x40", "50000-1000x40")
     ],
@@ -46,6 +47,15 @@ SERIES: dict[str, list[tuple[str, str, str]]] = {
     "OrtooManyDeadLetters": [
         ('rocketmq_send_to_dlq_messages_total{topic="t",consumer_group="g",instance="b"}', "0+10x40", "7x40")
     ],
+    "OrtooHandlerFails": [
+        ('ortoo_group_failed_attempts{topic="%RETRY%g",consumer_group="g"}', "1x5 5x35", "1x40"),
+        ('ortoo_group_messages{topic="%RETRY%g",consumer_group="g",state="retrying"}', "7x40", "7x40"),
+        ('ortoo_group_messages{topic="t",consumer_group="g",state="waiting"}', "7000x40", "7000x40"),
+    ],
+    "OrtooRetentionNearlyUsed": [
+        ('ortoo_group_retention_used_ratio{topic="t",consumer_group="g"}', "0.5+0.02x40", "0.6x40")
+    ],
+    "OrtooMessagesLost": [('ortoo_group_lost_messages_total{topic="t",consumer_group="g"}', "_x25 3x15", "3x40")],
     "OrtooSendsFail": [
         (f'rocketmq_rpc_latency_count{{{PUBLISH},response_code="OK"}}', "0+97x40", "0+97x40"),
         (f'rocketmq_rpc_latency_count{{{PUBLISH},response_code="UNAVAILABLE"}}', "0+3x40", "3x40"),

@@ -61,6 +61,7 @@ REFUSED: dict[str, tuple[dict[str, Any], str]] = {
     "HandOver": ({"enode": "enode-0"}, "enode"),
     "ElectReplica": ({"enode": "enode-0", "replica": {"number": 1, "disk": "disk"}}, "enode"),
     "AcceptStore": ({"enode": "no-such-enode", "store_id": "s"}, "enode"),
+    "ForgetEnode": ({"enode": "no-such-enode"}, "enode"),
     "AddReplica": ({"enode": "enode-0", "replica": {"number": 2, "disk": "disk"}}, "enode"),
     "RemoveReplica": ({"enode": "enode-0", "replica": {"number": 2, "disk": "disk"}}, "enode"),
 }

@@ -19,6 +19,7 @@ from ortoo import v1
 from ortoo.cli.app import app
 from ortoo.client import (
     Client,
+    ForgottenEnode,
     Message,
     OrphanedTopic,
     PopSettings,
@@ -81,6 +82,7 @@ WORDS: Mapping[str, tuple[str, ...]] = {
     "enode add": ("enode-0 3",),
     "enode remove": ("enode-0 3",),
     "enode accept-store": ("enode-0 store-2",),
+    "enode forget": ("enode-1 --lose",),
     "export": ("",),
     "apply": ("-f {file}",),
     "topic delete": ("steps",),
@@ -173,6 +175,9 @@ def tell_of_members(monkeypatch: pytest.MonkeyPatch) -> None:
     async def former(*_: object) -> str:
         return "store-1"
 
+    async def gone(*_: object, lose: bool) -> ForgottenEnode:
+        return ForgottenEnode(("orders",), (), ())
+
     async def lost(*_: object) -> tuple[OrphanedTopic, ...]:
         return (OrphanedTopic("lost", 1 << 63, (TopicPlacement("enode-0", 4, 4),), ""),)
 
@@ -187,6 +192,7 @@ def tell_of_members(monkeypatch: pytest.MonkeyPatch) -> None:
     for method in ("transfer_leadership", "elect", "add", "remove"):
         monkeypatch.setattr(ReplicaAdmin, method, number)
     monkeypatch.setattr(ReplicaAdmin, "accept_store", former)
+    monkeypatch.setattr(ReplicaAdmin, "forget", gone)
     monkeypatch.setattr(Admin, "list_orphaned_topics", lost)
     monkeypatch.setattr(Admin, "adopt_topics", adopted)
 

@@ -120,8 +120,8 @@ async def test_every_message_lies_where_it_lay(old: OldStore) -> None:
     store, expected = old.store, old.expected
     assert not store.describe().damages
     assert [list(dataclasses.astuple(one)) for one in store.topics()] == [
-        [*row, ""]
-        for row in expected["topics"]  # directories had no id then
+        [*row, ""][:5]
+        for row in expected["topics"]  # in the oldest store, directories had no id
     ]
     for topic_id in (ORDERS, JOBS, LETTERS):
         queues = [list(dataclasses.astuple(one)) for one in store.describe_queues(topic_id)]
@@ -228,7 +228,7 @@ async def test_a_directory_keeps_topics_groups_and_users(commit: str, tmp_path: 
             "users": [dataclasses.asdict(one) for one in await catalog.run_user_transaction(lambda users: users.all())],
         }
         for group in expected["groups"]:
-            group.setdefault("auto_created", False)  # all were declared, as far as is recorded
+            group["auto_created"] = group.pop("by_use", False)  # all were declared, as far as is recorded
             group.setdefault("lite_exclusive", False)
             group["retry"] = {RENAMED_FIELDS.get(name, name): value for name, value in group["retry"].items()}
         for topic in expected["topics"]:

@@ -15,12 +15,14 @@ from ortoo.common.records.columns import NUMBERS
 from ortoo.common.records.compression import Codec
 from ortoo.common.records.message import Message
 from ortoo.common.records.sealed_batch import crc32c
+from ortoo.common.records.text_rules import is_system_property
 from ortoo.common.records.wire import read_fields
 from ortoo.snode.send.batch_check import check
 from ortoo.v1 import record_pb2
 
 TEXT = st.text(st.characters(exclude_categories=["Cc", "Cs"], exclude_characters="|"), max_size=12)
 NAME = TEXT.filter(lambda text: bool(text.strip(" ")))
+PROPERTY = NAME.filter(lambda name: not is_system_property(name))
 TAG = TEXT.filter(lambda text: not text or bool(text.strip(" ")))
 TIME = st.integers(0, (1 << 63) - 1)
 
@@ -36,7 +38,7 @@ def messages(draw: st.DrawFn, delayed: bool | None = None, ranked: bool | None =
             draw(st.none() | TAG),
             tuple(draw(st.lists(NAME, max_size=3))),
             message_group=draw(st.none() | NAME),
-            properties=draw(st.dictionaries(NAME, TEXT, max_size=3)),
+            properties=draw(st.dictionaries(PROPERTY, TEXT, max_size=3)),
             message_id=draw(st.none() | NAME),
             born_at_ms=draw(TIME),
             deliver_at_ms=draw(TIME) if delayed else None,

@@ -151,6 +151,7 @@ class TimersAgainstADictionary(RuleBasedStateMachine):
             wanted = sorted(
                 (at, one, place, queue) for one, (at, place, where, queue) in self.model.items() if where == topic
             )
+            assert self.timers.count_of(topic) == len(wanted)
             assert self.timers.select(topic, 0, 1000) == wanted
             assert self.timers.select(topic, NOW_MS + 1000, 3) == [it for it in wanted if it[0] >= NOW_MS + 1000][:3]
         middle = self.next_place // 2

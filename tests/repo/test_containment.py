@@ -16,7 +16,7 @@ OWN_LOOPS = {
     "delays.run": "services/enode/src/ortoo/enode/delays/scheduler.py",
     "transactions.run": "services/enode/src/ortoo/enode/transactions/coordinator.py",
     "follow_locks": "services/enode/src/ortoo/enode/rpc/streams/attach.py",
-    "close_watches_on": "services/namesrv/src/ortoo/namesrv/directory/directory.py",
+    "close_on": "services/namesrv/src/ortoo/namesrv/directory/watches.py",
     "follow_database": "services/namesrv/src/ortoo/namesrv/directory/directory.py",
     "_follow_enodes": "services/snode/src/ortoo/snode/app.py",
     "drain": "services/snode/src/ortoo/snode/app.py",

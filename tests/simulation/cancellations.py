@@ -13,6 +13,8 @@ import contextlib
 from collections.abc import Awaitable, Callable, Sequence
 
 from ortoo.client import Client, ConsumerSettings, Message, NotFound, PopSettings, PullSettings
+from ortoo.snode.app import CLIENT_SWEEP_INTERVAL_S
+from ortoo.snode.clients.pop_consumers import LEASE_EXPIRY_S_MAX
 from ortoo.testing.simulation.cluster.cluster import ClusterShape
 from ortoo.testing.simulation.kernel.process import current_process
 from tests.simulation.scripted_cluster import ScriptedCluster, play
@@ -26,6 +28,8 @@ LEASE_MS = 3_600_000.0
 """Longer than any run: messages of a cancelled pop must come again because they were released."""
 REST_S = 20.0
 """The time after the last cancellation within which all clean-up is complete."""
+LISTED_S = LEASE_EXPIRY_S_MAX + CLIENT_SWEEP_INTERVAL_S
+"""The time for which a consumer that popped is listed: its leases are long."""
 WHOLE_S = 3.0
 """Longer than any of the calls that end."""
 GROUPS = ("popping", "pulling", "pushed")
@@ -120,6 +124,7 @@ def called_off(seed: int, count: int) -> None:
             await stage.clock.sleep(REST_S)
             lag = (await client.admin.describe_lag("popping", "t")).lag_messages
             assert lag == 0, f"{lag} messages are still leased"
+            await stage.clock.sleep(LISTED_S)
             for group in GROUPS:
                 assert await members(client, group) == [], f"{group} has a member that left"
             assert own_tasks() == tasks

@@ -255,7 +255,7 @@ FAULTS: dict[str, tuple[Fault, str, str]] = {
     "database unavailable": (no_database, "database unavailable", "PostgreSQL"),
     "second enode of a name": (second_enode, "registration rejected", "another name"),
     "snode that shares nothing": (lonely_snode, "registration rejected", "stop one"),
-    "Redis silent": (silent_redis, "membership store unavailable", "start it"),
+    "Redis silent": (silent_redis, "membership store unavailable", "start Redis"),
     "enode unavailable": (enode_gone, "enode unavailable", "with its volume"),
     "no enode of the topic": (no_enode_of_topic, "topic unreachable", "start one of these enodes"),
     "enode frozen": (frozen_enode, "enode unresponsive", "restart it"),

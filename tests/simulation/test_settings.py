@@ -53,7 +53,7 @@ def test_settings_of_all_processes_of_a_role_change_together() -> None:
                 ("delay_max_ms", "1000", "operator")
             ]
             assert first.changes[0].changed_by
-            assert "away" in second.error
+            assert "not running" in second.error
             findings = [one for one in await client.admin.operations.list_findings() if one.name == "unsaved settings"]
             assert {one.process for one in findings} >= {"enode enode-0", "name server namesrv-0"}
             await change("enode", {}, reset=["delay_max_ms"], process="enode-0")

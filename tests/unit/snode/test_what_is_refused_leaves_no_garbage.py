@@ -76,7 +76,7 @@ async def test_a_refused_registration_is_gone_once_it_is_told() -> None:
 async def test_the_refusal_of_receipts_is_gone_with_who_hears_it() -> None:
     """If several cannot be read the first is reported; the others do not keep the frame of the call."""
     cluster: Any = SimpleNamespace(directory=DirectoryCache())
-    calls = PopConsumerHandlers(cluster=cluster, pop=None, long_calls=None)  # type: ignore[arg-type]
+    calls = PopConsumerHandlers(cluster=cluster, pop=None, clients=None, long_calls=None)  # type: ignore[arg-type]
     receipts = [pop_pb2.LeaseReceipt(receipt_handle=text) for text in ("rubbish", "waste")]
 
     with nobody_collects():

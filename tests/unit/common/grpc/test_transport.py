@@ -32,13 +32,16 @@ async def test_channels_and_servers_come_from_the_transport_in_use() -> None:
     recorded = Recorded()
     async with Channels() as channels, Background("test") as background:
         with using_transport(recorded):
-            spawned = background.spawn("channel", _channel(channels, "127.0.0.1:2"))
-            channels.channel_to("127.0.0.1:1")
+            spawned = background.spawn("channel", _channel(channels, "10.0.0.1:2"))
+            channels.channel_to("10.0.0.1:1")
             GrpcServer("127.0.0.1:0", [])
         assert current_transport() is outside
         await spawned
         channels.channel_to("127.0.0.1:3")
-    assert recorded.channels == [("127.0.0.1:1", OPTIONS), ("127.0.0.1:2", OPTIONS)]
+    assert [(address, tuple(options)) for address, options in recorded.channels] == [
+        ("10.0.0.1:1", OPTIONS),
+        ("10.0.0.1:2", OPTIONS),
+    ]
     assert recorded.servers == 1
 
 

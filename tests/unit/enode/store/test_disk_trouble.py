@@ -19,6 +19,7 @@ from ortoo.enode.disk.disk import Buffer, RealDisk, RealFile, opening
 from ortoo.enode.log.results import TopicCopy
 from ortoo.enode.log.segment import segment_name
 from ortoo.enode.log.settings import FlushMode, StoreSettings
+from ortoo.enode.observe.backlog import Backlogs
 from ortoo.enode.observe.findings import EnodeFindings
 from ortoo.enode.store.lock_table import LockRequest
 from ortoo.enode.store.store import Store
@@ -238,7 +239,7 @@ async def test_no_free_descriptors_are_waited_out(tmp_path: Path, error: int) ->
     assert store.describe_queues(1)[0].end_offset == stored
     assert not store.engine.appender.failure
     assert "cannot be opened" in store.describe().reason
-    (found,) = EnodeFindings(store, SystemClock()).disk()
+    (found,) = EnodeFindings(store, Backlogs(store, SystemClock()), SystemClock()).disk()
     assert (found.name, found.observed) == ("file descriptors exhausted", store.describe().reason)
     disk.open_error = 0
     async with asyncio.timeout(5):
@@ -263,7 +264,7 @@ async def test_a_disk_that_makes_no_file_is_told_of_and_waited_out(tmp_path: Pat
     assert refused.value.field == NOT_ACCEPTED_FIELD
     description = store.describe()
     assert (description.writable, os.strerror(error) in description.reason) == (False, True)
-    (found,) = EnodeFindings(store, SystemClock()).disk()
+    (found,) = EnodeFindings(store, Backlogs(store, SystemClock()), SystemClock()).disk()
     assert description.reason in found.observed
     disk.create_error = 0
     async with asyncio.timeout(5):

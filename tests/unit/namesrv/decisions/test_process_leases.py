@@ -152,3 +152,18 @@ def test_number_of_enodes_is_limited_and_the_dead_make_room() -> None:
     leases.end_enode_lease("e7")
     assert enode(leases, 1) is not None
     assert "e7" not in leases.enodes()
+
+
+def test_an_enode_that_follows_another_directory_for_a_whole_lease_is_marked() -> None:
+    """After the loss of a database enodes change within a lease, so a shorter difference is no fault."""
+    leases, one = ProcessLeases(15), Enode("e", "h:1", "s")
+    for now_s, other, marked in (
+        (0, "b", ""),
+        (14, "b", ""),
+        (15, "b", "b"),
+        (20, "", ""),
+        (21, "b", ""),
+        (36, "b", "b"),
+    ):
+        leases.register_enode(one, now_s, other)
+        assert leases.enodes()["e"].other_directory_id == marked

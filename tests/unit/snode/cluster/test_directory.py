@@ -43,6 +43,18 @@ def test_enodes_outlive_a_snapshot_without_them() -> None:
     assert (entry.address, entry.alive) == ("h:1", False)
 
 
+def test_an_enode_is_expected_while_topics_have_queues_on_it() -> None:
+    """Placements are stored, so that an enode that never registered is away; one without queues needs a lease."""
+    directory = DirectoryCache()
+    entries = (EnodeEntry("e1", "h:1", "s", alive=True), EnodeEntry("e3", "h:3", "s", alive=False))
+    directory.apply(DirectoryUpdate(1, True, (topic("b"), topic("a")), enodes=entries))
+    assert [(one.name, one.alive) for one in directory.expected_enodes()] == [("e1", True), ("e2", False)]
+    assert directory.placed_topics() == {"e1": ["a", "b"], "e2": ["a", "b"]}
+    assert directory.enode("e2") is None
+    directory.apply(DirectoryUpdate(2, deleted_topics=("a", "b")))
+    assert [one.name for one in directory.expected_enodes()] == ["e1"]
+
+
 def test_a_topic_that_was_asked_for_does_not_go_back() -> None:
     """Later data of the watch wins over an older answer."""
     directory = DirectoryCache()

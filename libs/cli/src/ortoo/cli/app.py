@@ -91,6 +91,7 @@ FAMILIES: dict[str, tuple[str, dict[str, Callable[..., Any]]]] = {
             "add": replicas.add,
             "remove": replicas.remove,
             "accept-store": replicas.accept_store,
+            "forget": replicas.forget,
         },
     ),
     "settings": (
@@ -209,9 +210,9 @@ def _only(word: str) -> typer.Typer:
 
 
 def main() -> None:
-    """Run the command.
+    """Run the `ortoo` command of this process's arguments, and exit.
 
-    Exit codes: 0, 1 for a named error, 2 for wrong usage, 141 if the program that reads its output has ended.
+    Exit codes: 0 = success, 1 = a reported error, 2 = wrong usage, 141 = the reader of the output has ended.
     """
     open_missing_standard_files()
     sys.exit(finish_output(_run()))

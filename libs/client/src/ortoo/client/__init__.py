@@ -31,14 +31,12 @@ from ortoo.client.admin.descriptions import (
     FoundMessages,
     GroupDescription,
     GroupInfo,
-    GroupLag,
     GroupMemberInfo,
     OpenTransaction,
     OrphanedTopic,
     PeekedMessage,
     ProcessInfo,
     QueueInfo,
-    QueueLag,
     QueueOffset,
     ReplayProgress,
     TopicDescription,
@@ -48,6 +46,7 @@ from ortoo.client.admin.descriptions import (
     TopicProgress,
 )
 from ortoo.client.admin.groups import GroupAdmin
+from ortoo.client.admin.lag import GroupLag, LagByState, QueueLag
 from ortoo.client.admin.operations import (
     ClusterFinding,
     Explanation,
@@ -56,7 +55,7 @@ from ortoo.client.admin.operations import (
     ProcessSettings,
     Reason,
 )
-from ortoo.client.admin.replicas import ReplicaAdmin, ReplicaInfo, ReplicaSetInfo
+from ortoo.client.admin.replicas import ForgottenEnode, ReplicaAdmin, ReplicaInfo, ReplicaSetInfo
 from ortoo.client.app import Client, connect
 from ortoo.client.apps.app import App, TopicProducer
 from ortoo.client.core.closed import ClientClosed, ConsumerClosed
@@ -128,6 +127,7 @@ __all__ = [
     "Filter",
     "FlowLimits",
     "Forbidden",
+    "ForgottenEnode",
     "FoundMessages",
     "GroupAdmin",
     "GroupDescription",
@@ -137,6 +137,7 @@ __all__ = [
     "HandlerOptions",
     "Internal",
     "Invalid",
+    "LagByState",
     "LostMessages",
     "Message",
     "MessageDeliveries",

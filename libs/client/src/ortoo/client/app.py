@@ -71,7 +71,8 @@ class Client:
     ) -> PullConsumer:
         """A member of `group` that pulls from queues that it has locked; enter it with `async with`.
 
-        `topics` as for `consumer`. Without topics it joins no group and pulls from the queues given to `assign`.
+        `topics` has the same form as in `consumer`. Without topics, the consumer joins no group and pulls from the
+        queues given to `assign`.
         """
         filters = topic_filters(topics) if topics is not None else {}
         return PullConsumer(self._connection, self._session, group, filters, settings or PullSettings())

@@ -7,6 +7,7 @@ from collections import abc as _abc
 from google.protobuf import descriptor as _descriptor
 from google.protobuf import message as _message
 from google.protobuf.internal import containers as _containers
+from ortoo.v1 import lag_pb2 as _lag_pb2
 from ortoo.v1 import record_pb2 as _record_pb2
 from ortoo.v1 import topic_pb2 as _topic_pb2
 import builtins as _builtins
@@ -356,21 +357,35 @@ class DescribeLagResponse(_message.Message):
 
     QUEUES_FIELD_NUMBER: _builtins.int
     LAG_MESSAGES_FIELD_NUMBER: _builtins.int
+    UNREACHABLE_ENODES_FIELD_NUMBER: _builtins.int
+    BY_STATE_FIELD_NUMBER: _builtins.int
     lag_messages: _builtins.int
-    """Sum over the queues."""
+    """The messages that the group still has to process. These are the messages of the queues, and the copies in the
+    group's retry topic, from all its topics.
+    """
     @_builtins.property
     def queues(self) -> _containers.RepeatedCompositeFieldContainer[Global___QueueLag]:
-        """One entry per readable queue."""
+        """One entry per readable queue of the reachable enodes."""
+
+    @_builtins.property
+    def unreachable_enodes(self) -> _containers.RepeatedScalarFieldContainer[_builtins.str]:
+        """Enodes that were unreachable; their queues are missing, so that the sum may be too small."""
+
+    @_builtins.property
+    def by_state(self) -> _lag_pb2.LagByState:
+        """The same messages by state, and the messages that are not part of the lag. Enodes of older versions report none."""
 
     def __init__(
         self,
         *,
         queues: _abc.Iterable[Global___QueueLag] | None = ...,
         lag_messages: _builtins.int = ...,
+        unreachable_enodes: _abc.Iterable[_builtins.str] | None = ...,
+        by_state: _lag_pb2.LagByState | None = ...,
     ) -> None: ...
-    _HasFieldArgType: _TypeAlias = _Never  # noqa: Y015
+    _HasFieldArgType: _TypeAlias = _typing.Literal["by_state", b"by_state"]  # noqa: Y015
     def HasField(self, field_name: _HasFieldArgType) -> _builtins.bool: ...
-    _ClearFieldArgType: _TypeAlias = _typing.Literal["lag_messages", b"lag_messages", "queues", b"queues"]  # noqa: Y015
+    _ClearFieldArgType: _TypeAlias = _typing.Literal["by_state", b"by_state", "lag_messages", b"lag_messages", "queues", b"queues", "unreachable_enodes", b"unreachable_enodes"]  # noqa: Y015
     def ClearField(self, field_name: _ClearFieldArgType) -> None: ...
     def WhichOneof(self, oneof_group: _Never) -> None: ...
 
@@ -391,7 +406,7 @@ class QueueLag(_message.Message):
     end_offset: _builtins.int
     """The next offset to be stored."""
     lag_messages: _builtins.int
-    """The number of messages between the two."""
+    """The number of unfinished messages of the queue."""
     @_builtins.property
     def queue(self) -> _topic_pb2.Queue:
         """The queue."""

@@ -241,6 +241,11 @@ class AdminServiceStub:
                 request_serializer=ortoo_dot_v1_dot_replica__admin__pb2.AcceptStoreRequest.SerializeToString,
                 response_deserializer=ortoo_dot_v1_dot_replica__admin__pb2.AcceptStoreResponse.FromString,
                 _registered_method=True)
+        self.ForgetEnode = channel.unary_unary(
+                '/ortoo.v1.AdminService/ForgetEnode',
+                request_serializer=ortoo_dot_v1_dot_replica__admin__pb2.ForgetEnodeRequest.SerializeToString,
+                response_deserializer=ortoo_dot_v1_dot_replica__admin__pb2.ForgetEnodeResponse.FromString,
+                _registered_method=True)
         self.AddReplica = channel.unary_unary(
                 '/ortoo.v1.AdminService/AddReplica',
                 request_serializer=ortoo_dot_v1_dot_enode__replicas__pb2.AddReplicaRequest.SerializeToString,
@@ -582,6 +587,16 @@ class AdminServiceServicer:
         context.set_details('Method not implemented!')
         raise NotImplementedError('Method not implemented!')
 
+    def ForgetEnode(self, request, context):
+        """Removes an enode that does not come back from all topics, so that the cluster does not expect it any more. It can
+        register again only after AcceptStore.
+
+        grpcurl -plaintext -d '{"enode":"enode-1","lose":true}' HOST:PORT ortoo.v1.AdminService/ForgetEnode
+        """
+        context.set_code(grpc.StatusCode.UNIMPLEMENTED)
+        context.set_details('Method not implemented!')
+        raise NotImplementedError('Method not implemented!')
+
     def AddReplica(self, request, context):
         """Adds the waiting disk of a replica. It starts as a learner and becomes a voter when it has caught up.
         """
@@ -812,6 +827,11 @@ def add_AdminServiceServicer_to_server(servicer, server):
                     servicer.AcceptStore,
                     request_deserializer=ortoo_dot_v1_dot_replica__admin__pb2.AcceptStoreRequest.FromString,
                     response_serializer=ortoo_dot_v1_dot_replica__admin__pb2.AcceptStoreResponse.SerializeToString,
+            ),
+            'ForgetEnode': grpc.unary_unary_rpc_method_handler(
+                    servicer.ForgetEnode,
+                    request_deserializer=ortoo_dot_v1_dot_replica__admin__pb2.ForgetEnodeRequest.FromString,
+                    response_serializer=ortoo_dot_v1_dot_replica__admin__pb2.ForgetEnodeResponse.SerializeToString,
             ),
             'AddReplica': grpc.unary_unary_rpc_method_handler(
                     servicer.AddReplica,
@@ -1915,6 +1935,33 @@ class AdminService:
             '/ortoo.v1.AdminService/AcceptStore',
             ortoo_dot_v1_dot_replica__admin__pb2.AcceptStoreRequest.SerializeToString,
             ortoo_dot_v1_dot_replica__admin__pb2.AcceptStoreResponse.FromString,
+            options,
+            channel_credentials,
+            insecure,
+            call_credentials,
+            compression,
+            wait_for_ready,
+            timeout,
+            metadata,
+            _registered_method=True)
+
+    @staticmethod
+    def ForgetEnode(request,
+            target,
+            options=(),
+            channel_credentials=None,
+            call_credentials=None,
+            insecure=False,
+            compression=None,
+            wait_for_ready=None,
+            timeout=None,
+            metadata=None):
+        return grpc.experimental.unary_unary(
+            request,
+            target,
+            '/ortoo.v1.AdminService/ForgetEnode',
+            ortoo_dot_v1_dot_replica__admin__pb2.ForgetEnodeRequest.SerializeToString,
+            ortoo_dot_v1_dot_replica__admin__pb2.ForgetEnodeResponse.FromString,
             options,
             channel_credentials,
             insecure,

@@ -152,6 +152,12 @@ class AdminServiceStub:
 
     grpcurl -plaintext -d '{"enode":"enode-0","store_id":"3f2a"}' HOST:PORT ortoo.v1.AdminService/AcceptStore
     """
+    ForgetEnode: _aio.UnaryUnaryMultiCallable[_replica_admin_pb2.ForgetEnodeRequest, _replica_admin_pb2.ForgetEnodeResponse]
+    """Removes an enode that does not come back from all topics, so that the cluster does not expect it any more. It can
+    register again only after AcceptStore.
+
+    grpcurl -plaintext -d '{"enode":"enode-1","lose":true}' HOST:PORT ortoo.v1.AdminService/ForgetEnode
+    """
     AddReplica: _aio.UnaryUnaryMultiCallable[_enode_replicas_pb2.AddReplicaRequest, _enode_replicas_pb2.AddReplicaResponse]
     """Adds the waiting disk of a replica. It starts as a learner and becomes a voter when it has caught up."""
     RemoveReplica: _aio.UnaryUnaryMultiCallable[_enode_replicas_pb2.RemoveReplicaRequest, _enode_replicas_pb2.RemoveReplicaResponse]
@@ -532,6 +538,18 @@ class AdminServiceServicer(metaclass=_abc_1.ABCMeta):
         refused. After its return the former store is refused, and messages that only the former one has are lost.
 
         grpcurl -plaintext -d '{"enode":"enode-0","store_id":"3f2a"}' HOST:PORT ortoo.v1.AdminService/AcceptStore
+        """
+
+    @_abc_1.abstractmethod
+    def ForgetEnode(
+        self,
+        request: _replica_admin_pb2.ForgetEnodeRequest,
+        context: _aio.ServicerContext[_replica_admin_pb2.ForgetEnodeRequest, _abc.Awaitable[_replica_admin_pb2.ForgetEnodeResponse]],
+    ) -> _abc.Awaitable[_replica_admin_pb2.ForgetEnodeResponse]:
+        """Removes an enode that does not come back from all topics, so that the cluster does not expect it any more. It can
+        register again only after AcceptStore.
+
+        grpcurl -plaintext -d '{"enode":"enode-1","lose":true}' HOST:PORT ortoo.v1.AdminService/ForgetEnode
         """
 
     @_abc_1.abstractmethod

@@ -24,12 +24,13 @@ _sym_db = _symbol_database.Default()
 
 from ortoo.v1 import consumer_pb2 as ortoo_dot_v1_dot_consumer__pb2
 from ortoo.v1 import failure_pb2 as ortoo_dot_v1_dot_failure__pb2
+from ortoo.v1 import lag_pb2 as ortoo_dot_v1_dot_lag__pb2
 from ortoo.v1 import pull_pb2 as ortoo_dot_v1_dot_pull__pb2
 from ortoo.v1 import session_pb2 as ortoo_dot_v1_dot_session__pb2
 from ortoo.v1 import topic_pb2 as ortoo_dot_v1_dot_topic__pb2
 
 
-DESCRIPTOR = _descriptor_pool.Default().AddSerializedFile(b'\n\x15ortoo/v1/client.proto\x12\x08ortoo.v1\x1a\x17ortoo/v1/consumer.proto\x1a\x16ortoo/v1/failure.proto\x1a\x13ortoo/v1/pull.proto\x1a\x16ortoo/v1/session.proto\x1a\x14ortoo/v1/topic.proto\"#\n\x12ListClientsRequest\x12\r\n\x05group\x18\x01 \x01(\t\"<\n\x13ListClientsResponse\x12%\n\x07\x63lients\x18\x01 \x03(\x0b\x32\x14.ortoo.v1.ClientInfo\"\xd3\x01\n\nClientInfo\x12\x11\n\tclient_id\x18\x01 \x01(\t\x12\x12\n\nsession_id\x18\x02 \x01(\t\x12\r\n\x05snode\x18\x03 \x01(\t\x12\x10\n\x08language\x18\x04 \x01(\t\x12\x16\n\x0e\x63lient_version\x18\x05 \x01(\t\x12\x0c\n\x04zone\x18\x06 \x01(\t\x12\x17\n\x0fproducer_groups\x18\x07 \x03(\t\x12\x17\n\x0f\x63onsumer_groups\x18\x08 \x03(\t\x12\x17\n\x0f\x63onnected_at_ms\x18\t \x01(\x03\x12\x0c\n\x04peer\x18\n \x01(\t\"a\n\x15\x44\x65scribeClientRequest\x12\x11\n\tclient_id\x18\x01 \x01(\t\x12\r\n\x05group\x18\x02 \x01(\t\x12\x12\n\nask_client\x18\x03 \x01(\x08\x12\x12\n\nlocal_only\x18\x04 \x01(\x08\"\xb9\x01\n\x16\x44\x65scribeClientResponse\x12$\n\x06\x63lient\x18\x01 \x01(\x0b\x32\x14.ortoo.v1.ClientInfo\x12&\n\x06queues\x18\x02 \x03(\x0b\x32\x16.ortoo.v1.RunningQueue\x12-\n\x07running\x18\x03 \x01(\x0b\x32\x1c.ortoo.v1.RunningDescription\x12\"\n\x07\x66\x61ilure\x18\x04 \x01(\x0b\x32\x11.ortoo.v1.Failure\"^\n\x11\x43\x61llClientRequest\x12\x11\n\tclient_id\x18\x01 \x01(\t\x12\"\n\x07\x63ommand\x18\x02 \x01(\x0b\x32\x11.ortoo.v1.Command\x12\x12\n\nlocal_only\x18\x03 \x01(\x08\"=\n\x12\x43\x61llClientResponse\x12\'\n\x06result\x18\x01 \x01(\x0b\x32\x17.ortoo.v1.CommandResult\"%\n\x14ListConsumersRequest\x12\r\n\x05group\x18\x01 \x01(\t\"A\n\x15ListConsumersResponse\x12(\n\tconsumers\x18\x01 \x03(\x0b\x32\x15.ortoo.v1.GroupMember\"\'\n\x16ListTopicGroupsRequest\x12\r\n\x05topic\x18\x01 \x01(\t\"?\n\x17ListTopicGroupsResponse\x12\x0e\n\x06groups\x18\x01 \x03(\t\x12\x14\n\x0cwith_offsets\x18\x02 \x03(\t\"\x9b\x01\n\x13ResetOffsetsRequest\x12\r\n\x05group\x18\x01 \x01(\t\x12\r\n\x05topic\x18\x02 \x01(\t\x12\x11\n\x07time_ms\x18\x03 \x01(\x03H\x00\x12\x10\n\x06offset\x18\x04 \x01(\x03H\x00\x12(\n\x07offsets\x18\x05 \x01(\x0b\x32\x15.ortoo.v1.QueueStartsH\x00\x12\r\n\x05\x66orce\x18\x06 \x01(\x08\x42\x08\n\x06target\"3\n\x0bQueueStarts\x12$\n\x06starts\x18\x01 \x03(\x0b\x32\x14.ortoo.v1.QueueStart\"\xa0\x01\n\x14ResetOffsetsResponse\x12)\n\x07offsets\x18\x01 \x03(\x0b\x32\x18.ortoo.v1.ConsumerOffset\x12*\n\x08previous\x18\x02 \x03(\x0b\x32\x18.ortoo.v1.ConsumerOffset\x12\x31\n\x0f\x66orward_refused\x18\x03 \x03(\x0b\x32\x18.ortoo.v1.ConsumerOffset\"J\n\x13\x43loneOffsetsRequest\x12\x12\n\nfrom_group\x18\x01 \x01(\t\x12\x10\n\x08to_group\x18\x02 \x01(\t\x12\r\n\x05topic\x18\x03 \x01(\t\"A\n\x14\x43loneOffsetsResponse\x12)\n\x07offsets\x18\x01 \x03(\x0b\x32\x18.ortoo.v1.ConsumerOffset\"\xfe\x04\n\x12UpdateGroupRequest\x12\x0c\n\x04name\x18\x01 \x01(\t\x12\x1c\n\x0f\x63onsume_enabled\x18\x02 \x01(\x08H\x00\x88\x01\x01\x12\x1e\n\x11\x62roadcast_enabled\x18\x03 \x01(\x08H\x01\x88\x01\x01\x12#\n\x16notify_members_changed\x18\x04 \x01(\x08H\x02\x88\x01\x01\x12-\n slow_consumer_threshold_messages\x18\x05 \x01(\rH\x03\x88\x01\x01\x12#\n\x16slow_consumer_grace_ms\x18\x06 \x01(\rH\x04\x88\x01\x01\x12%\n\x18unacknowledged_bytes_max\x18\x07 \x01(\x04H\x05\x88\x01\x01\x12\x19\n\x0c\x61ttempts_max\x18\x08 \x01(\rH\x06\x88\x01\x01\x12$\n\x05retry\x18\t \x01(\x0b\x32\x15.ortoo.v1.RetryPolicy\x12\x1a\n\rin_flight_max\x18\n \x01(\rH\x07\x88\x01\x01\x12\x19\n\x0cpark_expired\x18\x0b \x01(\x08H\x08\x88\x01\x01\x12\x1b\n\x0elite_exclusive\x18\x0c \x01(\x08H\t\x88\x01\x01\x42\x12\n\x10_consume_enabledB\x14\n\x12_broadcast_enabledB\x19\n\x17_notify_members_changedB#\n!_slow_consumer_threshold_messagesB\x19\n\x17_slow_consumer_grace_msB\x1b\n\x19_unacknowledged_bytes_maxB\x0f\n\r_attempts_maxB\x10\n\x0e_in_flight_maxB\x0f\n\r_park_expiredB\x11\n\x0f_lite_exclusive\"5\n\x13UpdateGroupResponse\x12\x1e\n\x05group\x18\x01 \x01(\x0b\x32\x0f.ortoo.v1.Group\"k\n\x16SetDeliveryModeRequest\x12\r\n\x05group\x18\x01 \x01(\t\x12\r\n\x05topic\x18\x02 \x01(\t\x12$\n\x04mode\x18\x03 \x01(\x0e\x32\x16.ortoo.v1.DeliveryMode\x12\r\n\x05\x66orce\x18\x04 \x01(\x08\"C\n\x17SetDeliveryModeResponse\x12(\n\x08previous\x18\x01 \x01(\x0e\x32\x16.ortoo.v1.DeliveryMode\")\n\x18ListDeliveryModesRequest\x12\r\n\x05group\x18\x01 \x01(\t\"?\n\x19ListDeliveryModesResponse\x12\"\n\x05modes\x18\x01 \x03(\x0b\x32\x13.ortoo.v1.TopicMode\"O\n\tTopicMode\x12\r\n\x05topic\x18\x01 \x01(\t\x12\r\n\x05\x65node\x18\x02 \x01(\t\x12$\n\x04mode\x18\x03 \x01(\x0e\x32\x16.ortoo.v1.DeliveryMode\"$\n\x14\x44\x65scribeGroupRequest\x12\x0c\n\x04name\x18\x01 \x01(\t\"\x9a\x01\n\x15\x44\x65scribeGroupResponse\x12\x1e\n\x05group\x18\x01 \x01(\x0b\x32\x0f.ortoo.v1.Group\x12&\n\x07members\x18\x02 \x03(\x0b\x32\x15.ortoo.v1.GroupMember\x12\x0e\n\x06topics\x18\x03 \x03(\t\x12)\n\x08progress\x18\x04 \x03(\x0b\x32\x17.ortoo.v1.TopicProgress\"_\n\rTopicProgress\x12\r\n\x05topic\x18\x01 \x01(\t\x12)\n\x07offsets\x18\x02 \x03(\x0b\x32\x18.ortoo.v1.ConsumerOffset\x12\x14\n\x0clag_messages\x18\x03 \x01(\x03\x42\x12Z\x10ortoo/v1;ortoov1b\x06proto3')
+DESCRIPTOR = _descriptor_pool.Default().AddSerializedFile(b'\n\x15ortoo/v1/client.proto\x12\x08ortoo.v1\x1a\x17ortoo/v1/consumer.proto\x1a\x16ortoo/v1/failure.proto\x1a\x12ortoo/v1/lag.proto\x1a\x13ortoo/v1/pull.proto\x1a\x16ortoo/v1/session.proto\x1a\x14ortoo/v1/topic.proto\"#\n\x12ListClientsRequest\x12\r\n\x05group\x18\x01 \x01(\t\"<\n\x13ListClientsResponse\x12%\n\x07\x63lients\x18\x01 \x03(\x0b\x32\x14.ortoo.v1.ClientInfo\"\xd3\x01\n\nClientInfo\x12\x11\n\tclient_id\x18\x01 \x01(\t\x12\x12\n\nsession_id\x18\x02 \x01(\t\x12\r\n\x05snode\x18\x03 \x01(\t\x12\x10\n\x08language\x18\x04 \x01(\t\x12\x16\n\x0e\x63lient_version\x18\x05 \x01(\t\x12\x0c\n\x04zone\x18\x06 \x01(\t\x12\x17\n\x0fproducer_groups\x18\x07 \x03(\t\x12\x17\n\x0f\x63onsumer_groups\x18\x08 \x03(\t\x12\x17\n\x0f\x63onnected_at_ms\x18\t \x01(\x03\x12\x0c\n\x04peer\x18\n \x01(\t\"a\n\x15\x44\x65scribeClientRequest\x12\x11\n\tclient_id\x18\x01 \x01(\t\x12\r\n\x05group\x18\x02 \x01(\t\x12\x12\n\nask_client\x18\x03 \x01(\x08\x12\x12\n\nlocal_only\x18\x04 \x01(\x08\"\xb9\x01\n\x16\x44\x65scribeClientResponse\x12$\n\x06\x63lient\x18\x01 \x01(\x0b\x32\x14.ortoo.v1.ClientInfo\x12&\n\x06queues\x18\x02 \x03(\x0b\x32\x16.ortoo.v1.RunningQueue\x12-\n\x07running\x18\x03 \x01(\x0b\x32\x1c.ortoo.v1.RunningDescription\x12\"\n\x07\x66\x61ilure\x18\x04 \x01(\x0b\x32\x11.ortoo.v1.Failure\"^\n\x11\x43\x61llClientRequest\x12\x11\n\tclient_id\x18\x01 \x01(\t\x12\"\n\x07\x63ommand\x18\x02 \x01(\x0b\x32\x11.ortoo.v1.Command\x12\x12\n\nlocal_only\x18\x03 \x01(\x08\"=\n\x12\x43\x61llClientResponse\x12\'\n\x06result\x18\x01 \x01(\x0b\x32\x17.ortoo.v1.CommandResult\"%\n\x14ListConsumersRequest\x12\r\n\x05group\x18\x01 \x01(\t\"A\n\x15ListConsumersResponse\x12(\n\tconsumers\x18\x01 \x03(\x0b\x32\x15.ortoo.v1.GroupMember\"\'\n\x16ListTopicGroupsRequest\x12\r\n\x05topic\x18\x01 \x01(\t\"?\n\x17ListTopicGroupsResponse\x12\x0e\n\x06groups\x18\x01 \x03(\t\x12\x14\n\x0cwith_offsets\x18\x02 \x03(\t\"\x9b\x01\n\x13ResetOffsetsRequest\x12\r\n\x05group\x18\x01 \x01(\t\x12\r\n\x05topic\x18\x02 \x01(\t\x12\x11\n\x07time_ms\x18\x03 \x01(\x03H\x00\x12\x10\n\x06offset\x18\x04 \x01(\x03H\x00\x12(\n\x07offsets\x18\x05 \x01(\x0b\x32\x15.ortoo.v1.QueueStartsH\x00\x12\r\n\x05\x66orce\x18\x06 \x01(\x08\x42\x08\n\x06target\"3\n\x0bQueueStarts\x12$\n\x06starts\x18\x01 \x03(\x0b\x32\x14.ortoo.v1.QueueStart\"\xa0\x01\n\x14ResetOffsetsResponse\x12)\n\x07offsets\x18\x01 \x03(\x0b\x32\x18.ortoo.v1.ConsumerOffset\x12*\n\x08previous\x18\x02 \x03(\x0b\x32\x18.ortoo.v1.ConsumerOffset\x12\x31\n\x0f\x66orward_refused\x18\x03 \x03(\x0b\x32\x18.ortoo.v1.ConsumerOffset\"J\n\x13\x43loneOffsetsRequest\x12\x12\n\nfrom_group\x18\x01 \x01(\t\x12\x10\n\x08to_group\x18\x02 \x01(\t\x12\r\n\x05topic\x18\x03 \x01(\t\"A\n\x14\x43loneOffsetsResponse\x12)\n\x07offsets\x18\x01 \x03(\x0b\x32\x18.ortoo.v1.ConsumerOffset\"\xfe\x04\n\x12UpdateGroupRequest\x12\x0c\n\x04name\x18\x01 \x01(\t\x12\x1c\n\x0f\x63onsume_enabled\x18\x02 \x01(\x08H\x00\x88\x01\x01\x12\x1e\n\x11\x62roadcast_enabled\x18\x03 \x01(\x08H\x01\x88\x01\x01\x12#\n\x16notify_members_changed\x18\x04 \x01(\x08H\x02\x88\x01\x01\x12-\n slow_consumer_threshold_messages\x18\x05 \x01(\rH\x03\x88\x01\x01\x12#\n\x16slow_consumer_grace_ms\x18\x06 \x01(\rH\x04\x88\x01\x01\x12%\n\x18unacknowledged_bytes_max\x18\x07 \x01(\x04H\x05\x88\x01\x01\x12\x19\n\x0c\x61ttempts_max\x18\x08 \x01(\rH\x06\x88\x01\x01\x12$\n\x05retry\x18\t \x01(\x0b\x32\x15.ortoo.v1.RetryPolicy\x12\x1a\n\rin_flight_max\x18\n \x01(\rH\x07\x88\x01\x01\x12\x19\n\x0cpark_expired\x18\x0b \x01(\x08H\x08\x88\x01\x01\x12\x1b\n\x0elite_exclusive\x18\x0c \x01(\x08H\t\x88\x01\x01\x42\x12\n\x10_consume_enabledB\x14\n\x12_broadcast_enabledB\x19\n\x17_notify_members_changedB#\n!_slow_consumer_threshold_messagesB\x19\n\x17_slow_consumer_grace_msB\x1b\n\x19_unacknowledged_bytes_maxB\x0f\n\r_attempts_maxB\x10\n\x0e_in_flight_maxB\x0f\n\r_park_expiredB\x11\n\x0f_lite_exclusive\"5\n\x13UpdateGroupResponse\x12\x1e\n\x05group\x18\x01 \x01(\x0b\x32\x0f.ortoo.v1.Group\"k\n\x16SetDeliveryModeRequest\x12\r\n\x05group\x18\x01 \x01(\t\x12\r\n\x05topic\x18\x02 \x01(\t\x12$\n\x04mode\x18\x03 \x01(\x0e\x32\x16.ortoo.v1.DeliveryMode\x12\r\n\x05\x66orce\x18\x04 \x01(\x08\"C\n\x17SetDeliveryModeResponse\x12(\n\x08previous\x18\x01 \x01(\x0e\x32\x16.ortoo.v1.DeliveryMode\")\n\x18ListDeliveryModesRequest\x12\r\n\x05group\x18\x01 \x01(\t\"?\n\x19ListDeliveryModesResponse\x12\"\n\x05modes\x18\x01 \x03(\x0b\x32\x13.ortoo.v1.TopicMode\"O\n\tTopicMode\x12\r\n\x05topic\x18\x01 \x01(\t\x12\r\n\x05\x65node\x18\x02 \x01(\t\x12$\n\x04mode\x18\x03 \x01(\x0e\x32\x16.ortoo.v1.DeliveryMode\"$\n\x14\x44\x65scribeGroupRequest\x12\x0c\n\x04name\x18\x01 \x01(\t\"\xc1\x01\n\x15\x44\x65scribeGroupResponse\x12\x1e\n\x05group\x18\x01 \x01(\x0b\x32\x0f.ortoo.v1.Group\x12&\n\x07members\x18\x02 \x03(\x0b\x32\x15.ortoo.v1.GroupMember\x12\x0e\n\x06topics\x18\x03 \x03(\t\x12)\n\x08progress\x18\x04 \x03(\x0b\x32\x17.ortoo.v1.TopicProgress\x12%\n\x07retries\x18\x05 \x01(\x0b\x32\x14.ortoo.v1.LagByState\"\x87\x01\n\rTopicProgress\x12\r\n\x05topic\x18\x01 \x01(\t\x12)\n\x07offsets\x18\x02 \x03(\x0b\x32\x18.ortoo.v1.ConsumerOffset\x12\x14\n\x0clag_messages\x18\x03 \x01(\x03\x12&\n\x08\x62y_state\x18\x04 \x01(\x0b\x32\x14.ortoo.v1.LagByStateB\x12Z\x10ortoo/v1;ortoov1b\x06proto3')
 
 _globals = globals()
 _builder.BuildMessageAndEnumDescriptors(DESCRIPTOR, _globals)
@@ -37,56 +38,56 @@ _builder.BuildTopDescriptorsAndMessages(DESCRIPTOR, 'ortoo.v1.client_pb2', _glob
 if not _descriptor._USE_C_DESCRIPTORS:
   _globals['DESCRIPTOR']._loaded_options = None
   _globals['DESCRIPTOR']._serialized_options = b'Z\020ortoo/v1;ortoov1'
-  _globals['_LISTCLIENTSREQUEST']._serialized_start=151
-  _globals['_LISTCLIENTSREQUEST']._serialized_end=186
-  _globals['_LISTCLIENTSRESPONSE']._serialized_start=188
-  _globals['_LISTCLIENTSRESPONSE']._serialized_end=248
-  _globals['_CLIENTINFO']._serialized_start=251
-  _globals['_CLIENTINFO']._serialized_end=462
-  _globals['_DESCRIBECLIENTREQUEST']._serialized_start=464
-  _globals['_DESCRIBECLIENTREQUEST']._serialized_end=561
-  _globals['_DESCRIBECLIENTRESPONSE']._serialized_start=564
-  _globals['_DESCRIBECLIENTRESPONSE']._serialized_end=749
-  _globals['_CALLCLIENTREQUEST']._serialized_start=751
-  _globals['_CALLCLIENTREQUEST']._serialized_end=845
-  _globals['_CALLCLIENTRESPONSE']._serialized_start=847
-  _globals['_CALLCLIENTRESPONSE']._serialized_end=908
-  _globals['_LISTCONSUMERSREQUEST']._serialized_start=910
-  _globals['_LISTCONSUMERSREQUEST']._serialized_end=947
-  _globals['_LISTCONSUMERSRESPONSE']._serialized_start=949
-  _globals['_LISTCONSUMERSRESPONSE']._serialized_end=1014
-  _globals['_LISTTOPICGROUPSREQUEST']._serialized_start=1016
-  _globals['_LISTTOPICGROUPSREQUEST']._serialized_end=1055
-  _globals['_LISTTOPICGROUPSRESPONSE']._serialized_start=1057
-  _globals['_LISTTOPICGROUPSRESPONSE']._serialized_end=1120
-  _globals['_RESETOFFSETSREQUEST']._serialized_start=1123
-  _globals['_RESETOFFSETSREQUEST']._serialized_end=1278
-  _globals['_QUEUESTARTS']._serialized_start=1280
-  _globals['_QUEUESTARTS']._serialized_end=1331
-  _globals['_RESETOFFSETSRESPONSE']._serialized_start=1334
-  _globals['_RESETOFFSETSRESPONSE']._serialized_end=1494
-  _globals['_CLONEOFFSETSREQUEST']._serialized_start=1496
-  _globals['_CLONEOFFSETSREQUEST']._serialized_end=1570
-  _globals['_CLONEOFFSETSRESPONSE']._serialized_start=1572
-  _globals['_CLONEOFFSETSRESPONSE']._serialized_end=1637
-  _globals['_UPDATEGROUPREQUEST']._serialized_start=1640
-  _globals['_UPDATEGROUPREQUEST']._serialized_end=2278
-  _globals['_UPDATEGROUPRESPONSE']._serialized_start=2280
-  _globals['_UPDATEGROUPRESPONSE']._serialized_end=2333
-  _globals['_SETDELIVERYMODEREQUEST']._serialized_start=2335
-  _globals['_SETDELIVERYMODEREQUEST']._serialized_end=2442
-  _globals['_SETDELIVERYMODERESPONSE']._serialized_start=2444
-  _globals['_SETDELIVERYMODERESPONSE']._serialized_end=2511
-  _globals['_LISTDELIVERYMODESREQUEST']._serialized_start=2513
-  _globals['_LISTDELIVERYMODESREQUEST']._serialized_end=2554
-  _globals['_LISTDELIVERYMODESRESPONSE']._serialized_start=2556
-  _globals['_LISTDELIVERYMODESRESPONSE']._serialized_end=2619
-  _globals['_TOPICMODE']._serialized_start=2621
-  _globals['_TOPICMODE']._serialized_end=2700
-  _globals['_DESCRIBEGROUPREQUEST']._serialized_start=2702
-  _globals['_DESCRIBEGROUPREQUEST']._serialized_end=2738
-  _globals['_DESCRIBEGROUPRESPONSE']._serialized_start=2741
-  _globals['_DESCRIBEGROUPRESPONSE']._serialized_end=2895
-  _globals['_TOPICPROGRESS']._serialized_start=2897
-  _globals['_TOPICPROGRESS']._serialized_end=2992
+  _globals['_LISTCLIENTSREQUEST']._serialized_start=171
+  _globals['_LISTCLIENTSREQUEST']._serialized_end=206
+  _globals['_LISTCLIENTSRESPONSE']._serialized_start=208
+  _globals['_LISTCLIENTSRESPONSE']._serialized_end=268
+  _globals['_CLIENTINFO']._serialized_start=271
+  _globals['_CLIENTINFO']._serialized_end=482
+  _globals['_DESCRIBECLIENTREQUEST']._serialized_start=484
+  _globals['_DESCRIBECLIENTREQUEST']._serialized_end=581
+  _globals['_DESCRIBECLIENTRESPONSE']._serialized_start=584
+  _globals['_DESCRIBECLIENTRESPONSE']._serialized_end=769
+  _globals['_CALLCLIENTREQUEST']._serialized_start=771
+  _globals['_CALLCLIENTREQUEST']._serialized_end=865
+  _globals['_CALLCLIENTRESPONSE']._serialized_start=867
+  _globals['_CALLCLIENTRESPONSE']._serialized_end=928
+  _globals['_LISTCONSUMERSREQUEST']._serialized_start=930
+  _globals['_LISTCONSUMERSREQUEST']._serialized_end=967
+  _globals['_LISTCONSUMERSRESPONSE']._serialized_start=969
+  _globals['_LISTCONSUMERSRESPONSE']._serialized_end=1034
+  _globals['_LISTTOPICGROUPSREQUEST']._serialized_start=1036
+  _globals['_LISTTOPICGROUPSREQUEST']._serialized_end=1075
+  _globals['_LISTTOPICGROUPSRESPONSE']._serialized_start=1077
+  _globals['_LISTTOPICGROUPSRESPONSE']._serialized_end=1140
+  _globals['_RESETOFFSETSREQUEST']._serialized_start=1143
+  _globals['_RESETOFFSETSREQUEST']._serialized_end=1298
+  _globals['_QUEUESTARTS']._serialized_start=1300
+  _globals['_QUEUESTARTS']._serialized_end=1351
+  _globals['_RESETOFFSETSRESPONSE']._serialized_start=1354
+  _globals['_RESETOFFSETSRESPONSE']._serialized_end=1514
+  _globals['_CLONEOFFSETSREQUEST']._serialized_start=1516
+  _globals['_CLONEOFFSETSREQUEST']._serialized_end=1590
+  _globals['_CLONEOFFSETSRESPONSE']._serialized_start=1592
+  _globals['_CLONEOFFSETSRESPONSE']._serialized_end=1657
+  _globals['_UPDATEGROUPREQUEST']._serialized_start=1660
+  _globals['_UPDATEGROUPREQUEST']._serialized_end=2298
+  _globals['_UPDATEGROUPRESPONSE']._serialized_start=2300
+  _globals['_UPDATEGROUPRESPONSE']._serialized_end=2353
+  _globals['_SETDELIVERYMODEREQUEST']._serialized_start=2355
+  _globals['_SETDELIVERYMODEREQUEST']._serialized_end=2462
+  _globals['_SETDELIVERYMODERESPONSE']._serialized_start=2464
+  _globals['_SETDELIVERYMODERESPONSE']._serialized_end=2531
+  _globals['_LISTDELIVERYMODESREQUEST']._serialized_start=2533
+  _globals['_LISTDELIVERYMODESREQUEST']._serialized_end=2574
+  _globals['_LISTDELIVERYMODESRESPONSE']._serialized_start=2576
+  _globals['_LISTDELIVERYMODESRESPONSE']._serialized_end=2639
+  _globals['_TOPICMODE']._serialized_start=2641
+  _globals['_TOPICMODE']._serialized_end=2720
+  _globals['_DESCRIBEGROUPREQUEST']._serialized_start=2722
+  _globals['_DESCRIBEGROUPREQUEST']._serialized_end=2758
+  _globals['_DESCRIBEGROUPRESPONSE']._serialized_start=2761
+  _globals['_DESCRIBEGROUPRESPONSE']._serialized_end=2954
+  _globals['_TOPICPROGRESS']._serialized_start=2957
+  _globals['_TOPICPROGRESS']._serialized_end=3092
 # @@protoc_insertion_point(module_scope)

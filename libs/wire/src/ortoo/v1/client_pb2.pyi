@@ -9,6 +9,7 @@ from google.protobuf import message as _message
 from google.protobuf.internal import containers as _containers
 from ortoo.v1 import consumer_pb2 as _consumer_pb2
 from ortoo.v1 import failure_pb2 as _failure_pb2
+from ortoo.v1 import lag_pb2 as _lag_pb2
 from ortoo.v1 import pull_pb2 as _pull_pb2
 from ortoo.v1 import session_pb2 as _session_pb2
 from ortoo.v1 import topic_pb2 as _topic_pb2
@@ -820,6 +821,7 @@ class DescribeGroupResponse(_message.Message):
     MEMBERS_FIELD_NUMBER: _builtins.int
     TOPICS_FIELD_NUMBER: _builtins.int
     PROGRESS_FIELD_NUMBER: _builtins.int
+    RETRIES_FIELD_NUMBER: _builtins.int
     @_builtins.property
     def group(self) -> _topic_pb2.Group:
         """Its settings."""
@@ -836,6 +838,10 @@ class DescribeGroupResponse(_message.Message):
     def progress(self) -> _containers.RepeatedCompositeFieldContainer[Global___TopicProgress]:
         """Its progress in each of these topics that exists."""
 
+    @_builtins.property
+    def retries(self) -> _lag_pb2.LagByState:
+        """The messages in its retry topic and its dead-letter topic, from all its topics."""
+
     def __init__(
         self,
         *,
@@ -843,10 +849,11 @@ class DescribeGroupResponse(_message.Message):
         members: _abc.Iterable[_consumer_pb2.GroupMember] | None = ...,
         topics: _abc.Iterable[_builtins.str] | None = ...,
         progress: _abc.Iterable[Global___TopicProgress] | None = ...,
+        retries: _lag_pb2.LagByState | None = ...,
     ) -> None: ...
-    _HasFieldArgType: _TypeAlias = _typing.Literal["group", b"group"]  # noqa: Y015
+    _HasFieldArgType: _TypeAlias = _typing.Literal["group", b"group", "retries", b"retries"]  # noqa: Y015
     def HasField(self, field_name: _HasFieldArgType) -> _builtins.bool: ...
-    _ClearFieldArgType: _TypeAlias = _typing.Literal["group", b"group", "members", b"members", "progress", b"progress", "topics", b"topics"]  # noqa: Y015
+    _ClearFieldArgType: _TypeAlias = _typing.Literal["group", b"group", "members", b"members", "progress", b"progress", "retries", b"retries", "topics", b"topics"]  # noqa: Y015
     def ClearField(self, field_name: _ClearFieldArgType) -> None: ...
     def WhichOneof(self, oneof_group: _Never) -> None: ...
 
@@ -861,13 +868,18 @@ class TopicProgress(_message.Message):
     TOPIC_FIELD_NUMBER: _builtins.int
     OFFSETS_FIELD_NUMBER: _builtins.int
     LAG_MESSAGES_FIELD_NUMBER: _builtins.int
+    BY_STATE_FIELD_NUMBER: _builtins.int
     topic: _builtins.str
     """The topic."""
     lag_messages: _builtins.int
-    """Stored messages that the group has not acknowledged."""
+    """Stored messages that the group has not acknowledged, without those in its retry topic."""
     @_builtins.property
     def offsets(self) -> _containers.RepeatedCompositeFieldContainer[_pull_pb2.ConsumerOffset]:
         """The offset of each readable queue, by enode and id."""
+
+    @_builtins.property
+    def by_state(self) -> _lag_pb2.LagByState:
+        """The messages of this topic by state, without those in the group's retry topic and dead-letter topic."""
 
     def __init__(
         self,
@@ -875,10 +887,11 @@ class TopicProgress(_message.Message):
         topic: _builtins.str = ...,
         offsets: _abc.Iterable[_pull_pb2.ConsumerOffset] | None = ...,
         lag_messages: _builtins.int = ...,
+        by_state: _lag_pb2.LagByState | None = ...,
     ) -> None: ...
-    _HasFieldArgType: _TypeAlias = _Never  # noqa: Y015
+    _HasFieldArgType: _TypeAlias = _typing.Literal["by_state", b"by_state"]  # noqa: Y015
     def HasField(self, field_name: _HasFieldArgType) -> _builtins.bool: ...
-    _ClearFieldArgType: _TypeAlias = _typing.Literal["lag_messages", b"lag_messages", "offsets", b"offsets", "topic", b"topic"]  # noqa: Y015
+    _ClearFieldArgType: _TypeAlias = _typing.Literal["by_state", b"by_state", "lag_messages", b"lag_messages", "offsets", b"offsets", "topic", b"topic"]  # noqa: Y015
     def ClearField(self, field_name: _ClearFieldArgType) -> None: ...
     def WhichOneof(self, oneof_group: _Never) -> None: ...
 

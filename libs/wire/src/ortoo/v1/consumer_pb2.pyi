@@ -1028,6 +1028,7 @@ class GroupMember(_message.Message):
     MESSAGE_MODEL_FIELD_NUMBER: _builtins.int
     ZONE_FIELD_NUMBER: _builtins.int
     JOINED_AT_MS_FIELD_NUMBER: _builtins.int
+    POPS_FIELD_NUMBER: _builtins.int
     client_id: _builtins.str
     """Its name in the group."""
     session_id: _builtins.str
@@ -1048,6 +1049,10 @@ class GroupMember(_message.Message):
     """Its availability zone."""
     joined_at_ms: _builtins.int
     """When it joined the group, milliseconds since 1970-01-01 UTC."""
+    pops: _builtins.bool
+    """Whether it requests messages by pops. It is listed during a pop, for 30 s after its last one, and while it holds
+    messages under a lease, up to 5 min.
+    """
     @_builtins.property
     def subscriptions(self) -> _containers.RepeatedCompositeFieldContainer[Global___Subscription]:
         """Its subscriptions."""
@@ -1066,10 +1071,11 @@ class GroupMember(_message.Message):
         message_model: Global___MessageModel.ValueType = ...,
         zone: _builtins.str = ...,
         joined_at_ms: _builtins.int = ...,
+        pops: _builtins.bool = ...,
     ) -> None: ...
     _HasFieldArgType: _TypeAlias = _Never  # noqa: Y015
     def HasField(self, field_name: _HasFieldArgType) -> _builtins.bool: ...
-    _ClearFieldArgType: _TypeAlias = _typing.Literal["active", b"active", "client_id", b"client_id", "client_version", b"client_version", "joined_at_ms", b"joined_at_ms", "language", b"language", "message_model", b"message_model", "pushed", b"pushed", "session_id", b"session_id", "snode", b"snode", "subscriptions", b"subscriptions", "zone", b"zone"]  # noqa: Y015
+    _ClearFieldArgType: _TypeAlias = _typing.Literal["active", b"active", "client_id", b"client_id", "client_version", b"client_version", "joined_at_ms", b"joined_at_ms", "language", b"language", "message_model", b"message_model", "pops", b"pops", "pushed", b"pushed", "session_id", b"session_id", "snode", b"snode", "subscriptions", b"subscriptions", "zone", b"zone"]  # noqa: Y015
     def ClearField(self, field_name: _ClearFieldArgType) -> None: ...
     def WhichOneof(self, oneof_group: _Never) -> None: ...
 

@@ -25,7 +25,7 @@ _sym_db = _symbol_database.Default()
 from ortoo.v1 import record_pb2 as ortoo_dot_v1_dot_record__pb2
 
 
-DESCRIPTOR = _descriptor_pool.Default().AddSerializedFile(b'\n\x1dortoo/v1/enode_deferred.proto\x12\x08ortoo.v1\x1a\x15ortoo/v1/record.proto\"Q\n\x14RecallDelayedRequest\x12\x10\n\x08topic_id\x18\x01 \x01(\x06\x12\x10\n\x08timer_id\x18\x02 \x01(\x03\x12\x15\n\rdeliver_at_ms\x18\x03 \x01(\x03\"\x17\n\x15RecallDelayedResponse\"F\n\x12ListDelayedRequest\x12\x10\n\x08topic_id\x18\x01 \x01(\x06\x12\x0f\n\x07\x66rom_ms\x18\x02 \x01(\x03\x12\r\n\x05limit\x18\x03 \x01(\r\">\n\x13ListDelayedResponse\x12\'\n\x07\x65ntries\x18\x01 \x03(\x0b\x32\x16.ortoo.v1.DelayedEntry\"I\n\x0c\x44\x65layedEntry\x12\x10\n\x08timer_id\x18\x01 \x01(\x03\x12\x10\n\x08queue_id\x18\x02 \x01(\r\x12\x15\n\rdeliver_at_ms\x18\x03 \x01(\x03\"\x99\x01\n\x10StoreHalfRequest\x12\x10\n\x08topic_id\x18\x01 \x01(\x06\x12\x10\n\x08queue_id\x18\x02 \x01(\r\x12$\n\x05\x62\x61tch\x18\x03 \x01(\x0b\x32\x15.ortoo.v1.SealedBatch\x12\x16\n\x0eproducer_group\x18\x04 \x01(\t\x12\x16\n\x0e\x63heck_after_ms\x18\x05 \x01(\r\x12\x0b\n\x03key\x18\x06 \x01(\x06\"#\n\x11StoreHalfResponse\x12\x0e\n\x06number\x18\x01 \x01(\x03\"\x82\x01\n\x11SettleHalfRequest\x12\x10\n\x08topic_id\x18\x01 \x01(\x06\x12\x0e\n\x06number\x18\x02 \x01(\x03\x12\"\n\x07verdict\x18\x03 \x01(\x0e\x32\x11.ortoo.v1.Verdict\x12\'\n\x06source\x18\x04 \x01(\x0e\x32\x17.ortoo.v1.VerdictSource\"\x14\n\x12SettleHalfResponse\"a\n\x11ListHalvesRequest\x12\x10\n\x08topic_id\x18\x01 \x01(\x06\x12\x16\n\x0eproducer_group\x18\x02 \x01(\t\x12\x13\n\x0bparked_only\x18\x03 \x01(\x08\x12\r\n\x05limit\x18\x04 \x01(\r\"4\n\x12ListHalvesResponse\x12\x1e\n\x06halves\x18\x01 \x03(\x0b\x32\x0e.ortoo.v1.Half\"\xb6\x01\n\x04Half\x12\x0e\n\x06number\x18\x01 \x01(\x03\x12\x10\n\x08topic_id\x18\x02 \x01(\x06\x12\x10\n\x08queue_id\x18\x03 \x01(\r\x12\x15\n\rmessage_count\x18\x04 \x01(\r\x12\x14\n\x0cstored_at_ms\x18\x05 \x01(\x03\x12\x15\n\rnext_check_ms\x18\x06 \x01(\x03\x12\x0e\n\x06\x63hecks\x18\x07 \x01(\r\x12\x0e\n\x06parked\x18\x08 \x01(\x08\x12\x16\n\x0eproducer_group\x18\t \x01(\t\"5\n\x11ResumeHalfRequest\x12\x10\n\x08topic_id\x18\x01 \x01(\x06\x12\x0e\n\x06number\x18\x02 \x01(\x03\"\x14\n\x12ResumeHalfResponse\"-\n\x12WatchHalvesRequest\x12\x17\n\x0fproducer_groups\x18\x01 \x03(\t\"Y\n\x13WatchHalvesResponse\x12\x1c\n\x04half\x18\x01 \x01(\x0b\x32\x0e.ortoo.v1.Half\x12$\n\x05\x62\x61tch\x18\x02 \x01(\x0b\x32\x15.ortoo.v1.SealedBatch*M\n\x07Verdict\x12\x17\n\x13VERDICT_UNSPECIFIED\x10\x00\x12\x12\n\x0eVERDICT_COMMIT\x10\x01\x12\x15\n\x11VERDICT_ROLL_BACK\x10\x02*\x83\x01\n\rVerdictSource\x12\x1e\n\x1aVERDICT_SOURCE_UNSPECIFIED\x10\x00\x12\x1b\n\x17VERDICT_SOURCE_PRODUCER\x10\x01\x12\x18\n\x14VERDICT_SOURCE_CHECK\x10\x02\x12\x1b\n\x17VERDICT_SOURCE_OPERATOR\x10\x03\x42\x12Z\x10ortoo/v1;ortoov1b\x06proto3')
+DESCRIPTOR = _descriptor_pool.Default().AddSerializedFile(b'\n\x1dortoo/v1/enode_deferred.proto\x12\x08ortoo.v1\x1a\x15ortoo/v1/record.proto\"Q\n\x14RecallDelayedRequest\x12\x10\n\x08topic_id\x18\x01 \x01(\x06\x12\x10\n\x08timer_id\x18\x02 \x01(\x03\x12\x15\n\rdeliver_at_ms\x18\x03 \x01(\x03\"\x17\n\x15RecallDelayedResponse\"F\n\x12ListDelayedRequest\x12\x10\n\x08topic_id\x18\x01 \x01(\x06\x12\x0f\n\x07\x66rom_ms\x18\x02 \x01(\x03\x12\r\n\x05limit\x18\x03 \x01(\r\">\n\x13ListDelayedResponse\x12\'\n\x07\x65ntries\x18\x01 \x03(\x0b\x32\x16.ortoo.v1.DelayedEntry\"I\n\x0c\x44\x65layedEntry\x12\x10\n\x08timer_id\x18\x01 \x01(\x03\x12\x10\n\x08queue_id\x18\x02 \x01(\r\x12\x15\n\rdeliver_at_ms\x18\x03 \x01(\x03\";\n\x13\x46indDeferredRequest\x12\x10\n\x08topic_id\x18\x01 \x01(\x06\x12\x12\n\nmessage_id\x18\x02 \x01(\t\"~\n\x14\x46indDeferredResponse\x12\r\n\x05\x66ound\x18\x01 \x01(\x08\x12\x10\n\x08queue_id\x18\x02 \x01(\r\x12\x15\n\rdeliver_at_ms\x18\x03 \x01(\x03\x12\x10\n\x08\x61ttempts\x18\x04 \x01(\r\x12\x1c\n\x04half\x18\x05 \x01(\x0b\x32\x0e.ortoo.v1.Half\"\x99\x01\n\x10StoreHalfRequest\x12\x10\n\x08topic_id\x18\x01 \x01(\x06\x12\x10\n\x08queue_id\x18\x02 \x01(\r\x12$\n\x05\x62\x61tch\x18\x03 \x01(\x0b\x32\x15.ortoo.v1.SealedBatch\x12\x16\n\x0eproducer_group\x18\x04 \x01(\t\x12\x16\n\x0e\x63heck_after_ms\x18\x05 \x01(\r\x12\x0b\n\x03key\x18\x06 \x01(\x06\"#\n\x11StoreHalfResponse\x12\x0e\n\x06number\x18\x01 \x01(\x03\"\x82\x01\n\x11SettleHalfRequest\x12\x10\n\x08topic_id\x18\x01 \x01(\x06\x12\x0e\n\x06number\x18\x02 \x01(\x03\x12\"\n\x07verdict\x18\x03 \x01(\x0e\x32\x11.ortoo.v1.Verdict\x12\'\n\x06source\x18\x04 \x01(\x0e\x32\x17.ortoo.v1.VerdictSource\"\x14\n\x12SettleHalfResponse\"a\n\x11ListHalvesRequest\x12\x10\n\x08topic_id\x18\x01 \x01(\x06\x12\x16\n\x0eproducer_group\x18\x02 \x01(\t\x12\x13\n\x0bparked_only\x18\x03 \x01(\x08\x12\r\n\x05limit\x18\x04 \x01(\r\"4\n\x12ListHalvesResponse\x12\x1e\n\x06halves\x18\x01 \x03(\x0b\x32\x0e.ortoo.v1.Half\"\xb6\x01\n\x04Half\x12\x0e\n\x06number\x18\x01 \x01(\x03\x12\x10\n\x08topic_id\x18\x02 \x01(\x06\x12\x10\n\x08queue_id\x18\x03 \x01(\r\x12\x15\n\rmessage_count\x18\x04 \x01(\r\x12\x14\n\x0cstored_at_ms\x18\x05 \x01(\x03\x12\x15\n\rnext_check_ms\x18\x06 \x01(\x03\x12\x0e\n\x06\x63hecks\x18\x07 \x01(\r\x12\x0e\n\x06parked\x18\x08 \x01(\x08\x12\x16\n\x0eproducer_group\x18\t \x01(\t\"5\n\x11ResumeHalfRequest\x12\x10\n\x08topic_id\x18\x01 \x01(\x06\x12\x0e\n\x06number\x18\x02 \x01(\x03\"\x14\n\x12ResumeHalfResponse\"-\n\x12WatchHalvesRequest\x12\x17\n\x0fproducer_groups\x18\x01 \x03(\t\"Y\n\x13WatchHalvesResponse\x12\x1c\n\x04half\x18\x01 \x01(\x0b\x32\x0e.ortoo.v1.Half\x12$\n\x05\x62\x61tch\x18\x02 \x01(\x0b\x32\x15.ortoo.v1.SealedBatch*M\n\x07Verdict\x12\x17\n\x13VERDICT_UNSPECIFIED\x10\x00\x12\x12\n\x0eVERDICT_COMMIT\x10\x01\x12\x15\n\x11VERDICT_ROLL_BACK\x10\x02*\x83\x01\n\rVerdictSource\x12\x1e\n\x1aVERDICT_SOURCE_UNSPECIFIED\x10\x00\x12\x1b\n\x17VERDICT_SOURCE_PRODUCER\x10\x01\x12\x18\n\x14VERDICT_SOURCE_CHECK\x10\x02\x12\x1b\n\x17VERDICT_SOURCE_OPERATOR\x10\x03\x42\x12Z\x10ortoo/v1;ortoov1b\x06proto3')
 
 _globals = globals()
 _builder.BuildMessageAndEnumDescriptors(DESCRIPTOR, _globals)
@@ -33,10 +33,10 @@ _builder.BuildTopDescriptorsAndMessages(DESCRIPTOR, 'ortoo.v1.enode_deferred_pb2
 if not _descriptor._USE_C_DESCRIPTORS:
   _globals['DESCRIPTOR']._loaded_options = None
   _globals['DESCRIPTOR']._serialized_options = b'Z\020ortoo/v1;ortoov1'
-  _globals['_VERDICT']._serialized_start=1286
-  _globals['_VERDICT']._serialized_end=1363
-  _globals['_VERDICTSOURCE']._serialized_start=1366
-  _globals['_VERDICTSOURCE']._serialized_end=1497
+  _globals['_VERDICT']._serialized_start=1475
+  _globals['_VERDICT']._serialized_end=1552
+  _globals['_VERDICTSOURCE']._serialized_start=1555
+  _globals['_VERDICTSOURCE']._serialized_end=1686
   _globals['_RECALLDELAYEDREQUEST']._serialized_start=66
   _globals['_RECALLDELAYEDREQUEST']._serialized_end=147
   _globals['_RECALLDELAYEDRESPONSE']._serialized_start=149
@@ -47,26 +47,30 @@ if not _descriptor._USE_C_DESCRIPTORS:
   _globals['_LISTDELAYEDRESPONSE']._serialized_end=308
   _globals['_DELAYEDENTRY']._serialized_start=310
   _globals['_DELAYEDENTRY']._serialized_end=383
-  _globals['_STOREHALFREQUEST']._serialized_start=386
-  _globals['_STOREHALFREQUEST']._serialized_end=539
-  _globals['_STOREHALFRESPONSE']._serialized_start=541
-  _globals['_STOREHALFRESPONSE']._serialized_end=576
-  _globals['_SETTLEHALFREQUEST']._serialized_start=579
-  _globals['_SETTLEHALFREQUEST']._serialized_end=709
-  _globals['_SETTLEHALFRESPONSE']._serialized_start=711
-  _globals['_SETTLEHALFRESPONSE']._serialized_end=731
-  _globals['_LISTHALVESREQUEST']._serialized_start=733
-  _globals['_LISTHALVESREQUEST']._serialized_end=830
-  _globals['_LISTHALVESRESPONSE']._serialized_start=832
-  _globals['_LISTHALVESRESPONSE']._serialized_end=884
-  _globals['_HALF']._serialized_start=887
-  _globals['_HALF']._serialized_end=1069
-  _globals['_RESUMEHALFREQUEST']._serialized_start=1071
-  _globals['_RESUMEHALFREQUEST']._serialized_end=1124
-  _globals['_RESUMEHALFRESPONSE']._serialized_start=1126
-  _globals['_RESUMEHALFRESPONSE']._serialized_end=1146
-  _globals['_WATCHHALVESREQUEST']._serialized_start=1148
-  _globals['_WATCHHALVESREQUEST']._serialized_end=1193
-  _globals['_WATCHHALVESRESPONSE']._serialized_start=1195
-  _globals['_WATCHHALVESRESPONSE']._serialized_end=1284
+  _globals['_FINDDEFERREDREQUEST']._serialized_start=385
+  _globals['_FINDDEFERREDREQUEST']._serialized_end=444
+  _globals['_FINDDEFERREDRESPONSE']._serialized_start=446
+  _globals['_FINDDEFERREDRESPONSE']._serialized_end=572
+  _globals['_STOREHALFREQUEST']._serialized_start=575
+  _globals['_STOREHALFREQUEST']._serialized_end=728
+  _globals['_STOREHALFRESPONSE']._serialized_start=730
+  _globals['_STOREHALFRESPONSE']._serialized_end=765
+  _globals['_SETTLEHALFREQUEST']._serialized_start=768
+  _globals['_SETTLEHALFREQUEST']._serialized_end=898
+  _globals['_SETTLEHALFRESPONSE']._serialized_start=900
+  _globals['_SETTLEHALFRESPONSE']._serialized_end=920
+  _globals['_LISTHALVESREQUEST']._serialized_start=922
+  _globals['_LISTHALVESREQUEST']._serialized_end=1019
+  _globals['_LISTHALVESRESPONSE']._serialized_start=1021
+  _globals['_LISTHALVESRESPONSE']._serialized_end=1073
+  _globals['_HALF']._serialized_start=1076
+  _globals['_HALF']._serialized_end=1258
+  _globals['_RESUMEHALFREQUEST']._serialized_start=1260
+  _globals['_RESUMEHALFREQUEST']._serialized_end=1313
+  _globals['_RESUMEHALFRESPONSE']._serialized_start=1315
+  _globals['_RESUMEHALFRESPONSE']._serialized_end=1335
+  _globals['_WATCHHALVESREQUEST']._serialized_start=1337
+  _globals['_WATCHHALVESREQUEST']._serialized_end=1382
+  _globals['_WATCHHALVESRESPONSE']._serialized_start=1384
+  _globals['_WATCHHALVESRESPONSE']._serialized_end=1473
 # @@protoc_insertion_point(module_scope)

@@ -204,6 +204,72 @@ class DelayedEntry(_message.Message):
 Global___DelayedEntry: _TypeAlias = DelayedEntry  # noqa: Y015
 
 @_typing.final
+class FindDeferredRequest(_message.Message):
+    """The message to find among the delayed messages and the open transactions of a topic."""
+
+    DESCRIPTOR: _descriptor.Descriptor
+
+    TOPIC_ID_FIELD_NUMBER: _builtins.int
+    MESSAGE_ID_FIELD_NUMBER: _builtins.int
+    topic_id: _builtins.int
+    """The topic."""
+    message_id: _builtins.str
+    """The id of the message, as returned when it was sent."""
+    def __init__(
+        self,
+        *,
+        topic_id: _builtins.int = ...,
+        message_id: _builtins.str = ...,
+    ) -> None: ...
+    _HasFieldArgType: _TypeAlias = _Never  # noqa: Y015
+    def HasField(self, field_name: _HasFieldArgType) -> _builtins.bool: ...
+    _ClearFieldArgType: _TypeAlias = _typing.Literal["message_id", b"message_id", "topic_id", b"topic_id"]  # noqa: Y015
+    def ClearField(self, field_name: _ClearFieldArgType) -> None: ...
+    def WhichOneof(self, oneof_group: _Never) -> None: ...
+
+Global___FindDeferredRequest: _TypeAlias = FindDeferredRequest  # noqa: Y015
+
+@_typing.final
+class FindDeferredResponse(_message.Message):
+    """The message, if it was found among the first 1,000 delayed messages and the first 1,000 open transactions."""
+
+    DESCRIPTOR: _descriptor.Descriptor
+
+    FOUND_FIELD_NUMBER: _builtins.int
+    QUEUE_ID_FIELD_NUMBER: _builtins.int
+    DELIVER_AT_MS_FIELD_NUMBER: _builtins.int
+    ATTEMPTS_FIELD_NUMBER: _builtins.int
+    HALF_FIELD_NUMBER: _builtins.int
+    found: _builtins.bool
+    """Whether it was found."""
+    queue_id: _builtins.int
+    """The queue that it will be stored in."""
+    deliver_at_ms: _builtins.int
+    """When it is due, milliseconds since 1970-01-01 UTC; 0 = it belongs to a transaction."""
+    attempts: _builtins.int
+    """The number of failed attempts, for a copy in a retry topic."""
+    @_builtins.property
+    def half(self) -> Global___Half:
+        """Its transaction."""
+
+    def __init__(
+        self,
+        *,
+        found: _builtins.bool = ...,
+        queue_id: _builtins.int = ...,
+        deliver_at_ms: _builtins.int = ...,
+        attempts: _builtins.int = ...,
+        half: Global___Half | None = ...,
+    ) -> None: ...
+    _HasFieldArgType: _TypeAlias = _typing.Literal["half", b"half"]  # noqa: Y015
+    def HasField(self, field_name: _HasFieldArgType) -> _builtins.bool: ...
+    _ClearFieldArgType: _TypeAlias = _typing.Literal["attempts", b"attempts", "deliver_at_ms", b"deliver_at_ms", "found", b"found", "half", b"half", "queue_id", b"queue_id"]  # noqa: Y015
+    def ClearField(self, field_name: _ClearFieldArgType) -> None: ...
+    def WhichOneof(self, oneof_group: _Never) -> None: ...
+
+Global___FindDeferredResponse: _TypeAlias = FindDeferredResponse  # noqa: Y015
+
+@_typing.final
 class StoreHalfRequest(_message.Message):
     """Messages of a transaction."""
 

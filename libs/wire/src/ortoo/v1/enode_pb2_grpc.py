@@ -8,6 +8,7 @@ from ortoo.v1 import enode_delivery_modes_pb2 as ortoo_dot_v1_dot_enode__deliver
 from ortoo.v1 import enode_pb2 as ortoo_dot_v1_dot_enode__pb2
 from ortoo.v1 import enode_pop_pb2 as ortoo_dot_v1_dot_enode__pop__pb2
 from ortoo.v1 import enode_topics_pb2 as ortoo_dot_v1_dot_enode__topics__pb2
+from ortoo.v1 import lag_pb2 as ortoo_dot_v1_dot_lag__pb2
 
 GRPC_GENERATED_VERSION = '1.85.1'
 GRPC_VERSION = grpc.__version__
@@ -114,6 +115,11 @@ class EnodeServiceStub:
                 request_serializer=ortoo_dot_v1_dot_enode__deferred__pb2.ListDelayedRequest.SerializeToString,
                 response_deserializer=ortoo_dot_v1_dot_enode__deferred__pb2.ListDelayedResponse.FromString,
                 _registered_method=True)
+        self.FindDeferred = channel.unary_unary(
+                '/ortoo.v1.EnodeService/FindDeferred',
+                request_serializer=ortoo_dot_v1_dot_enode__deferred__pb2.FindDeferredRequest.SerializeToString,
+                response_deserializer=ortoo_dot_v1_dot_enode__deferred__pb2.FindDeferredResponse.FromString,
+                _registered_method=True)
         self.Lease = channel.stream_stream(
                 '/ortoo.v1.EnodeService/Lease',
                 request_serializer=ortoo_dot_v1_dot_enode__pop__pb2.LeaseRequest.SerializeToString,
@@ -128,6 +134,16 @@ class EnodeServiceStub:
                 '/ortoo.v1.EnodeService/DescribeDeliveries',
                 request_serializer=ortoo_dot_v1_dot_enode__pop__pb2.DescribeDeliveriesRequest.SerializeToString,
                 response_deserializer=ortoo_dot_v1_dot_enode__pop__pb2.DescribeDeliveriesResponse.FromString,
+                _registered_method=True)
+        self.DescribeLags = channel.unary_unary(
+                '/ortoo.v1.EnodeService/DescribeLags',
+                request_serializer=ortoo_dot_v1_dot_lag__pb2.DescribeLagsRequest.SerializeToString,
+                response_deserializer=ortoo_dot_v1_dot_lag__pb2.DescribeLagsResponse.FromString,
+                _registered_method=True)
+        self.RecordFailedAttempt = channel.unary_unary(
+                '/ortoo.v1.EnodeService/RecordFailedAttempt',
+                request_serializer=ortoo_dot_v1_dot_lag__pb2.RecordFailedAttemptRequest.SerializeToString,
+                response_deserializer=ortoo_dot_v1_dot_lag__pb2.RecordFailedAttemptResponse.FromString,
                 _registered_method=True)
         self.SettlePopped = channel.unary_unary(
                 '/ortoo.v1.EnodeService/SettlePopped',
@@ -307,6 +323,13 @@ class EnodeServiceServicer:
         context.set_details('Method not implemented!')
         raise NotImplementedError('Method not implemented!')
 
+    def FindDeferred(self, request, context):
+        """Finds a message that is not visible yet: a delayed message, or a message of an open transaction. Read-only.
+        """
+        context.set_code(grpc.StatusCode.UNIMPLEMENTED)
+        context.set_details('Method not implemented!')
+        raise NotImplementedError('Method not implemented!')
+
     def Lease(self, request_iterator, context):
         """Pops and settlements of one snode on one stream; answers arrive in any order. An enode that shuts down answers
         the accepted requests and ends the call with OK; requests without an answer had no effect. The first answer has
@@ -326,6 +349,20 @@ class EnodeServiceServicer:
 
     def DescribeDeliveries(self, request, context):
         """The delivery states of a queue's messages for a group. Read-only.
+        """
+        context.set_code(grpc.StatusCode.UNIMPLEMENTED)
+        context.set_details('Method not implemented!')
+        raise NotImplementedError('Method not implemented!')
+
+    def DescribeLags(self, request, context):
+        """The unfinished messages of a group in all its topics on this enode, by state. Read-only.
+        """
+        context.set_code(grpc.StatusCode.UNIMPLEMENTED)
+        context.set_details('Method not implemented!')
+        raise NotImplementedError('Method not implemented!')
+
+    def RecordFailedAttempt(self, request, context):
+        """Records a failed attempt of a consumer that retries the message on its own, for operators. Not durable.
         """
         context.set_code(grpc.StatusCode.UNIMPLEMENTED)
         context.set_details('Method not implemented!')
@@ -500,6 +537,11 @@ def add_EnodeServiceServicer_to_server(servicer, server):
                     request_deserializer=ortoo_dot_v1_dot_enode__deferred__pb2.ListDelayedRequest.FromString,
                     response_serializer=ortoo_dot_v1_dot_enode__deferred__pb2.ListDelayedResponse.SerializeToString,
             ),
+            'FindDeferred': grpc.unary_unary_rpc_method_handler(
+                    servicer.FindDeferred,
+                    request_deserializer=ortoo_dot_v1_dot_enode__deferred__pb2.FindDeferredRequest.FromString,
+                    response_serializer=ortoo_dot_v1_dot_enode__deferred__pb2.FindDeferredResponse.SerializeToString,
+            ),
             'Lease': grpc.stream_stream_rpc_method_handler(
                     servicer.Lease,
                     request_deserializer=ortoo_dot_v1_dot_enode__pop__pb2.LeaseRequest.FromString,
@@ -514,6 +556,16 @@ def add_EnodeServiceServicer_to_server(servicer, server):
                     servicer.DescribeDeliveries,
                     request_deserializer=ortoo_dot_v1_dot_enode__pop__pb2.DescribeDeliveriesRequest.FromString,
                     response_serializer=ortoo_dot_v1_dot_enode__pop__pb2.DescribeDeliveriesResponse.SerializeToString,
+            ),
+            'DescribeLags': grpc.unary_unary_rpc_method_handler(
+                    servicer.DescribeLags,
+                    request_deserializer=ortoo_dot_v1_dot_lag__pb2.DescribeLagsRequest.FromString,
+                    response_serializer=ortoo_dot_v1_dot_lag__pb2.DescribeLagsResponse.SerializeToString,
+            ),
+            'RecordFailedAttempt': grpc.unary_unary_rpc_method_handler(
+                    servicer.RecordFailedAttempt,
+                    request_deserializer=ortoo_dot_v1_dot_lag__pb2.RecordFailedAttemptRequest.FromString,
+                    response_serializer=ortoo_dot_v1_dot_lag__pb2.RecordFailedAttemptResponse.SerializeToString,
             ),
             'SettlePopped': grpc.unary_unary_rpc_method_handler(
                     servicer.SettlePopped,
@@ -998,6 +1050,33 @@ class EnodeService:
             _registered_method=True)
 
     @staticmethod
+    def FindDeferred(request,
+            target,
+            options=(),
+            channel_credentials=None,
+            call_credentials=None,
+            insecure=False,
+            compression=None,
+            wait_for_ready=None,
+            timeout=None,
+            metadata=None):
+        return grpc.experimental.unary_unary(
+            request,
+            target,
+            '/ortoo.v1.EnodeService/FindDeferred',
+            ortoo_dot_v1_dot_enode__deferred__pb2.FindDeferredRequest.SerializeToString,
+            ortoo_dot_v1_dot_enode__deferred__pb2.FindDeferredResponse.FromString,
+            options,
+            channel_credentials,
+            insecure,
+            call_credentials,
+            compression,
+            wait_for_ready,
+            timeout,
+            metadata,
+            _registered_method=True)
+
+    @staticmethod
     def Lease(request_iterator,
             target,
             options=(),
@@ -1068,6 +1147,60 @@ class EnodeService:
             '/ortoo.v1.EnodeService/DescribeDeliveries',
             ortoo_dot_v1_dot_enode__pop__pb2.DescribeDeliveriesRequest.SerializeToString,
             ortoo_dot_v1_dot_enode__pop__pb2.DescribeDeliveriesResponse.FromString,
+            options,
+            channel_credentials,
+            insecure,
+            call_credentials,
+            compression,
+            wait_for_ready,
+            timeout,
+            metadata,
+            _registered_method=True)
+
+    @staticmethod
+    def DescribeLags(request,
+            target,
+            options=(),
+            channel_credentials=None,
+            call_credentials=None,
+            insecure=False,
+            compression=None,
+            wait_for_ready=None,
+            timeout=None,
+            metadata=None):
+        return grpc.experimental.unary_unary(
+            request,
+            target,
+            '/ortoo.v1.EnodeService/DescribeLags',
+            ortoo_dot_v1_dot_lag__pb2.DescribeLagsRequest.SerializeToString,
+            ortoo_dot_v1_dot_lag__pb2.DescribeLagsResponse.FromString,
+            options,
+            channel_credentials,
+            insecure,
+            call_credentials,
+            compression,
+            wait_for_ready,
+            timeout,
+            metadata,
+            _registered_method=True)
+
+    @staticmethod
+    def RecordFailedAttempt(request,
+            target,
+            options=(),
+            channel_credentials=None,
+            call_credentials=None,
+            insecure=False,
+            compression=None,
+            wait_for_ready=None,
+            timeout=None,
+            metadata=None):
+        return grpc.experimental.unary_unary(
+            request,
+            target,
+            '/ortoo.v1.EnodeService/RecordFailedAttempt',
+            ortoo_dot_v1_dot_lag__pb2.RecordFailedAttemptRequest.SerializeToString,
+            ortoo_dot_v1_dot_lag__pb2.RecordFailedAttemptResponse.FromString,
             options,
             channel_credentials,
             insecure,

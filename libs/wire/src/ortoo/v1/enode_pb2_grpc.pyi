@@ -10,6 +10,7 @@ from ortoo.v1 import enode_delivery_modes_pb2 as _enode_delivery_modes_pb2
 from ortoo.v1 import enode_pb2 as _enode_pb2
 from ortoo.v1 import enode_pop_pb2 as _enode_pop_pb2
 from ortoo.v1 import enode_topics_pb2 as _enode_topics_pb2
+from ortoo.v1 import lag_pb2 as _lag_pb2
 import abc as _abc_1
 
 
@@ -54,6 +55,8 @@ class EnodeServiceStub:
     """Cancels a delayed message. Returns when it can never be delivered."""
     ListDelayed: _aio.UnaryUnaryMultiCallable[_enode_deferred_pb2.ListDelayedRequest, _enode_deferred_pb2.ListDelayedResponse]
     """The delayed messages of a topic, ordered by due time."""
+    FindDeferred: _aio.UnaryUnaryMultiCallable[_enode_deferred_pb2.FindDeferredRequest, _enode_deferred_pb2.FindDeferredResponse]
+    """Finds a message that is not visible yet: a delayed message, or a message of an open transaction. Read-only."""
     Lease: _aio.StreamStreamMultiCallable[_enode_pop_pb2.LeaseRequest, _enode_pop_pb2.LeaseResponse]
     """Pops and settlements of one snode on one stream; answers arrive in any order. An enode that shuts down answers
     the accepted requests and ends the call with OK; requests without an answer had no effect. The first answer has
@@ -64,6 +67,10 @@ class EnodeServiceStub:
     """Leases messages of a group to a consumer. It waits for the first message."""
     DescribeDeliveries: _aio.UnaryUnaryMultiCallable[_enode_pop_pb2.DescribeDeliveriesRequest, _enode_pop_pb2.DescribeDeliveriesResponse]
     """The delivery states of a queue's messages for a group. Read-only."""
+    DescribeLags: _aio.UnaryUnaryMultiCallable[_lag_pb2.DescribeLagsRequest, _lag_pb2.DescribeLagsResponse]
+    """The unfinished messages of a group in all its topics on this enode, by state. Read-only."""
+    RecordFailedAttempt: _aio.UnaryUnaryMultiCallable[_lag_pb2.RecordFailedAttemptRequest, _lag_pb2.RecordFailedAttemptResponse]
+    """Records a failed attempt of a consumer that retries the message on its own, for operators. Not durable."""
     SettlePopped: _aio.UnaryUnaryMultiCallable[_enode_pop_pb2.SettlePoppedRequest, _enode_pop_pb2.SettlePoppedResponse]
     """Finishes, returns or renews leased messages. Returns when that is durable."""
     StoreHalf: _aio.UnaryUnaryMultiCallable[_enode_deferred_pb2.StoreHalfRequest, _enode_deferred_pb2.StoreHalfResponse]
@@ -219,6 +226,14 @@ class EnodeServiceServicer(metaclass=_abc_1.ABCMeta):
         """The delayed messages of a topic, ordered by due time."""
 
     @_abc_1.abstractmethod
+    def FindDeferred(
+        self,
+        request: _enode_deferred_pb2.FindDeferredRequest,
+        context: _aio.ServicerContext[_enode_deferred_pb2.FindDeferredRequest, _abc.Awaitable[_enode_deferred_pb2.FindDeferredResponse]],
+    ) -> _abc.Awaitable[_enode_deferred_pb2.FindDeferredResponse]:
+        """Finds a message that is not visible yet: a delayed message, or a message of an open transaction. Read-only."""
+
+    @_abc_1.abstractmethod
     def Lease(
         self,
         request_iterator: _abc.AsyncIterator[_enode_pop_pb2.LeaseRequest],
@@ -245,6 +260,22 @@ class EnodeServiceServicer(metaclass=_abc_1.ABCMeta):
         context: _aio.ServicerContext[_enode_pop_pb2.DescribeDeliveriesRequest, _abc.Awaitable[_enode_pop_pb2.DescribeDeliveriesResponse]],
     ) -> _abc.Awaitable[_enode_pop_pb2.DescribeDeliveriesResponse]:
         """The delivery states of a queue's messages for a group. Read-only."""
+
+    @_abc_1.abstractmethod
+    def DescribeLags(
+        self,
+        request: _lag_pb2.DescribeLagsRequest,
+        context: _aio.ServicerContext[_lag_pb2.DescribeLagsRequest, _abc.Awaitable[_lag_pb2.DescribeLagsResponse]],
+    ) -> _abc.Awaitable[_lag_pb2.DescribeLagsResponse]:
+        """The unfinished messages of a group in all its topics on this enode, by state. Read-only."""
+
+    @_abc_1.abstractmethod
+    def RecordFailedAttempt(
+        self,
+        request: _lag_pb2.RecordFailedAttemptRequest,
+        context: _aio.ServicerContext[_lag_pb2.RecordFailedAttemptRequest, _abc.Awaitable[_lag_pb2.RecordFailedAttemptResponse]],
+    ) -> _abc.Awaitable[_lag_pb2.RecordFailedAttemptResponse]:
+        """Records a failed attempt of a consumer that retries the message on its own, for operators. Not durable."""
 
     @_abc_1.abstractmethod
     def SettlePopped(

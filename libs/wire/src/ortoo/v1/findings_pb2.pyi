@@ -26,19 +26,25 @@ class ListFindingsRequest(_message.Message):
 
     LOCAL_ONLY_FIELD_NUMBER: _builtins.int
     TIMEOUT_MS_FIELD_NUMBER: _builtins.int
+    INCLUDE_REACHABILITY_FIELD_NUMBER: _builtins.int
     local_only: _builtins.bool
     """For snodes: examine only this snode. Otherwise the snode also queries every other process."""
     timeout_ms: _builtins.int
     """Timeout for each of those processes, milliseconds; 0 = 2,000."""
+    include_reachability: _builtins.bool
+    """For snodes, with local_only: also report which name servers and enodes this snode reaches. Such a request also
+    takes up to timeout_ms.
+    """
     def __init__(
         self,
         *,
         local_only: _builtins.bool = ...,
         timeout_ms: _builtins.int = ...,
+        include_reachability: _builtins.bool = ...,
     ) -> None: ...
     _HasFieldArgType: _TypeAlias = _Never  # noqa: Y015
     def HasField(self, field_name: _HasFieldArgType) -> _builtins.bool: ...
-    _ClearFieldArgType: _TypeAlias = _typing.Literal["local_only", b"local_only", "timeout_ms", b"timeout_ms"]  # noqa: Y015
+    _ClearFieldArgType: _TypeAlias = _typing.Literal["include_reachability", b"include_reachability", "local_only", b"local_only", "timeout_ms", b"timeout_ms"]  # noqa: Y015
     def ClearField(self, field_name: _ClearFieldArgType) -> None: ...
     def WhichOneof(self, oneof_group: _Never) -> None: ...
 
@@ -52,6 +58,7 @@ class ListFindingsResponse(_message.Message):
 
     FINDINGS_FIELD_NUMBER: _builtins.int
     PROCESSES_FIELD_NUMBER: _builtins.int
+    CALLED_FIELD_NUMBER: _builtins.int
     @_builtins.property
     def findings(self) -> _containers.RepeatedCompositeFieldContainer[Global___Finding]:
         """Serious ones first."""
@@ -60,19 +67,58 @@ class ListFindingsResponse(_message.Message):
     def processes(self) -> _containers.RepeatedCompositeFieldContainer[Global___ExaminedProcess]:
         """The processes that answered."""
 
+    @_builtins.property
+    def called(self) -> _containers.RepeatedCompositeFieldContainer[Global___CalledProcess]:
+        """With include_reachability: the name servers and enodes that this snode called."""
+
     def __init__(
         self,
         *,
         findings: _abc.Iterable[Global___Finding] | None = ...,
         processes: _abc.Iterable[Global___ExaminedProcess] | None = ...,
+        called: _abc.Iterable[Global___CalledProcess] | None = ...,
     ) -> None: ...
     _HasFieldArgType: _TypeAlias = _Never  # noqa: Y015
     def HasField(self, field_name: _HasFieldArgType) -> _builtins.bool: ...
-    _ClearFieldArgType: _TypeAlias = _typing.Literal["findings", b"findings", "processes", b"processes"]  # noqa: Y015
+    _ClearFieldArgType: _TypeAlias = _typing.Literal["called", b"called", "findings", b"findings", "processes", b"processes"]  # noqa: Y015
     def ClearField(self, field_name: _ClearFieldArgType) -> None: ...
     def WhichOneof(self, oneof_group: _Never) -> None: ...
 
 Global___ListFindingsResponse: _TypeAlias = ListFindingsResponse  # noqa: Y015
+
+@_typing.final
+class CalledProcess(_message.Message):
+    """A process that a snode called."""
+
+    DESCRIPTOR: _descriptor.Descriptor
+
+    ROLE_FIELD_NUMBER: _builtins.int
+    NAME_FIELD_NUMBER: _builtins.int
+    ADDRESS_FIELD_NUMBER: _builtins.int
+    ERROR_FIELD_NUMBER: _builtins.int
+    role: _builtins.str
+    """"name server" or "enode"."""
+    name: _builtins.str
+    """Its name in the cluster; for a name server its address."""
+    address: _builtins.str
+    """host:port of the call."""
+    error: _builtins.str
+    """Why it did not answer; empty = it answered."""
+    def __init__(
+        self,
+        *,
+        role: _builtins.str = ...,
+        name: _builtins.str = ...,
+        address: _builtins.str = ...,
+        error: _builtins.str = ...,
+    ) -> None: ...
+    _HasFieldArgType: _TypeAlias = _Never  # noqa: Y015
+    def HasField(self, field_name: _HasFieldArgType) -> _builtins.bool: ...
+    _ClearFieldArgType: _TypeAlias = _typing.Literal["address", b"address", "error", b"error", "name", b"name", "role", b"role"]  # noqa: Y015
+    def ClearField(self, field_name: _ClearFieldArgType) -> None: ...
+    def WhichOneof(self, oneof_group: _Never) -> None: ...
+
+Global___CalledProcess: _TypeAlias = CalledProcess  # noqa: Y015
 
 @_typing.final
 class Finding(_message.Message):
@@ -128,6 +174,9 @@ class ExaminedProcess(_message.Message):
     NAME_FIELD_NUMBER: _builtins.int
     VERSION_FIELD_NUMBER: _builtins.int
     NOW_MS_FIELD_NUMBER: _builtins.int
+    DIRECTORY_ID_FIELD_NUMBER: _builtins.int
+    NAME_SERVERS_FIELD_NUMBER: _builtins.int
+    MEMBERSHIP_STORE_FIELD_NUMBER: _builtins.int
     role: _builtins.str
     """"name server", "enode" or "snode"."""
     name: _builtins.str
@@ -136,6 +185,14 @@ class ExaminedProcess(_message.Message):
     """Its software version."""
     now_ms: _builtins.int
     """Its clock when it answered, milliseconds since 1970-01-01 UTC."""
+    directory_id: _builtins.str
+    """The id of the directory that a name server serves, or that an enode or a snode follows; empty = none yet."""
+    membership_store: _builtins.str
+    """The identity of the store in which a snode shares the members of groups; empty = none, or not known now."""
+    @_builtins.property
+    def name_servers(self) -> _containers.RepeatedScalarFieldContainer[_builtins.str]:
+        """The addresses of the name servers that an enode or a snode uses."""
+
     def __init__(
         self,
         *,
@@ -143,10 +200,13 @@ class ExaminedProcess(_message.Message):
         name: _builtins.str = ...,
         version: _builtins.str = ...,
         now_ms: _builtins.int = ...,
+        directory_id: _builtins.str = ...,
+        name_servers: _abc.Iterable[_builtins.str] | None = ...,
+        membership_store: _builtins.str = ...,
     ) -> None: ...
     _HasFieldArgType: _TypeAlias = _Never  # noqa: Y015
     def HasField(self, field_name: _HasFieldArgType) -> _builtins.bool: ...
-    _ClearFieldArgType: _TypeAlias = _typing.Literal["name", b"name", "now_ms", b"now_ms", "role", b"role", "version", b"version"]  # noqa: Y015
+    _ClearFieldArgType: _TypeAlias = _typing.Literal["directory_id", b"directory_id", "membership_store", b"membership_store", "name", b"name", "name_servers", b"name_servers", "now_ms", b"now_ms", "role", b"role", "version", b"version"]  # noqa: Y015
     def ClearField(self, field_name: _ClearFieldArgType) -> None: ...
     def WhichOneof(self, oneof_group: _Never) -> None: ...
 

@@ -173,6 +173,11 @@ class NameServiceStub:
                 request_serializer=ortoo_dot_v1_dot_replica__admin__pb2.AcceptStoreRequest.SerializeToString,
                 response_deserializer=ortoo_dot_v1_dot_replica__admin__pb2.AcceptStoreResponse.FromString,
                 _registered_method=True)
+        self.ForgetEnode = channel.unary_unary(
+                '/ortoo.v1.NameService/ForgetEnode',
+                request_serializer=ortoo_dot_v1_dot_replica__admin__pb2.ForgetEnodeRequest.SerializeToString,
+                response_deserializer=ortoo_dot_v1_dot_replica__admin__pb2.ForgetEnodeResponse.FromString,
+                _registered_method=True)
         self.WatchRoutes = channel.unary_stream(
                 '/ortoo.v1.NameService/WatchRoutes',
                 request_serializer=ortoo_dot_v1_dot_namesrv__pb2.WatchRoutesRequest.SerializeToString,
@@ -388,6 +393,16 @@ class NameServiceServicer:
         context.set_details('Method not implemented!')
         raise NotImplementedError('Method not implemented!')
 
+    def ForgetEnode(self, request, context):
+        """Removes an enode that does not come back from all topics, so that the cluster does not expect it any more. It can
+        register again only after AcceptStore.
+
+        grpcurl -plaintext -d '{"enode":"enode-1","lose":true}' HOST:PORT ortoo.v1.NameService/ForgetEnode
+        """
+        context.set_code(grpc.StatusCode.UNIMPLEMENTED)
+        context.set_details('Method not implemented!')
+        raise NotImplementedError('Method not implemented!')
+
     def WatchRoutes(self, request, context):
         """The complete directory first, then every change as it happens.
         """
@@ -532,6 +547,11 @@ def add_NameServiceServicer_to_server(servicer, server):
                     servicer.AcceptStore,
                     request_deserializer=ortoo_dot_v1_dot_replica__admin__pb2.AcceptStoreRequest.FromString,
                     response_serializer=ortoo_dot_v1_dot_replica__admin__pb2.AcceptStoreResponse.SerializeToString,
+            ),
+            'ForgetEnode': grpc.unary_unary_rpc_method_handler(
+                    servicer.ForgetEnode,
+                    request_deserializer=ortoo_dot_v1_dot_replica__admin__pb2.ForgetEnodeRequest.FromString,
+                    response_serializer=ortoo_dot_v1_dot_replica__admin__pb2.ForgetEnodeResponse.SerializeToString,
             ),
             'WatchRoutes': grpc.unary_stream_rpc_method_handler(
                     servicer.WatchRoutes,
@@ -1269,6 +1289,33 @@ class NameService:
             '/ortoo.v1.NameService/AcceptStore',
             ortoo_dot_v1_dot_replica__admin__pb2.AcceptStoreRequest.SerializeToString,
             ortoo_dot_v1_dot_replica__admin__pb2.AcceptStoreResponse.FromString,
+            options,
+            channel_credentials,
+            insecure,
+            call_credentials,
+            compression,
+            wait_for_ready,
+            timeout,
+            metadata,
+            _registered_method=True)
+
+    @staticmethod
+    def ForgetEnode(request,
+            target,
+            options=(),
+            channel_credentials=None,
+            call_credentials=None,
+            insecure=False,
+            compression=None,
+            wait_for_ready=None,
+            timeout=None,
+            metadata=None):
+        return grpc.experimental.unary_unary(
+            request,
+            target,
+            '/ortoo.v1.NameService/ForgetEnode',
+            ortoo_dot_v1_dot_replica__admin__pb2.ForgetEnodeRequest.SerializeToString,
+            ortoo_dot_v1_dot_replica__admin__pb2.ForgetEnodeResponse.FromString,
             options,
             channel_credentials,
             insecure,

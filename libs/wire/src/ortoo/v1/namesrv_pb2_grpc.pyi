@@ -95,6 +95,12 @@ class NameServiceStub:
 
     grpcurl -plaintext -d '{"enode":"enode-0","store_id":"3f2a"}' HOST:PORT ortoo.v1.NameService/AcceptStore
     """
+    ForgetEnode: _aio.UnaryUnaryMultiCallable[_replica_admin_pb2.ForgetEnodeRequest, _replica_admin_pb2.ForgetEnodeResponse]
+    """Removes an enode that does not come back from all topics, so that the cluster does not expect it any more. It can
+    register again only after AcceptStore.
+
+    grpcurl -plaintext -d '{"enode":"enode-1","lose":true}' HOST:PORT ortoo.v1.NameService/ForgetEnode
+    """
     WatchRoutes: _aio.UnaryStreamMultiCallable[_namesrv_pb2.WatchRoutesRequest, _namesrv_pb2.WatchRoutesResponse]
     """The complete directory first, then every change as it happens."""
 
@@ -337,6 +343,18 @@ class NameServiceServicer(metaclass=_abc_1.ABCMeta):
         refused. After its return the former store is refused, and messages that only the former one has are lost.
 
         grpcurl -plaintext -d '{"enode":"enode-0","store_id":"3f2a"}' HOST:PORT ortoo.v1.NameService/AcceptStore
+        """
+
+    @_abc_1.abstractmethod
+    def ForgetEnode(
+        self,
+        request: _replica_admin_pb2.ForgetEnodeRequest,
+        context: _aio.ServicerContext[_replica_admin_pb2.ForgetEnodeRequest, _abc.Awaitable[_replica_admin_pb2.ForgetEnodeResponse]],
+    ) -> _abc.Awaitable[_replica_admin_pb2.ForgetEnodeResponse]:
+        """Removes an enode that does not come back from all topics, so that the cluster does not expect it any more. It can
+        register again only after AcceptStore.
+
+        grpcurl -plaintext -d '{"enode":"enode-1","lose":true}' HOST:PORT ortoo.v1.NameService/ForgetEnode
         """
 
     @_abc_1.abstractmethod

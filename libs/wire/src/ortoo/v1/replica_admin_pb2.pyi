@@ -242,6 +242,72 @@ class AcceptStoreResponse(_message.Message):
 Global___AcceptStoreResponse: _TypeAlias = AcceptStoreResponse  # noqa: Y015
 
 @_typing.final
+class ForgetEnodeRequest(_message.Message):
+    """An enode that does not come back."""
+
+    DESCRIPTOR: _descriptor.Descriptor
+
+    ENODE_FIELD_NUMBER: _builtins.int
+    LOSE_FIELD_NUMBER: _builtins.int
+    enode: _builtins.str
+    """The enode's name. None of its processes may run."""
+    lose: _builtins.bool
+    """Forget it although messages that only it has are lost. Otherwise the call fails, and names the topics."""
+    def __init__(
+        self,
+        *,
+        enode: _builtins.str = ...,
+        lose: _builtins.bool = ...,
+    ) -> None: ...
+    _HasFieldArgType: _TypeAlias = _Never  # noqa: Y015
+    def HasField(self, field_name: _HasFieldArgType) -> _builtins.bool: ...
+    _ClearFieldArgType: _TypeAlias = _typing.Literal["enode", b"enode", "lose", b"lose"]  # noqa: Y015
+    def ClearField(self, field_name: _ClearFieldArgType) -> None: ...
+    def WhichOneof(self, oneof_group: _Never) -> None: ...
+
+Global___ForgetEnodeRequest: _TypeAlias = ForgetEnodeRequest  # noqa: Y015
+
+@_typing.final
+class ForgetEnodeResponse(_message.Message):
+    """The enode is forgotten. All lists are empty if it was forgotten before."""
+
+    DESCRIPTOR: _descriptor.Descriptor
+
+    REDUCED_TOPICS_FIELD_NUMBER: _builtins.int
+    MOVED_TOPICS_FIELD_NUMBER: _builtins.int
+    LOST_DELETED_TOPICS_FIELD_NUMBER: _builtins.int
+    VERSION_FIELD_NUMBER: _builtins.int
+    version: _builtins.int
+    """The directory's version after this change; 0 = nothing was changed."""
+    @_builtins.property
+    def reduced_topics(self) -> _containers.RepeatedScalarFieldContainer[_builtins.str]:
+        """Topics that keep their queues on other enodes."""
+
+    @_builtins.property
+    def moved_topics(self) -> _containers.RepeatedScalarFieldContainer[_builtins.str]:
+        """Topics that had queues on no other enode. They have empty queues on the live enodes now."""
+
+    @_builtins.property
+    def lost_deleted_topics(self) -> _containers.RepeatedScalarFieldContainer[_builtins.str]:
+        """Deleted topics that only this enode had. They cannot be restored any more."""
+
+    def __init__(
+        self,
+        *,
+        reduced_topics: _abc.Iterable[_builtins.str] | None = ...,
+        moved_topics: _abc.Iterable[_builtins.str] | None = ...,
+        lost_deleted_topics: _abc.Iterable[_builtins.str] | None = ...,
+        version: _builtins.int = ...,
+    ) -> None: ...
+    _HasFieldArgType: _TypeAlias = _Never  # noqa: Y015
+    def HasField(self, field_name: _HasFieldArgType) -> _builtins.bool: ...
+    _ClearFieldArgType: _TypeAlias = _typing.Literal["lost_deleted_topics", b"lost_deleted_topics", "moved_topics", b"moved_topics", "reduced_topics", b"reduced_topics", "version", b"version"]  # noqa: Y015
+    def ClearField(self, field_name: _ClearFieldArgType) -> None: ...
+    def WhichOneof(self, oneof_group: _Never) -> None: ...
+
+Global___ForgetEnodeResponse: _TypeAlias = ForgetEnodeResponse  # noqa: Y015
+
+@_typing.final
 class ElectReplicaRequest(_message.Message):
     """An operator's choice of a leader, when no replica leads."""
 

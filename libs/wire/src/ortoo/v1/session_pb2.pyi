@@ -785,6 +785,7 @@ class RunningQueue(_message.Message):
     HELD_MESSAGES_FIELD_NUMBER: _builtins.int
     HELD_BYTES_FIELD_NUMBER: _builtins.int
     LOCKED_FIELD_NUMBER: _builtins.int
+    WAITING_MS_FIELD_NUMBER: _builtins.int
     group: _builtins.str
     """The group."""
     offset: _builtins.int
@@ -797,6 +798,8 @@ class RunningQueue(_message.Message):
     """The size of these messages, bytes."""
     locked: _builtins.bool
     """Whether the client believes that it holds the queue's lock."""
+    waiting_ms: _builtins.int
+    """The time for which an acknowledgement has been due, milliseconds; 0 = none is due, or not known."""
     @_builtins.property
     def queue(self) -> _topic_pb2.Queue:
         """The queue."""
@@ -811,10 +814,11 @@ class RunningQueue(_message.Message):
         held_messages: _builtins.int = ...,
         held_bytes: _builtins.int = ...,
         locked: _builtins.bool = ...,
+        waiting_ms: _builtins.int = ...,
     ) -> None: ...
     _HasFieldArgType: _TypeAlias = _typing.Literal["queue", b"queue"]  # noqa: Y015
     def HasField(self, field_name: _HasFieldArgType) -> _builtins.bool: ...
-    _ClearFieldArgType: _TypeAlias = _typing.Literal["group", b"group", "held_bytes", b"held_bytes", "held_messages", b"held_messages", "locked", b"locked", "next_offset", b"next_offset", "offset", b"offset", "queue", b"queue"]  # noqa: Y015
+    _ClearFieldArgType: _TypeAlias = _typing.Literal["group", b"group", "held_bytes", b"held_bytes", "held_messages", b"held_messages", "locked", b"locked", "next_offset", b"next_offset", "offset", b"offset", "queue", b"queue", "waiting_ms", b"waiting_ms"]  # noqa: Y015
     def ClearField(self, field_name: _ClearFieldArgType) -> None: ...
     def WhichOneof(self, oneof_group: _Never) -> None: ...
 

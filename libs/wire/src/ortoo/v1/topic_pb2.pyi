@@ -514,6 +514,7 @@ class Enode(_message.Message):
     EPOCH_FIELD_NUMBER: _builtins.int
     REPLICAS_FIELD_NUMBER: _builtins.int
     MADE_FROM_FIELD_NUMBER: _builtins.int
+    OTHER_DIRECTORY_ID_FIELD_NUMBER: _builtins.int
     name: _builtins.str
     """Its name in the cluster, which it keeps across restarts."""
     address: _builtins.str
@@ -540,6 +541,10 @@ class Enode(_message.Message):
     """The id of the store or replica set from which an operator made this store, such as that of a backup; empty =
     none. Set in a registration: a registered enode may return with a store that was made from its own.
     """
+    other_directory_id: _builtins.str
+    """The id of another directory that the enode has followed for a whole lease; empty = it follows this directory. Its
+    name server then uses another database. Not set in a registration.
+    """
     @_builtins.property
     def replicas(self) -> _containers.RepeatedCompositeFieldContainer[Global___EnodeReplica]:
         """All replicas of the enode, by number; empty if its only process registers itself."""
@@ -557,10 +562,11 @@ class Enode(_message.Message):
         epoch: _builtins.int = ...,
         replicas: _abc.Iterable[Global___EnodeReplica] | None = ...,
         made_from: _builtins.str = ...,
+        other_directory_id: _builtins.str = ...,
     ) -> None: ...
     _HasFieldArgType: _TypeAlias = _Never  # noqa: Y015
     def HasField(self, field_name: _HasFieldArgType) -> _builtins.bool: ...
-    _ClearFieldArgType: _TypeAlias = _typing.Literal["address", b"address", "alive", b"alive", "epoch", b"epoch", "index_nearly_full", b"index_nearly_full", "made_from", b"made_from", "name", b"name", "replicas", b"replicas", "role", b"role", "store_id", b"store_id", "write_refusal", b"write_refusal"]  # noqa: Y015
+    _ClearFieldArgType: _TypeAlias = _typing.Literal["address", b"address", "alive", b"alive", "epoch", b"epoch", "index_nearly_full", b"index_nearly_full", "made_from", b"made_from", "name", b"name", "other_directory_id", b"other_directory_id", "replicas", b"replicas", "role", b"role", "store_id", b"store_id", "write_refusal", b"write_refusal"]  # noqa: Y015
     def ClearField(self, field_name: _ClearFieldArgType) -> None: ...
     def WhichOneof(self, oneof_group: _Never) -> None: ...
 

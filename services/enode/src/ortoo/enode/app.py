@@ -8,7 +8,7 @@ from dataclasses import dataclass
 
 from ortoo.common.cluster.address_server import resolve_name_servers, update_name_servers
 from ortoo.common.cluster.dynamic_settings import DynamicSettings
-from ortoo.common.errors.findings import Findings
+from ortoo.common.errors.findings import ClusterIdentity, Findings
 from ortoo.common.grpc.cluster_token import cluster_channels, cluster_token
 from ortoo.common.logs.logger import get_logger
 from ortoo.common.machine.descriptors import Descriptors
@@ -82,6 +82,7 @@ async def open_enode(
         memory = MemoryBudget(settings.memory_budget_bytes, clock, spared_percent=settings.memory_share_percent)
         register_memory(telemetry.metrics, memory)
         found = Findings("enode", settings.name)
+        found.identity = lambda: ClusterIdentity(handlers.topics.directory_id, name_servers.addresses)
         services = [findings_servicer(found, clock), settings_servicer("enode", live)]
         server = enode_server(handlers, settings, telemetry.calls, token, memory, services, descriptors.connections)
         register_connections(telemetry.metrics, server.ended_connections)

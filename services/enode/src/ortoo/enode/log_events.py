@@ -152,6 +152,11 @@ RETENTION_PASSED_GROUP = warning(
     "Retention removed messages that a group had not consumed.",
     "Raise the retention, or make the group faster.",
 )
+RETENTION_DELETED_UNREAD = warning(
+    "retention_deleted_unread",
+    "Retention deleted messages that a group had not finished.",
+    "Raise the retention, or make the group faster.",
+)
 PARKING_FAILED_RETRYING = warning(
     "parking_failed_retrying",
     "Messages could not be copied to the dead-letter topic. The enode retries.",

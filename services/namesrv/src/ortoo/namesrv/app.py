@@ -6,7 +6,7 @@ from pathlib import Path
 
 from ortoo.common.cluster.dynamic_settings import DynamicSettings
 from ortoo.common.errors import Unavailable
-from ortoo.common.errors.findings import Findings
+from ortoo.common.errors.findings import ClusterIdentity, Findings
 from ortoo.common.grpc.cluster_token import cluster_token, read_token
 from ortoo.common.grpc.inner.guard import inner_guards
 from ortoo.common.grpc.server import GrpcServer
@@ -94,6 +94,12 @@ async def open_namesrv(
         )
         await elections.load()
         stores = StoresOfEnodes(catalog.stores, shared=catalog.shared)
+
+        def drop_enode(name: str) -> None:
+            directory.drop_enode(name)
+            elections.forget(name)
+
+        stores.on_forgotten = drop_enode
         await stores.load()
         background = await parts.enter_async_context(Background("namesrv"))
         admin_token = read_token(settings.admin_token_file, "admin_token_file")
@@ -103,6 +109,7 @@ async def open_namesrv(
         memory = MemoryBudget(settings.memory_budget_bytes, clock)
         register_memory(telemetry.metrics, memory)
         found = Findings("name server", settings.name, [catalog.findings, handlers.findings])
+        found.identity = lambda: ClusterIdentity(directory.directory_id)
         found.sources += [memory.findings, telemetry.findings, live.findings]
         server = GrpcServer(
             settings.listen_address,
@@ -122,7 +129,7 @@ async def open_namesrv(
             memory=memory,
         )
         found.sources.append(server.findings)
-        background.spawn("draining", directory.close_watches_on(server.draining))
+        background.spawn("draining", directory.watches.close_on(server.draining))
         background.spawn("others", directory.follow_database(settings.sync_interval_s))
         background.every("elections", settings.sync_interval_s, elections.refresh, clock=clock)
         background.every("stores", settings.sync_interval_s, stores.refresh, clock=clock)

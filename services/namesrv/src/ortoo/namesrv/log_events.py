@@ -68,6 +68,11 @@ STORE_ACCEPTED = warning(
     "An operator allowed an enode to come back with another store than the registered one.",
     "None if the change was intended.",
 )
+ENODE_FORGOTTEN = warning(
+    "enode_forgotten",
+    "An operator removed an enode that does not come back from all topics.",
+    "None if the change was intended.",
+)
 STORES_NOT_KEPT = error(
     "stores_not_kept",
     "The ids of the enodes' stores cannot be written to or read from the database. The name server uses its copy of "

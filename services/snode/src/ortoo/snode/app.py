@@ -99,6 +99,7 @@ async def open_snode(
         runtime = Runtime(settings, incarnation, background, channels, telemetry.metrics, clock, randomness, memory)
         findings = Findings("snode", settings.name, [memory.findings, telemetry.findings, live.findings])
         cluster = await open_cluster(runtime)
+        findings.identity = cluster.identity
         observation = await enter(open_observation(runtime, cluster.directory))
         links = await enter(
             GrpcLinks(
@@ -186,6 +187,7 @@ async def open_snode(
         steps: list[tuple[str, float, Callable[[], Awaitable[object]]]] = [
             ("sweep", settings.sweep_interval_s, sweep),
             ("sweep clients", CLIENT_SWEEP_INTERVAL_S, gateway.client_activity.sweep),
+            ("sweep pop consumers", CLIENT_SWEEP_INTERVAL_S, clients.pop_consumers.sweep),
             ("sweep lite topics", CLIENT_SWEEP_INTERVAL_S, gateway.lite_expiry.sweep),
             ("certificates", CERTIFICATE_POLL_INTERVAL_S, channels.renew),
             ("renew leases", LEASE_RENEW_INTERVAL_S, gateway.leases.renew),

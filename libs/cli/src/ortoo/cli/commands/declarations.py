@@ -66,13 +66,13 @@ async def apply(
 
 
 async def export(mq: "Client") -> CommandOutput:
-    """Print all topics and groups as TOML that `ortoo apply` takes."""
+    """Print all topics and groups as TOML for `ortoo apply`."""
     present = await _read_existing(mq)
     return CommandOutput(present, as_toml(present))
 
 
 def read_declarations(file: Path) -> dict[str, list[Entry]]:
-    """Read the entries of a file. Errors: Invalid, which names the entry and the key."""
+    """Read the topics and groups that a TOML file declares. Errors: Invalid, with the entry and the key."""
     try:
         values = tomllib.loads(file.read_text())
     except (tomllib.TOMLDecodeError, UnicodeDecodeError) as error:
@@ -91,7 +91,10 @@ def read_declarations(file: Path) -> dict[str, list[Entry]]:
 
 
 def plan_changes(declared: Mapping[str, list[Entry]], present: Mapping[str, list[Entry]]) -> list[DeclaredChange]:
-    """The changes from `present` to `declared`, topics first. Errors: Invalid for a value that cannot be changed."""
+    """The topics, then the groups, to create or change so that the cluster has the `declared` values.
+
+    `present` has the current values. Errors: Invalid for a value that cannot be changed.
+    """
     changes = []
     for kind in ("topic", "group"):
         existing = {entry["name"]: entry for entry in present[kind]}
@@ -113,7 +116,7 @@ def plan_changes(declared: Mapping[str, list[Entry]], present: Mapping[str, list
 
 
 def as_toml(present: Mapping[str, list[Entry]]) -> str:
-    """TOML of topics and groups."""
+    """Write topics and groups as TOML."""
     return "\n".join(_lines(present)).rstrip()
 
 

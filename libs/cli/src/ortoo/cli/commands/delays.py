@@ -18,7 +18,7 @@ Limit = Annotated[int, typer.Option("-n", min=1, max=10_000, help="Largest numbe
 
 
 async def show_all(mq: "Client", topic: TopicName, limit: Limit = 100) -> CommandOutput:
-    """Show the delayed messages of a topic, the next first."""
+    """Show the delayed messages of a topic, sorted by delivery time."""
     delayed = await mq.admin.list_delayed(topic, limit=limit)
     columns: Columns = {
         "DUE": lambda it: text_of_time(it.deliver_at_ms),
@@ -41,7 +41,7 @@ async def cancel(
 
 
 def milliseconds_of(duration: str) -> int:
-    """Read a duration such as 500ms, 90s, 15m, 2h or 30d. Errors: Invalid."""
+    """Convert a duration such as 500ms, 90s, 15m, 2h or 30d to milliseconds. Errors: Invalid."""
     match = re.fullmatch(r"(\d+(?:\.\d+)?)(ms|s|m|h|d)", duration.strip())
     if match is None:
         raise Invalid(f"{duration!r}; expected a number and a unit, such as 500ms, 90s, 15m, 2h or 30d", field="delay")
@@ -49,5 +49,5 @@ def milliseconds_of(duration: str) -> int:
 
 
 def text_of_time(time_ms: int) -> str:
-    """A time for display, in UTC."""
+    """The text of a time (milliseconds since 1970-01-01 UTC) for display, in UTC."""
     return utc(time_ms).isoformat(sep=" ", timespec="milliseconds").replace("+00:00", "Z")

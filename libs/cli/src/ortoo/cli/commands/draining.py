@@ -8,7 +8,7 @@ import typer
 from ortoo.cli.terminal.command import EnodeName
 from ortoo.cli.terminal.completion import SYSTEM_PREFIX
 from ortoo.cli.terminal.output import CommandOutput, OutputTable
-from ortoo.common.errors import Conflict, NotFound
+from ortoo.common.errors import Conflict, NotFound, Unavailable
 
 if TYPE_CHECKING:
     from ortoo.client import Client, TopicInfo
@@ -22,7 +22,7 @@ LISTED_MAX = 10_000
 
 
 class RemainingMessages(NamedTuple):
-    """Messages that a group has not read on an enode."""
+    """The number of messages in a topic that a group has not read on an enode."""
 
     topic: str
     group: str
@@ -77,7 +77,7 @@ async def _topics_on(mq: "Client", enode: str) -> "list[TopicInfo]":
     """The topics that have queues on an enode. Errors: NotFound."""
     enode_names = [one.name for one in (await mq.admin.describe_cluster()).enodes]
     if enode not in enode_names:
-        raise NotFound(f"there is no enode {enode!r}; there are {', '.join(enode_names)}", field="enode")
+        raise NotFound(f"there is no enode {enode!r}; the enodes are {', '.join(enode_names)}", field="enode")
     return [one for one in await mq.admin.list_topics() if any(place.enode == enode for place in one.placements)]
 
 
@@ -115,6 +115,10 @@ async def _remaining(mq: "Client", enode: str, topics: "Sequence[TopicInfo]") ->
         for group in await mq.admin.groups.list_topic_groups(topic.name):
             lag = await mq.admin.describe_lag(group, topic.name)
             messages = sum(one.lag_messages for one in lag.queues if one.queue.enode == enode)
+            if enode in lag.unreachable_enodes:
+                raise Unavailable(
+                    f"enode {enode} cannot be reached, so its unread messages are unknown; start it, then retry"
+                )
             if messages:
                 remaining.append(RemainingMessages(topic.name, group, messages))
         if here := await _count_delayed(mq, enode, topic.name):

@@ -13,7 +13,10 @@ from ortoo.cli.terminal.output import Columns, CommandOutput, OutputTable, utc
 from ortoo.common.errors import Conflict, Invalid
 
 if TYPE_CHECKING:
-    from ortoo.client import Client, GroupLag
+    from ortoo.client import Client, GroupLag, LagByState
+
+RETENTION_SHOWN = 0.5
+"""A smaller used share of the retention is not shown."""
 
 
 async def show_all(mq: "Client") -> CommandOutput:
@@ -30,7 +33,10 @@ async def describe(mq: "Client", group: GroupName) -> CommandOutput:
         "MEMBER": "client_id",
         "SNODE": "snode",
         "LANGUAGE": "language",
-        "HOW": lambda member: ("push" if member.pushed else "pull") + (", broadcast" if member.broadcast else ""),
+        "HOW": lambda member: (
+            ("push" if member.pushed else "pop" if member.pops else "pull")
+            + (", broadcast" if member.broadcast else "")
+        ),
         "TOPICS": lambda member: ",".join(member.topics),
     }
     return CommandOutput(
@@ -41,7 +47,12 @@ async def describe(mq: "Client", group: GroupName) -> CommandOutput:
             f"attempts per message: {it.attempts_max}, retry policy {it.retry}, expired messages are "
             f"{'parked' if it.park_expired else 'dropped'}, in flight at most {it.in_flight_max or '10,000 per queue'}",
             OutputTable(columns, found.members),
-            *(f"{progress.topic}: {progress.lag_messages} messages behind" for progress in found.progress),
+            *(
+                line
+                for one in found.progress
+                for line in (f"{one.topic}: {one.lag_messages} messages behind", *_state_lines(group, one.by_state))
+            ),
+            *(line.strip() for line in _state_lines(group, found.retries)),
         ),
     )
 
@@ -199,17 +210,43 @@ async def lag(
         return CommandOutput(_fields(group, topic, behind), _lag(group, topic, behind))
     topics = [it.topic for it in (await mq.admin.groups.describe(group)).progress]
     if not topics:
-        raise Invalid(f"{group} has no member with a topic now; expected a topic", field="topic")
+        raise Invalid(f"no member of {group} subscribes to a topic now; name the topic", field="topic")
     all_behind = {name: await mq.admin.describe_lag(group, name) for name in topics}
     fields = [_fields(group, name, one) for name, one in all_behind.items()]
     return CommandOutput(fields, [part for name, one in all_behind.items() for part in _lag(group, name, one)])
 
 
 def _fields(group: str, topic: str, behind: "GroupLag") -> dict[str, Any]:
-    return {"group": group, "topic": topic, "lag_messages": behind.lag_messages, "queues": behind.queues}
+    return {
+        "group": group,
+        "topic": topic,
+        "lag_messages": behind.lag_messages,
+        "queues": behind.queues,
+        "unreachable_enodes": behind.unreachable_enodes,
+        "by_state": behind.by_state,
+    }
 
 
-def _lag(group: str, topic: str, behind: "GroupLag") -> tuple[str, OutputTable]:
+def _state_lines(group: str, lag: "LagByState") -> list[str]:
+    """The states of a group's messages, except those that only wait for a consumer; a line for each."""
+    lines = [f"{lag.leased} are held by consumers"] if lag.leased else []
+    if lag.retrying:
+        due = f"{utc(lag.next_retry_at_ms):%Y-%m-%d %H:%M:%SZ}"
+        lines.append(f"{lag.retrying} wait in retries, the next one until {due}")
+    if lag.error:
+        lines.append(f"last error, of {lag.consumer or 'a consumer'}, attempt {lag.attempts}: {lag.error}")
+    if lag.retention_used > RETENTION_SHOWN:
+        lines.append(f"the oldest one has used {lag.retention_used:.0%} of its retention")
+    if lag.lost:
+        lines.append(f"retention deleted {lag.lost} messages before the group finished them")
+    if lag.delayed:
+        lines.append(f"{lag.delayed} messages are delayed and not due")
+    if lag.parked:
+        lines.append(f"{lag.parked} dead letters (ortoo dlq list {group})")
+    return [f"  {line}" for line in lines]
+
+
+def _lag(group: str, topic: str, behind: "GroupLag") -> tuple[str | OutputTable, ...]:
     columns: Columns = {
         "ENODE": "queue.enode",
         "QUEUE": "queue.queue_id",
@@ -217,7 +254,10 @@ def _lag(group: str, topic: str, behind: "GroupLag") -> tuple[str, OutputTable]:
         "END": "end_offset",
         "LAG": "lag_messages",
     }
-    return f"{group} is {behind.lag_messages} messages behind in {topic}", OutputTable(columns, behind.queues)
+    text = f"{group} is {behind.lag_messages} messages behind in {topic}"
+    if behind.unreachable_enodes:
+        text += f"; the lag on {', '.join(behind.unreachable_enodes)} is unknown, since no process answers for it"
+    return text, *_state_lines(group, behind.by_state), OutputTable(columns, behind.queues)
 
 
 def _offset(offset: int) -> object:

@@ -28,7 +28,7 @@ PROBE_TAG = "ortoo-probe"
 
 
 class ProbeResult(NamedTuple):
-    """One probe message: its queue and offset, and how long sending and reading it took."""
+    """One probe message: its queue and offset, and the durations of sending and reading it."""
 
     enode: str
     queue_id: int
@@ -117,6 +117,8 @@ async def tail(
 ) -> AsyncIterator[CommandOutput]:
     """Show the last 10 messages, then new ones until Ctrl-C."""
     filter = _filter_of(tags, sql)
+    if unreachable := (await mq.admin.describe_topic(topic)).unreachable_enodes:
+        print_note(f"enodes that cannot be reached, so their messages are missing: {', '.join(unreachable)}")
     task = asyncio.current_task()
     assert task is not None
     loop = asyncio.get_running_loop()
@@ -151,9 +153,9 @@ async def probe(
     mq: "Client",
     topic: TopicName,
     count: Annotated[int, typer.Option("-n", min=1, max=1000, help="Number of messages, sent one after another.")] = 4,
-    tag: Annotated[str, typer.Option(help="Their tag, so that groups can filter them out.")] = PROBE_TAG,
+    tag: Annotated[str, typer.Option(help="The messages' tag, with which groups can filter them out.")] = PROBE_TAG,
 ) -> CommandOutput:
-    """Send messages to a topic, read each one, and show how long both took. Groups of the topic also receive them."""
+    """Send messages to a topic, read each of them, and show the durations. Groups of the topic also receive them."""
     from ortoo.client import Message
 
     clock = SystemClock()
@@ -213,7 +215,7 @@ async def at(
                 return _message_output(
                     StoredMessage(one.message_id, place, offset, one.stored_at_ms, one.stored_message())
                 )
-    raise NotFound(f"queue {queue} of {enode} has nothing at offset {offset}", field="offset")
+    raise NotFound(f"queue {queue} of {enode} has no message at offset {offset}", field="offset")
 
 
 async def find(

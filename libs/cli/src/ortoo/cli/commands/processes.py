@@ -22,7 +22,7 @@ async def cluster(mq: "Client") -> CommandOutput:
     found = await mq.admin.describe_cluster()
     rows = []
     for role, items in (("enode", found.enodes), ("snode", found.snodes)):
-        rows += [(role, item.name, item.address, "alive" if item.alive else "away") for item in items]
+        rows += [(role, item.name, item.address or "-", "alive" if item.alive else "away") for item in items]
     headings = ("ROLE", "NAME", "ADDRESS", "STATE")
     return CommandOutput(found, OutputTable({heading: itemgetter(at) for at, heading in enumerate(headings)}, rows))
 
@@ -36,7 +36,7 @@ async def clients(
     """Show the connected clients, or one client."""
     if client_id is None:
         if stack:
-            raise typer.BadParameter("expected the client whose stacks to show", param_hint="CLIENT_ID")
+            raise typer.BadParameter("missing client id: --stack is for one client", param_hint="CLIENT_ID")
         all_clients = await mq.admin.groups.list_clients(group)
         return CommandOutput(all_clients, OutputTable(_CLIENT_COLUMNS, all_clients))
     if stack:
@@ -61,7 +61,7 @@ async def get_settings(
     names: Annotated[list[str] | None, typer.Argument(help="Names of settings; without a name all are shown.")] = None,
     process: Process = "",
 ) -> CommandOutput:
-    """Show the settings that running processes have, and the origin of each."""
+    """Show the settings of running processes, and the origin of each value."""
     found = await mq.admin.operations.list_settings(role, process)
     known_names = {one.name for each in found for one in each.settings}
     if known_names and (unknown := [name for name in names or () if name not in known_names]):
@@ -86,7 +86,7 @@ async def set_settings(
     process: Process = "",
     dry_run: Annotated[bool, typer.Option("--dry-run", help="Only show what would change.")] = False,
 ) -> CommandOutput:
-    """Change settings of running processes until their next start. No process changes if one refuses."""
+    """Change settings of running processes until their next start. If a process refuses, none is changed."""
     values: dict[str, str] = {}
     for one in changes or ():
         name, is_set, value = one.partition("=")

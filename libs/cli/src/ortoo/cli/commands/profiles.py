@@ -51,7 +51,7 @@ def save(
     tls_key_file: Annotated[str, typer.Option(help="The private key of the certificate, PEM.")] = "",
     as_json: AsJson = False,
 ) -> None:
-    """Save a profile, replacing one with the same name; only the user can read the file."""
+    """Save a profile, or replace the profile of this name. Only the current user can read its file."""
     from ortoo.client.core.credentials import profile_file
 
     file = profile_file(name)

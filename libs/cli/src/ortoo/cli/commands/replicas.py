@@ -1,5 +1,6 @@
 """`ortoo enode`: the replicas of enodes, and their leaders."""
 
+from dataclasses import asdict
 from typing import TYPE_CHECKING, Annotated
 
 import typer
@@ -66,7 +67,10 @@ async def transfer_leadership(
 
 
 async def elect(mq: "Client", enode: EnodeName, replica: Number, disk: Disk = "") -> CommandOutput:
-    """Propose a replica as leader while none leads. With two, only the last leader is proposed automatically."""
+    """Propose a replica as the leader of an enode without a leader.
+
+    With two replicas, only the last leader is proposed automatically.
+    """
     epoch = await mq.admin.replicas.elect(enode, replica, disk)
     return CommandOutput(
         {"enode": enode, "replica": replica, "epoch": epoch},
@@ -100,7 +104,26 @@ async def accept_store(
         return CommandOutput(
             {"enode": enode, "store": store, "former_store": former}, f"{enode} keeps its store {store}"
         )
+    effect = f"after it has registered, its former store {former} is rejected" if former else "start the enode again"
     return CommandOutput(
-        {"enode": enode, "store": store, "former_store": former},
-        f"accepted store {store} of {enode}; after it has registered, its former store {former} is rejected",
+        {"enode": enode, "store": store, "former_store": former}, f"accepted store {store} of {enode}; {effect}"
     )
+
+
+async def forget(
+    mq: "Client",
+    enode: EnodeName,
+    lose: Annotated[bool, typer.Option("--lose", help="Forget it with the messages that only it has.")] = False,
+) -> CommandOutput:
+    """Forget an enode that does not come back. Without --lose it is refused if only the enode has some messages."""
+    found = await mq.admin.replicas.forget(enode, lose=lose)
+    lines = [
+        f"{text}: {', '.join(names)}"
+        for text, names in (
+            ("topics without their queues on it", found.reduced_topics),
+            ("topics with empty queues on the live enodes", found.moved_topics),
+            ("deleted topics that cannot be restored", found.lost_deleted_topics),
+        )
+        if names
+    ]
+    return CommandOutput({"enode": enode, **asdict(found)}, (f"enode {enode} is forgotten", *lines))

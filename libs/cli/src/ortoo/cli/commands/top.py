@@ -18,7 +18,7 @@ ROWS_MAX = 30
 
 @dataclass(frozen=True, slots=True)
 class TopicRow:
-    """One topic in one sample."""
+    """The figures of one topic in one sample."""
 
     topic: str
     messages: int
@@ -29,7 +29,7 @@ class TopicRow:
 
 @dataclass(frozen=True, slots=True)
 class Snapshot:
-    """One sample of the cluster."""
+    """One sample of the cluster: its topics, number of groups, and processes."""
 
     at_ms: int
     topics: Sequence[TopicRow]

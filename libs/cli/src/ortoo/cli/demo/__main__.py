@@ -27,7 +27,7 @@ from ortoo.common.process.clock import SystemClock
 
 @dataclass(frozen=True, slots=True)
 class DemoOutcome:
-    """The result of the demo."""
+    """The result of one run of the demo."""
 
     sent: int
     stored: int
@@ -43,7 +43,7 @@ class DemoOutcome:
 
 
 class DemoRun:
-    """One run of the demo, in one folder."""
+    """One run of the demo, with its stores and logs in one folder."""
 
     def __init__(self, folder: Path, *, kill: bool) -> None:
         """Keep stores and logs in `folder`; with `kill`, end the snode and the enode by SIGKILL during the run."""

@@ -33,7 +33,10 @@ def data_file() -> Path:
 
 
 def messages(file: Path) -> Iterator[Message]:
-    """Every flight as JSON, in file order; key = date-carrier-flight number, tag = carrier."""
+    """One message for each flight of `file`, in file order.
+
+    The body is JSON, the key is date-carrier-flight number, and the tag is the carrier.
+    """
     with zipfile.ZipFile(file) as archive, archive.open("flights.csv") as raw:
         rows = csv.reader(io.TextIOWrapper(raw, "utf-8", newline=""))
         header = next(rows)

@@ -56,7 +56,7 @@ class FlightProgress:
 
 
 class FlightFlow:
-    """Counts sent and received messages. One group gets all flights, the other group only those of United."""
+    """Counts sent and received messages. One group gets all flights, the other group only United's flights."""
 
     def __init__(self) -> None:
         """Start with zero."""
@@ -94,7 +94,7 @@ class FlightFlow:
         progress.delivered([tally.delivered for tally in self._tallies])
 
     def verdicts(self) -> tuple[GroupResult, ...]:
-        """The received messages of each group, compared with the expected ones."""
+        """The result of comparing each group's received messages with the expected messages."""
         expected = (self.sent, self._sent_united)
         return tuple(tally.result(want) for tally, want in zip(self._tallies, expected, strict=True))
 

@@ -14,7 +14,7 @@ READY_TIMEOUT_S = 30.0
 
 
 class RoleSubprocess:
-    """A service process. It keeps its port and its data over restarts, like a pod with a stable identity."""
+    """A service process. After a restart it has the same port and data, like a pod with a stable identity."""
 
     def __init__(self, role: str, environ: Mapping[str, str], log: Path, module: str = "") -> None:
         """Prepare `python -m ortoo.ROLE`, or another `module`, with settings from `environ`; `log` is a file."""

@@ -10,7 +10,7 @@ MessagePlace = tuple[str, str, int, int]
 
 
 def content_hash(body: bytes, tag: str | None, keys: tuple[str, ...]) -> bytes:
-    """A 16-byte hash of everything that the producer set."""
+    """A 16-byte hash of a message's body, tag and keys."""
     return blake2b(b"\0".join((body, (tag or "").encode(), *(k.encode() for k in keys))), digest_size=16).digest()
 
 
@@ -49,7 +49,7 @@ class GroupTally:
         return len(self._places)
 
     def received(self, place: MessagePlace, content: bytes) -> None:
-        """Count one delivery."""
+        """Count one delivery of the message stored at `place`; `content` is the message's content hash."""
         if place in self._places:
             self.duplicates += 1
             return
@@ -57,7 +57,7 @@ class GroupTally:
         self._contents[content] += 1
 
     def result(self, expected: Counter[bytes]) -> GroupResult:
-        """Compare the delivered contents with the `expected` ones."""
+        """Compare the delivered messages with the `expected` number of messages of each content hash."""
         return GroupResult(
             group=self.group,
             expected=expected.total(),

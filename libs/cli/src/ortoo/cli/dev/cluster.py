@@ -167,9 +167,9 @@ async def _wait_enode_registered(address: str, clock: Clock) -> None:
 
 
 def next_tls_address(listen_address: str) -> str:
-    """The address for TLS: the next port after that of `listen_address` if it is free, otherwise any free port.
+    """The address for TLS: the port after the port of `listen_address` if it is free, otherwise any free port.
 
-    Empty for an invalid `listen_address`.
+    Returns an empty text if `listen_address` is invalid.
     """
     host, _, port = listen_address.rpartition(":")
     if not port.isdecimal():

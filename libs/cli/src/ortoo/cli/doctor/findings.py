@@ -37,7 +37,7 @@ class DoctorFinding:
 
 @dataclass(frozen=True, slots=True)
 class Facts:
-    """The facts about a cluster whose snode answers, from which `cluster_findings` derives problems."""
+    """The facts from which `cluster_findings` derives the problems of a cluster whose snode answers."""
 
     cluster: ClusterInfo
     skew_ms: int
@@ -55,9 +55,7 @@ class Facts:
     groups: Sequence[GroupInfo] = ()
     lag_messages: int = 0
     consumer_count: int | None = None
-    """Number of consumers of the group now, without those that pop; None = not queried."""
-    is_popped: bool = False
-    """Whether the group pops the topic, so that it has no members."""
+    """Number of consumers of the group now; None = not queried."""
     orphaned: Sequence[OrphanedTopic] = ()
     deleted: Sequence[DeletedTopic] = ()
     reported: Sequence[ClusterFinding] = ()
@@ -68,7 +66,7 @@ class Facts:
 
 
 def address_findings(check: AddressCheck) -> Iterator[DoctorFinding]:
-    """The problems with the checked address; none when a snode serves there."""
+    """The problems with the checked address; no problems if a snode serves at the address."""
     address, host = check.address, check.address.rpartition(":")[0]
     if check.proxy_variable:
         observed = f"{check.proxy_variable} is set, so gRPC uses that proxy, which rarely supports it"
@@ -162,7 +160,7 @@ def _process_findings(facts: Facts) -> Iterator[DoctorFinding]:
         if not enode.alive:
             remedy = "start it again with its volume; its messages are in its log, and its queues wait for it"
             yield DoctorFinding(
-                "enode unavailable", f"the lease of enode {enode.name} ({enode.address}) ran out", remedy
+                "enode unavailable", f"enode {enode.name} ({enode.address or 'no address known'}) has no lease", remedy
             )
         if enode.index_nearly_full:
             observed = (
@@ -294,7 +292,7 @@ def _group_findings(facts: Facts) -> Iterator[DoctorFinding]:
     elif not group.consume_enabled:
         remedy = f"switch it on: grpcurl ... ortoo.v1.AdminService/UpdateGroup (ortoo group describe {group.name})"
         yield DoctorFinding("group disabled", f"group {group.name} may not consume", remedy)
-    elif facts.lag_messages and facts.consumer_count == 0 and not facts.is_popped:
+    elif facts.lag_messages and facts.consumer_count == 0:
         observed = f"group {group.name} is {facts.lag_messages} messages behind, and it has no consumer"
         yield DoctorFinding("no consumers", observed, "start a consumer of this group, and look at its log")
 

@@ -86,7 +86,7 @@ async def _facts(admin: Admin, topic: str, group: str, deadline_s: float, detail
     snode_addresses = list(dict.fromkeys(snode.address for snode in cluster.snodes))[
         :SNODES_CHECKED_MAX
     ]  # workers share one
-    snodes, groups, topics, described, (lag, members, modes), (orphaned, deleted, replica_sets) = await asyncio.gather(
+    snodes, groups, topics, described, (lag, members), (orphaned, deleted, replica_sets) = await asyncio.gather(
         asyncio.gather(*(_check_reachable(other, details_s) for other in snode_addresses)),
         _try_call(admin.list_groups(), details_s),
         _try_call(admin.list_topics(), details_s),
@@ -94,7 +94,6 @@ async def _facts(admin: Admin, topic: str, group: str, deadline_s: float, detail
         asyncio.gather(
             _try_call(admin.describe_lag(group, topic) if topic and group else None, details_s),
             _try_call(admin.count_consumers(group) if group else None, details_s),
-            _try_call(admin.groups.list_delivery_modes(group) if group else None, details_s),
         ),
         asyncio.gather(
             _try_call(admin.list_orphaned_topics(), details_s),
@@ -115,7 +114,6 @@ async def _facts(admin: Admin, topic: str, group: str, deadline_s: float, detail
         groups.value or (),
         lag.value.lag_messages if lag.value else 0,
         members.value,
-        any(one.topic == topic and one.mode.startswith("pop") for one in modes.value or ()),
         orphaned.value or (),
         deleted.value or (),
         reported.value or (),

@@ -23,7 +23,7 @@ Completion = Callable[[typer.Context, str], list[str]]
 
 
 def completion(query: "Callable[[Client], Awaitable[Iterable[Any]]]", name: str = "name") -> Completion:
-    """The completion for a parameter: it offers the attribute `name` of each result of `query`."""
+    """Make the completion function of a parameter, which offers the attribute `name` of each result of `query`."""
 
     def complete(context: typer.Context, incomplete: str) -> list[str]:
         import asyncio
@@ -39,7 +39,7 @@ def completion(query: "Callable[[Client], Awaitable[Iterable[Any]]]", name: str 
 
 
 def complete_profiles(incomplete: str) -> list[str]:
-    """The names of the profiles."""
+    """The names of the profiles that start with the text `incomplete`."""
     from ortoo.client.core.credentials import profiles_folder
 
     return _matching([file.stem for file in profiles_folder().glob("*.toml")], incomplete)

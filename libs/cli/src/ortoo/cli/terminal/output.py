@@ -44,7 +44,7 @@ class OutputTable:
     items: Iterable[Any]
 
     def rows(self) -> list[list[str]]:
-        """The texts of the cells."""
+        """The cell texts of each row."""
         cells = [attrgetter(cell) if isinstance(cell, str) else cell for cell in self.columns.values()]
         return [[_cell_text(cell(item)) for cell in cells] for item in self.items]
 
@@ -62,7 +62,7 @@ class CommandOutput:
 
 
 def show(output: CommandOutput, *, as_json: bool) -> None:
-    """Print an answer."""
+    """Print the output of a command: its value as JSON if `as_json`, otherwise its text."""
     if output.clears_screen and not as_json:
         clear_screen()
     if as_json:
@@ -84,7 +84,7 @@ def json_lines(value: Any) -> Iterator[str]:
 
 
 def message_fields(it: "StoredMessage | PeekedMessage | DeadLetter") -> dict[str, Any]:
-    """A message for JSON: its body as text, or as base64 when it is not UTF-8."""
+    """The fields of a message for JSON; the body is text, or base64 if it is not UTF-8."""
     fields: dict[str, Any] = {
         "message_id": it.message_id,
         "topic": it.queue.topic,
@@ -112,7 +112,7 @@ def body_start(it: "StoredMessage | PeekedMessage | DeadLetter") -> str:
 
 
 def utc(time_ms: int) -> datetime:
-    """A time of the cluster, milliseconds since 1970-01-01 UTC, as datetime."""
+    """Convert milliseconds since 1970-01-01 UTC to a datetime in UTC."""
     return datetime.fromtimestamp(time_ms / 1000, UTC)
 
 

@@ -54,7 +54,7 @@ class SpokenProtocol(enum.Enum):
 
 @dataclass(frozen=True, slots=True)
 class AddressCheck:
-    """The result for one address. A field is set only if the steps before it succeeded."""
+    """The result of checking one address. A field is set only if the checks for the fields before it succeeded."""
 
     address: str
     well_formed: bool = False

@@ -14,7 +14,6 @@ from ortoo.client.admin.descriptions import (
     DeletedTopic,
     FoundMessages,
     GroupInfo,
-    GroupLag,
     OpenTransaction,
     OrphanedTopic,
     PeekedMessage,
@@ -23,6 +22,7 @@ from ortoo.client.admin.descriptions import (
     TopicInfo,
 )
 from ortoo.client.admin.groups import GroupAdmin, group_info
+from ortoo.client.admin.lag import GroupLag
 from ortoo.client.admin.operations import Operations
 from ortoo.client.admin.replicas import ReplicaAdmin
 from ortoo.client.admin.topics import MESSAGE_TYPES, PERMISSIONS, description_of, topic_of
@@ -50,7 +50,7 @@ UINT32_MAX, UINT64_MAX = (1 << 32) - 1, (1 << 64) - 1
 
 
 class Admin:
-    """An operator's calls. Reached as `Client.admin`."""
+    """The operator's calls about topics, groups and messages. Available as `Client.admin`."""
 
     def __init__(self, connection: Connection) -> None:
         """Applications use `Client.admin`."""
@@ -71,7 +71,7 @@ class Admin:
         enodes: Sequence[str] = (),
         lite_ttl_ms: int = 0,
     ) -> TopicInfo:
-        """Create a topic with `queue_count` queues (0 = 4) on each of the named enodes, or on all that are alive.
+        """Create a topic with `queue_count` queues (0 = 4) on each of `enodes`, or on all live enodes.
 
         `message_type` restricts what RocketMQ clients may send: any, normal, fifo, delay, transaction, priority or
         lite. In a topic of type lite, a lite topic without a message for `lite_ttl_ms` is deleted (a minute to a year;
@@ -95,7 +95,7 @@ class Admin:
             return (await self.describe_topic(name)).topic
 
     async def list_topics(self) -> list[TopicInfo]:
-        """All topics, by name."""
+        """All topics, sorted by name."""
         answer = await self._call("ListTopics", namesrv_pb2.ListTopicsRequest())
         return [topic_of(topic) for topic in answer.topics]
 
@@ -127,8 +127,8 @@ class Admin:
     ) -> TopicInfo:
         """Change a topic; 0, empty and None keep a setting. The number of queues to read cannot be reduced.
 
-        `publish_order` lists the queues that producers use as (enode, number of its queues from the first), in this
-        order. An empty list removes the restriction. Errors: Invalid, NotFound.
+        `publish_order` lists the queues that producers use, in order. Each pair (enode, count) stands for the first
+        `count` queues of the enode. An empty list removes the restriction. Errors: Invalid, NotFound.
         """
         request = namesrv_pb2.UpdateTopicRequest(
             name=name,
@@ -146,9 +146,9 @@ class Admin:
         await self._call("DeleteTopic", namesrv_pb2.DeleteTopicRequest(name=name, skip_grace_period=at_once))
 
     async def undelete_topic(self, name: str, *, topic_id: int = 0) -> TopicInfo:
-        """Restore a deleted topic with its messages and offsets. `topic_id` selects one of several with the same name.
+        """Restore a deleted topic with its messages and offsets. `topic_id` selects among deleted topics of this name.
 
-        Errors: NotFound, AlreadyExists if the name is used again, Conflict if several deleted topics had the name.
+        Errors: NotFound, AlreadyExists if a topic has the name now, Conflict if several deleted topics had the name.
         """
         request = namesrv_pb2.UndeleteTopicRequest(name=name, topic_id=topic_id)
         return topic_of((await self._call("UndeleteTopic", request)).topic)
@@ -159,20 +159,20 @@ class Admin:
         return [read(DeletedTopic, one, topic=topic_of(one.topic)) for one in answer.topics]
 
     async def list_orphaned_topics(self) -> list[OrphanedTopic]:
-        """Topics that enodes hold and that are missing in the name server's directory, by name."""
+        """Topics that enodes hold and that are missing in the name server's directory, sorted by name."""
         answer = await self._call("ListOrphanedTopics", namesrv_pb2.ListOrphanedTopicsRequest())
         return [read(OrphanedTopic, one) for one in answer.topics]
 
     async def adopt_topics(self, *names: str) -> Adoption:
         """Add the topics `names`, which enodes hold, to the directory; without names, all topics without a conflict.
 
-        Either all of `names` are adopted or none. Errors: NotFound, or Conflict when one of `names` cannot be adopted.
+        Errors: NotFound, or Conflict when one of `names` cannot be adopted. After an error, no topic was adopted.
         """
         answer = await self._call("AdoptTopics", namesrv_pb2.AdoptTopicsRequest(names=names, all=not names))
         return Adoption(tuple(map(topic_of, answer.topics)), tuple(read(OrphanedTopic, one) for one in answer.refused))
 
     async def list_groups(self) -> list[GroupInfo]:
-        """All groups, by name."""
+        """All groups, sorted by name."""
         answer = await self._call("ListGroups", namesrv_pb2.ListGroupsRequest())
         return [group_info(group) for group in answer.groups]
 
@@ -191,7 +191,7 @@ class Admin:
         slow_consumer_threshold_messages: int = 0,
         slow_consumer_grace_ms: int = 0,
     ) -> GroupInfo:
-        """Create or change a group. 0 = the default; a `consume_enabled` of None = unchanged, True for a new group."""
+        """Create or change a group. 0 = the default. `consume_enabled` None = unchanged; a new group may consume."""
         group = topic_pb2.Group(
             name=name,
             consume_enabled=consume_enabled,
@@ -262,7 +262,7 @@ class Admin:
                 return FoundMessages(tuple(messages), found.unreachable_enodes)
 
     async def list_delayed(self, topic: str, *, from_ms: int = 0, limit: int = 100) -> list[DelayedMessage]:
-        """The delayed messages of a topic that are due at `from_ms` or later, by due time."""
+        """The delayed messages of a topic that are due at `from_ms` or later, sorted by due time."""
         request = admin_pb2.ListDelayedMessagesRequest(topic=topic, from_ms=from_ms, limit=_count(limit, "limit"))
         answer = await self._call("ListDelayedMessages", request)
         return [read(DelayedMessage, one) for one in answer.messages]
@@ -270,7 +270,7 @@ class Admin:
     async def list_transactions(
         self, *, topic: str = "", producer_group: str = "", parked_only: bool = False, limit: int = 100
     ) -> list[OpenTransaction]:
-        """Open transactions, oldest first. Empty arguments match any."""
+        """Open transactions, oldest first. An empty `topic` or `producer_group` matches all transactions."""
         request = admin_pb2.ListTransactionsRequest(
             topic=topic, producer_group=producer_group, parked_only=parked_only, limit=_count(limit, "limit")
         )
@@ -278,7 +278,7 @@ class Admin:
         return [read(OpenTransaction, one) for one in answer.transactions]
 
     async def end_transaction(self, transaction_id: str, verdict: TransactionVerdict) -> None:
-        """Commit or roll back in place of the producer. Errors: NotFound, Conflict after the other verdict."""
+        """Commit or roll back a transaction for its producer. Errors: NotFound, Conflict after the opposite verdict."""
         if verdict is TransactionVerdict.UNKNOWN:
             raise Invalid("UNKNOWN does not end a transaction; expected COMMIT or ROLLBACK", field="verdict")
         await end_transaction(self._connection, transaction_id, verdict, enode_deferred_pb2.VERDICT_SOURCE_OPERATOR)
@@ -328,7 +328,7 @@ class Admin:
     def list_dead_letters(
         self, group: str, condition: Sql | None = None, *, dead_letters_max: int = 0, include_replayed: bool = False
     ) -> AsyncIterator[DeadLetter]:
-        """The dead letters of a group, by enode, oldest first. `dead_letters_max` 0 = all."""
+        """The dead letters of a group, enode by enode, oldest first. `dead_letters_max` 0 = all."""
         request = dead_letter_pb2.ListDeadLettersRequest(
             group=group,
             condition=_condition_text(condition),
@@ -349,7 +349,7 @@ class Admin:
     ) -> AsyncIterator[ReplayProgress]:
         """Send dead letters again, each once. After an interruption, another call sends the remaining dead letters.
 
-        The messages go to the group's retry topic, or to `to_topic`. Each item reports the progress. Errors: Invalid,
+        The messages go to the group's retry topic, or to `to_topic`. The iterator yields the progress. Errors: Invalid,
         NotFound, Conflict (`to_topic` has no queue on an enode with dead letters), Unavailable.
         """
         request = dead_letter_pb2.ReplayDeadLettersRequest(
@@ -363,7 +363,7 @@ class Admin:
         return self._stream(ReplayProgress, DeadLetterServiceStub, "ReplayDeadLetters", request)
 
     async def peek(self, topic: str, group: str = "", *, messages_max: int = 10) -> list[PeekedMessage]:
-        """The next messages for a group that pops; without a group, the oldest. No lease is taken."""
+        """The next messages for a group that pops; without a group, the topic's oldest messages. No lease is taken."""
         count = _count(messages_max, "messages_max")
         found: list[PeekedMessage] = []
         while True:

@@ -3,6 +3,7 @@
 from collections.abc import Mapping
 from dataclasses import dataclass
 
+from ortoo.client.admin.lag import LagByState
 from ortoo.client.core.queues import Queue
 from ortoo.client.read.tailing import StoredMessage
 from ortoo.common.records.message import Message
@@ -66,7 +67,7 @@ class Adoption:
 
 @dataclass(frozen=True, slots=True)
 class QueueInfo:
-    """The stored range of one queue: offsets from `begin_offset` to `end_offset`, exclusive."""
+    """The stored range of one queue: the offsets from `begin_offset` up to, but not including, `end_offset`."""
 
     queue: Queue
     begin_offset: int
@@ -79,6 +80,12 @@ class TopicDescription:
 
     topic: TopicInfo
     queues: tuple[QueueInfo, ...]
+
+    @property
+    def unreachable_enodes(self) -> list[str]:
+        """The enodes whose queues are missing."""
+        answered = {one.queue.enode for one in self.queues}
+        return [one.enode for one in self.topic.placements if one.read_queue_count and one.enode not in answered]
 
 
 @dataclass(frozen=True, slots=True)
@@ -112,24 +119,6 @@ class DeletedGroup:
     deleted_at_ms: int
     due_at_ms: int
     """The group can be restored until this time."""
-
-
-@dataclass(frozen=True, slots=True)
-class QueueLag:
-    """The lag of a group in one queue; a `committed_offset` of -1 means that the group has committed no offset."""
-
-    queue: Queue
-    committed_offset: int
-    end_offset: int
-    lag_messages: int
-
-
-@dataclass(frozen=True, slots=True)
-class GroupLag:
-    """The lag of a group in a topic."""
-
-    queues: tuple[QueueLag, ...]
-    lag_messages: int
 
 
 @dataclass(frozen=True, slots=True)
@@ -208,10 +197,12 @@ class GroupMemberInfo:
     client_version: str
     topics: tuple[str, ...]
     pushed: bool
-    """Whether it receives messages by push; otherwise it pulls."""
+    """Whether it receives messages by push; otherwise it pulls or pops."""
     broadcast: bool
     zone: str
     joined_at_ms: int
+    pops: bool = False
+    """Whether it requests messages by pops. It is listed for a while after its last pop."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -233,6 +224,8 @@ class TopicProgress:
     topic: str
     offsets: tuple[QueueOffset, ...]
     lag_messages: int
+    by_state: LagByState = LagByState()
+    """The messages of this topic, without those in the group's retry topic and dead-letter topic."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -251,6 +244,8 @@ class GroupDescription:
     group: GroupInfo
     members: tuple[GroupMemberInfo, ...]
     progress: tuple[TopicProgress, ...]
+    retries: LagByState = LagByState()
+    """The messages of all topics in the group's retry topic and dead-letter topic."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -272,7 +267,8 @@ class ClientInfo:
 class ClientQueue:
     """One queue of a client.
 
-    `offset` follows the last processed message, `next_offset` the last one read; -1 = unknown.
+    `offset` is the offset after the last processed message, and `next_offset` the offset after the last read message.
+    -1 = unknown.
     """
 
     group: str
@@ -331,7 +327,7 @@ class DeadLetter:
 
 @dataclass(frozen=True, slots=True)
 class ReplayProgress:
-    """The progress of a replay."""
+    """The progress of a replay of dead letters."""
 
     replayed_messages: int
     """Messages sent again so far, or in a dry run those that would be."""
@@ -343,7 +339,7 @@ class ReplayProgress:
 
 @dataclass(frozen=True, slots=True)
 class PeekedMessage:
-    """A message that a group would get next."""
+    """One of the next messages for a group; it is not leased."""
 
     message_id: str
     queue: Queue

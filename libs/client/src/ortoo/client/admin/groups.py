@@ -31,14 +31,14 @@ _MODES = EnumNames("mode", topic_pb2.DeliveryMode, unspecified="any", separator=
 
 
 class GroupAdmin:
-    """An operator's calls about groups and clients. Reached as `Client.admin.groups`."""
+    """The operator's calls about groups and clients. Available as `Client.admin.groups`."""
 
     def __init__(self, connection: Connection) -> None:
         """Applications use `Client.admin.groups`."""
         self._call = partial(connection.call, AdminServiceStub)
 
     async def describe(self, name: str) -> GroupDescription:
-        """The settings of a group, its members, and its progress in the topics that they consume. Errors: NotFound."""
+        """The settings of a group, its members, and its progress in its topics. Errors: NotFound."""
         answer = await self._call("DescribeGroup", client_pb2.DescribeGroupRequest(name=name))
         members = tuple(map(_group_member_info, answer.members))
         return read(GroupDescription, answer, group=group_info(answer.group), members=members)
@@ -61,8 +61,8 @@ class GroupAdmin:
     ) -> GroupInfo:
         """Change the settings that are given; a group that does not exist is created. Errors: Invalid.
 
-        `retry` is "classic", "list:1s,5s,30s" or "exponential:1s:10m"; "exponential:1s:10m:3" multiplies by 3 instead
-        of 2.
+        `retry` is "classic", "list:1s,5s,30s" or "exponential:1s:10m"; "exponential:1s:10m:3" multiplies each
+        delay by 3 instead of 2.
         """
         request = client_pb2.UpdateGroupRequest(
             name=name,
@@ -81,12 +81,12 @@ class GroupAdmin:
         return group_info((await self._call("UpdateGroup", request)).group)
 
     async def list_consumers(self, group: str) -> list[GroupMemberInfo]:
-        """The consumers of a group, by client id. Errors: NotFound when no such group exists."""
+        """The consumers of a group. Errors: NotFound when the group has no consumer now."""
         answer = await self._call("ListConsumers", client_pb2.ListConsumersRequest(group=group))
         return list(map(_group_member_info, answer.consumers))
 
     async def list_topic_groups(self, topic: str) -> list[str]:
-        """The groups with a member that subscribes to a topic now, by name."""
+        """The names of the groups with a member that subscribes to a topic now."""
         answer = await self._call("ListTopicGroups", client_pb2.ListTopicGroupsRequest(topic=topic))
         return list(answer.groups)
 
@@ -100,7 +100,7 @@ class GroupAdmin:
         return _MODES.name((await self._call("SetDeliveryMode", request)).previous)
 
     async def list_delivery_modes(self, group: str) -> list[TopicMode]:
-        """How a group consumes its topics, by topic and enode."""
+        """How a group consumes each of its topics on each enode."""
         answer = await self._call("ListDeliveryModes", client_pb2.ListDeliveryModesRequest(group=group))
         return [read(TopicMode, one, mode=_MODES.name(one.mode)) for one in answer.modes]
 
@@ -114,10 +114,10 @@ class GroupAdmin:
         offsets: Mapping[Queue, int] | None = None,
         force: bool = False,
     ) -> list[QueueOffset]:
-        """Move a group to a time (-1 = the end), to one offset, or to one offset per queue; returns the new offsets.
+        """Move a group's offsets to `time_ms` (-1 = the end), to `offset`, or to the offset of each queue in `offsets`.
 
-        Its members continue from the new offsets immediately. Without `force`, offsets move only backwards. Errors:
-        Invalid, or NotFound for a topic or a group without offsets.
+        Returns the new offsets. The group's members continue from them immediately. Without `force`, offsets move only
+        backwards. Errors: Invalid, or NotFound for a topic or a group without offsets.
         """
         if sum(target is not None for target in (time_ms, offset, offsets)) != 1:
             raise Invalid("expected exactly one of time_ms, offset and offsets", field="target")
@@ -138,7 +138,7 @@ class GroupAdmin:
         ]
 
     async def clone_offsets(self, from_group: str, to_group: str, topic: str) -> list[QueueOffset]:
-        """Copy the offsets of one group to another. Errors: NotFound."""
+        """Copy the offsets of one group in a topic to another group. Errors: NotFound."""
         request = client_pb2.CloneOffsetsRequest(from_group=from_group, to_group=to_group, topic=topic)
         return _offsets(await self._call("CloneOffsets", request))
 

@@ -96,7 +96,7 @@ class Explanation:
 
 
 class Operations:
-    """Calls for the diagnosis of a cluster. Reached as `Client.admin.operations`."""
+    """The operator's calls for settings and for the diagnosis of problems. Available as `Client.admin.operations`."""
 
     def __init__(self, connection: Connection) -> None:
         """Applications use `Client.admin.operations`."""
@@ -105,7 +105,7 @@ class Operations:
     async def list_findings(self, *, timeout_s: float = 2.0) -> list[ClusterFinding]:
         """The problems that processes of the cluster report; serious ones first.
 
-        Each process may take `timeout_s` to answer. Errors: Forbidden, or Unsupported when the snode is older.
+        A process must answer within `timeout_s`. Errors: Forbidden, or Unsupported when the snode is older.
         """
         request = findings_pb2.ListFindingsRequest(timeout_ms=int(timeout_s * 1000))
         answer = await self._connection.call(
@@ -135,8 +135,9 @@ class Operations:
 
         `reset` names the settings to restore to their values at the start.
 
-        Values are written as in the environment. Either every process takes the change or none does; `dry_run` only
-        checks it. Errors: Invalid (names the setting), Forbidden, NotFound (process), Unavailable.
+        Values are written as in the environment. If a process refuses the change, no process is changed. With
+        `dry_run` the change is only checked. Errors: Invalid (names the setting), Forbidden, NotFound (process),
+        Unavailable.
         """
         request = settings_pb2.UpdateSettingsRequest(
             role=role, process=process, values=values, reset=reset, dry_run=dry_run
@@ -160,7 +161,7 @@ class Operations:
         to_offset: int = 0,
         limit: int = 100,
     ) -> MessageDeliveries:
-        """The states of messages of a topic, or of one of its queues, for a group, by queue and offset.
+        """The states of messages of a topic, or of one of its queues, for a group, sorted by queue and offset.
 
         Without `from_offset`, only messages that the group has not finished are listed. `to_offset` is exclusive; 0 =
         the end of the queue. The result has at most `limit` messages of each queue and fits into one answer. Errors:

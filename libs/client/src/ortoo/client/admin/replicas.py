@@ -59,15 +59,27 @@ class ReplicaSetInfo:
     replicas: tuple[ReplicaInfo, ...]
 
 
+@dataclass(frozen=True, slots=True)
+class ForgottenEnode:
+    """The topics that had queues on a forgotten enode."""
+
+    reduced_topics: tuple[str, ...]
+    """Topics that keep their queues on other enodes."""
+    moved_topics: tuple[str, ...]
+    """Topics that had queues on no other enode, and have empty queues on the live enodes now."""
+    lost_deleted_topics: tuple[str, ...]
+    """Deleted topics that can no longer be restored."""
+
+
 class ReplicaAdmin:
-    """An operator's calls about the replicas of enodes. Reached as `Client.admin.replicas`."""
+    """The operator's calls about the replicas of enodes. Available as `Client.admin.replicas`."""
 
     def __init__(self, connection: Connection) -> None:
         """Applications use `Client.admin.replicas`."""
         self._call = partial(connection.call, AdminServiceStub)
 
     async def list(self, enode: str = "") -> tuple[ReplicaSetInfo, ...]:
-        """The replicas of one enode, or of all enodes with several. Errors: NotFound."""
+        """The replicas of one enode, or of all enodes with several replicas. Errors: NotFound."""
         answer = await self._call("ListReplicas", replica_admin_pb2.ListReplicasRequest(enode=enode))
         return tuple(map(_replica_set, answer.enodes))
 
@@ -83,7 +95,7 @@ class ReplicaAdmin:
         return int(answer.successor.number)
 
     async def elect(self, enode: str, number: int, disk: str = "") -> int:
-        """Propose a replica as leader if there is none; returns the epoch. Errors: NotFound, Conflict (reason)."""
+        """Propose a replica as leader if there is no leader; returns the proposed epoch. Errors: NotFound, Conflict."""
         request = replica_admin_pb2.ElectReplicaRequest(enode=enode, replica=_replica_id(number, disk))
         return int((await self._call("ElectReplica", request)).proposal.epoch)
 
@@ -111,6 +123,15 @@ class ReplicaAdmin:
         """
         request = replica_admin_pb2.AcceptStoreRequest(enode=enode, store_id=store_id)
         return str((await self._call("AcceptStore", request)).former_store_id)
+
+    async def forget(self, enode: str, *, lose: bool = False) -> ForgottenEnode:
+        """Forget an enode that does not come back; a second call changes nothing.
+
+        The enode can register again only after `accept_store`. Errors: NotFound, Conflict for a running enode. Without
+        `lose`, Conflict if only this enode has some messages; the error names their topics.
+        """
+        request = replica_admin_pb2.ForgetEnodeRequest(enode=enode, lose=lose)
+        return read(ForgottenEnode, await self._call("ForgetEnode", request))
 
 
 def _replica_id(number: int, disk: str) -> replica_report_pb2.ReplicaId:

@@ -139,7 +139,7 @@ class _DeclaredConsumer:
 class App:
     """A declared program: its handlers, producers and providers. Nothing happens before it runs.
 
-    It may run several times, one run after the other.
+    An app may run several times, one run after the other.
     """
 
     def __init__(self, group: str) -> None:
@@ -196,9 +196,9 @@ class App:
 
     @asynccontextmanager
     async def running(self, mq: Client, *, finish_timeout_s: float = 0.0) -> AsyncIterator[None]:
-        """Run until the block ends. Then handlers may finish for `finish_timeout_s`, while no message is taken.
+        """Run until the block ends. Then no message is taken, and running handlers get `finish_timeout_s` to finish.
 
-        Messages of handlers that have not finished are released without counting an attempt.
+        Messages of handlers that have not finished by then are released without counting an attempt.
 
         Errors: Invalid for a missing dependency, or the error that ended a consumer, as an ExceptionGroup.
         """
@@ -228,8 +228,9 @@ class App:
     ) -> None:
         """Run until SIGTERM or Ctrl-C; `options` are those of `connect`.
 
-        Then no message is taken, and handlers that run may finish for `finish_timeout_s`. Other messages are released
-        without counting an attempt. A second signal ends the process at once.
+        After the signal, no message is taken, and running handlers get `finish_timeout_s` to finish. Messages of
+        handlers that have not finished by then are released without counting an attempt. A second signal ends the
+        process at once.
         """
 
         async def until_stopped() -> None:

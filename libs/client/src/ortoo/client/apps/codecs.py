@@ -20,12 +20,12 @@ T = TypeVar("T")
 
 
 class Undecodable(Exception):
-    """A body cannot be decoded to the handler's type; a retry would not help."""
+    """Raised when a body cannot be decoded to the handler's type; a retry would not help."""
 
 
 @dataclass(frozen=True, slots=True)
 class BodyCodec(Generic[T]):
-    """Encoding and decoding of one type."""
+    """The functions that encode and decode values of one type."""
 
     encode: Callable[[T], bytes]
     decode: Callable[[bytes], T]
@@ -33,7 +33,7 @@ class BodyCodec(Generic[T]):
 
 
 def codec_of(kind: Any) -> BodyCodec[Any]:
-    """The codec of a type. Errors: TypeError for a type that neither library can decode."""
+    """The codec of a type. Errors: TypeError for a type that msgspec cannot decode."""
     if kind is bytes:
         return BodyCodec(bytes, bytes)
     if kind is str:

@@ -20,7 +20,7 @@ class Providers:
         self._providers: dict[Any, Provider] = {}
 
     def add(self, provider: Provider) -> None:
-        """Add a function. Errors: Invalid without a return type, or when another provider makes the same type."""
+        """Add a provider. Errors: Invalid without a return type, or when another provider makes the same type."""
         made = _provided_type(provider)
         if made in self._providers:
             raise Invalid(f"{_name(made)} is provided twice: {_name(provider)} is the second", field="provide")
@@ -31,7 +31,10 @@ class Providers:
         self._providers[kind] = lambda: value
 
     async def make(self, stack: AsyncExitStack) -> dict[Any, Any]:
-        """All dependencies, by type; leaving `stack` closes them. Errors: Invalid if a dependency cannot be made."""
+        """Make all dependencies; returns them by type. Leaving `stack` closes them.
+
+        Errors: Invalid if a dependency cannot be made.
+        """
         provided: dict[Any, Any] = {}
         in_progress: list[Any] = []
 

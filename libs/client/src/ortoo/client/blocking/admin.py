@@ -33,6 +33,7 @@ class BlockingReplicaAdmin(BlockingFacade[AsyncReplicaAdmin]):
     add = blocking(AsyncReplicaAdmin.add)
     remove = blocking(AsyncReplicaAdmin.remove)
     accept_store = blocking(AsyncReplicaAdmin.accept_store)
+    forget = blocking(AsyncReplicaAdmin.forget)
 
 
 class BlockingAdmin(BlockingFacade[AsyncAdmin]):

@@ -23,7 +23,10 @@ class BlockingProducer(ClosableFacade[AsyncProducer]):
     flush = blocking(AsyncProducer.flush)
 
     def send_many(self, messages: Iterable[Message | bytes]) -> list[Receipt]:
-        """Send many messages and wait until all are stored. Errors: the first failure (others may be stored)."""
+        """Send many messages and wait until all are stored.
+
+        Errors: the first failure (other messages may be stored).
+        """
         given = list(messages)
 
         async def send() -> list[Receipt]:
@@ -51,7 +54,7 @@ class BlockingTransactionalProducer(ClosableFacade[AsyncTransactionalProducer]):
 
     @property
     def registered(self) -> bool:
-        """Whether the server has registered this producer, so that it can send it checks."""
+        """Whether the server has registered this producer, so that the producer gets checks."""
         return self._wrapped.registered.is_set()
 
     def begin(self, *messages: Message, check_after_ms: int = 0) -> BlockingTransaction:
@@ -103,7 +106,7 @@ def connect(
 ) -> BlockingClient:
     """Connect to a cluster through one or more snodes, host:port each; see `ortoo.client.connect`.
 
-    Close it, or use it as a `with` block.
+    Close the client, or use it as a `with` block.
     """
     thread = new_loop_thread()
     try:

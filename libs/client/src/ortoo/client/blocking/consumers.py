@@ -26,7 +26,7 @@ M = TypeVar("M")
 
 
 class Stoppable(Protocol):
-    """A consumer of the asynchronous client."""
+    """A consumer of the asynchronous client whose `run` ends after `stop`."""
 
     async def stop(self) -> None:
         """Let `run` finish its handlers and return."""
@@ -139,7 +139,10 @@ class BlockingConsumer(HandlerFacade[AsyncConsumer]):
         self._thread.call_soon(received.ack)
 
     def run(self, handler: Callable[[ReceivedMessage], None], *, concurrency: int = 1) -> None:
-        """Give each message to `handler` in `concurrency` threads and acknowledge it when it returns, until `stop`."""
+        """Call `handler` for each message, in `concurrency` threads, until `stop`.
+
+        When `handler` returns, the message is acknowledged.
+        """
         self._run(handler, lambda handle: self._wrapped.run(handle, concurrency=concurrency))
 
 
@@ -181,12 +184,18 @@ class BlockingPullConsumer(HandlerFacade[AsyncPullConsumer]):
         self._thread.call_soon(received.ack)
 
     def run(self, handler: Callable[[ReceivedMessage], None], options: HandlerOptions | None = None) -> None:
-        """Until `stop`, call `handler` for each message in threads; acknowledge it after the call."""
+        """Call `handler` for each message, in threads, until `stop`.
+
+        When `handler` returns, the message is acknowledged.
+        """
         chosen = options or HandlerOptions()
         self._run(handler, lambda handle: self._wrapped.run(handle, chosen))
 
     def run_batches(self, handler: Callable[[Sequence[ReceivedMessage]], int | None], options: HandlerOptions) -> None:
-        """As `run`, with several messages of a queue at once; the handler returns the number of processed ones."""
+        """Call `handler` for several messages of a queue at once, in threads, until `stop`.
+
+        `handler` returns the number of processed messages, counted from the first; None = all.
+        """
         self._run(handler, lambda handle: self._wrapped.run_batches(handle, options))
 
     def run_in_order(
@@ -208,7 +217,10 @@ class BlockingPopConsumer(HandlerFacade[AsyncPopConsumer]):
             yield from self.pop()
 
     def run(self, handler: Callable[[PoppedMessage], None], *, concurrency: int = 1) -> None:
-        """Give each message to `handler` in `concurrency` threads and acknowledge it when it returns, until `stop`."""
+        """Call `handler` for each message, in `concurrency` threads, until `stop`.
+
+        When `handler` returns, the message is acknowledged.
+        """
         self._run(handler, lambda handle: self._wrapped.run(handle, concurrency=concurrency))
 
     def ack(self, message: PoppedMessage) -> None:

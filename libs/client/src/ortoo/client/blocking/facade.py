@@ -23,7 +23,7 @@ P = ParamSpec("P")
 
 
 class BlockingFacade(Generic[A]):
-    """An object of the asynchronous client and the thread of its loop. Calls may come from any thread."""
+    """A blocking interface to an object of the asynchronous client. Calls may come from any thread."""
 
     def __init__(self, thread: LoopThread, wrapped: A) -> None:
         """Applications get blocking objects from `connect` or from the methods of `Client`."""
@@ -32,9 +32,9 @@ class BlockingFacade(Generic[A]):
         self._timeout_s: float | None = None
 
     def with_timeout(self, seconds: float) -> Self:
-        """The same object with a limit: a call that takes longer is cancelled and raises TimeoutError.
+        """A copy of this object whose calls are cancelled after `seconds` and then raise TimeoutError.
 
-        The server may still have completed the operation.
+        The server may still have completed a cancelled operation.
         """
         limited = copy.copy(self)
         limited._timeout_s = seconds
@@ -114,7 +114,7 @@ def opening(
 def entering(
     method: Callable[Concatenate[A, P], AbstractAsyncContextManager[T]], kind: Callable[[LoopThread, T], F]
 ) -> Callable[Concatenate[BlockingFacade[A], P], AbstractContextManager[F]]:
-    """Make a method whose context manager yields a facade of this `kind` from an asynchronous `method`."""
+    """Make a method that returns a `with` block's context manager, which yields a facade of this `kind`."""
 
     @wraps(method)
     @contextmanager

@@ -19,7 +19,10 @@ T = TypeVar("T")
 
 
 class LoopCall(Generic[T]):
-    """A coroutine on a loop, for which a thread waits without a lock: Ctrl-C could leave a lock locked."""
+    """A coroutine that runs on a loop while another thread waits for its result.
+
+    The wait uses no lock, because Ctrl-C could leave a lock locked.
+    """
 
     def __init__(self, loop: asyncio.AbstractEventLoop, work: Coroutine[Any, Any, T]) -> None:
         """Start `work` on `loop`, which another thread runs."""
@@ -67,7 +70,7 @@ class LoopCall(Generic[T]):
 
 
 class LoopThread:
-    """A thread with an event loop, calls into it, and the context managers that are open on it."""
+    """A thread that runs an event loop; other threads call functions and open context managers on the loop."""
 
     def __init__(self) -> None:
         """Start the thread."""
@@ -116,7 +119,7 @@ class LoopThread:
         raise TimeoutError(f"no result within {timeout_s:g} s; the outcome is unknown")
 
     def open(self, manager: AbstractAsyncContextManager[T]) -> "OpenContext[T]":
-        """Enter an async context manager. It is left by `OpenContext.close`, or when this thread is closed."""
+        """Enter an async context manager, and leave it at `OpenContext.close` or when this thread is closed."""
         opened = OpenContext(self, manager, self.run(manager.__aenter__()))
         self._opened[opened] = None
         return opened
@@ -171,7 +174,7 @@ class LoopThread:
                 self.run(close())
 
     def call(self, call: Callable[[], T]) -> T:
-        """Run a plain function on the loop and wait; called on the loop itself, it runs immediately."""
+        """Run a plain function on the loop and return its result. A caller on the loop runs the function directly."""
         if threading.current_thread() is self._thread:
             return call()
 
@@ -187,7 +190,7 @@ class LoopThread:
         self._loop.call_soon_threadsafe(call, *arguments)
 
     def close(self) -> None:
-        """Close all open context managers, the last one first, then end loop and thread. Errors: from closing."""
+        """Close all open context managers, newest first, then end loop and thread. Errors: those of the managers."""
         if self._is_closed or os.getpid() != self._process_id:
             return
         with contextlib.ExitStack() as stack:

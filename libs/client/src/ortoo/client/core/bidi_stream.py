@@ -19,7 +19,7 @@ INITIAL_HEARTBEAT_INTERVAL_S = 30.0
 
 
 class BidiStream(Generic[Request, Response]):
-    """Requests are sent in the order of `send`; `run` ends when the server ends the stream or it breaks."""
+    """A bidirectional gRPC stream to one server; requests are sent in the order of the `send` calls."""
 
     def __init__(
         self,

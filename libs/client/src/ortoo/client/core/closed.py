@@ -18,9 +18,9 @@ class ConsumerClosed(Conflict):
 
 
 def check_loop(owner: asyncio.AbstractEventLoop | None) -> None:
-    """Refuse the use of an object from another event loop or thread than its own; None = it has none yet.
+    """Refuse a call on another event loop or thread than `owner`; None = the object has no loop yet.
 
-    Errors: Conflict. Without this check such a call may hang.
+    Errors: Conflict. Without this check a call on another loop may hang.
     """
     if owner is not None and owner is not asyncio._get_running_loop():
         raise Conflict(

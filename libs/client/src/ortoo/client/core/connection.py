@@ -31,7 +31,7 @@ CALL_TIMEOUT_S = 10.0
 
 
 class Connection:
-    """Calls to the first snode that answers. Snodes are stateless, so that any snode serves any call."""
+    """Sends calls to the first snode that answers. Snodes are stateless, so that any snode serves any call."""
 
     def __init__(
         self,
@@ -96,7 +96,7 @@ class Connection:
     def channel(self) -> grpc.aio.Channel:
         """The channel to `address`.
 
-        Errors: ClientClosed, or Conflict in a process forked from the one that connected, or on another loop.
+        Errors: ClientClosed, or Conflict in a forked process or on another loop.
         """
         self.check_usable()
         return self._channels.channel_to(self.address)
@@ -134,10 +134,10 @@ class Connection:
             return await getattr(stub(self._channels.channel_to(address)), method)(request, timeout=timeout_s)
 
     def call_from_thread(self, method: str, request: Any, answer: type[Any], *, timeout_s: float) -> Any:
-        """One unary call while the event loop is blocked, on a connection of its own; the next call uses another snode.
+        """Send one unary call over a separate connection, from another thread while the event loop is blocked.
 
         `method` is the path of the call, such as "/ortoo.v1.ConsumerService/ChangeInvisible", and `answer` the class of
-        the response. Errors: those of the snode, or Unavailable.
+        the response. Errors: those of the snode, or Unavailable. After an error, the next call uses another snode.
         """
         address = self.address
         try:

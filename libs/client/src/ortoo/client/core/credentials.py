@@ -67,7 +67,7 @@ def addresses_from(addresses: str, environ: Mapping[str, str]) -> list[str]:
 
 
 def effective_environment(profile: str = "", environ: Mapping[str, str] = os.environ) -> Mapping[str, str]:
-    """The environment; a profile, if one applies, replaces all variables of VARIABLES.
+    """The environment variables. If a profile applies, it replaces all variables in VARIABLES.
 
     The profile is `profile`, else the profile in ORTOO_PROFILE, else the current profile if ORTOO_ADDRESS is not set.
     On a simulated network only `profile` is used, and ORTOO_ADDRESS is ignored. Errors: NotFound if the profile does
@@ -109,7 +109,7 @@ def read_profile(name: str, environ: Mapping[str, str] = os.environ) -> dict[str
     for key, value in values.items():
         if key not in PROFILE_KEYS or not isinstance(value, str):
             raise Invalid(
-                f"{file} has {key}={value!r}; expected only texts, for the keys {', '.join(PROFILE_KEYS)}",
+                f"{file} has {key}={value!r}; expected text values for the keys {', '.join(PROFILE_KEYS)}",
                 field="profile",
             )
     return values

@@ -25,7 +25,7 @@ TopicFilters = Mapping[str, Filter] | Iterable[str] | str
 
 
 def topic_filters(topics: TopicFilters) -> dict[str, Filter]:
-    """Each topic with its filter. Errors: Invalid when no topic is given."""
+    """Map each topic to its filter. Errors: Invalid when no topic is given."""
     if isinstance(topics, str):
         topics = (topics,)
     filters: dict[str, Filter] = dict(topics) if isinstance(topics, Mapping) else dict.fromkeys(topics, "*")

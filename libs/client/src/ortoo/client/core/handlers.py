@@ -49,7 +49,7 @@ class LocalAttempts:
         self._attempts: OrderedDict[tuple[int, Queue, int], int] = OrderedDict()
 
     def start(self, message: ReceivedMessage) -> None:
-        """Tell a message the number of its earlier attempts, before the message is handled."""
+        """Set the number of earlier attempts of a message, before the message is handled."""
         message.set_local_attempts(self._attempts.get(_message_key(message), 0))
 
     def attempt_count(self, message: ReceivedMessage) -> int:

@@ -9,7 +9,7 @@ from collections.abc import Sequence
 
 
 class BatchProgress:
-    """The messages of one delivery, by their index in the delivery."""
+    """The finished and unfinished messages of one delivery. An index is a message's position in the delivery."""
 
     __slots__ = ("_finished", "_unfinished_index", "count", "next_offset", "offsets", "size_bytes")
 
@@ -29,7 +29,7 @@ class BatchProgress:
 
     @property
     def first_unfinished_offset(self) -> int:
-        """The smallest offset that is not finished."""
+        """The offset of the first unfinished message; `next_offset` when all messages are finished."""
         return self.next_offset if self.is_finished else self.offsets[self._unfinished_index]
 
     def finish(self, index: int) -> int:
@@ -51,7 +51,7 @@ class BatchProgress:
 
 
 class QueueProgress:
-    """The deliveries of one queue during one assignment, in order."""
+    """The unfinished deliveries of one queue during one assignment, and the offset to commit."""
 
     def __init__(self, start_offset: int = -1) -> None:
         """All offsets before `start_offset` are finished; -1 = unknown."""

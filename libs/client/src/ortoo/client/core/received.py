@@ -91,12 +91,15 @@ class ReceivedBatch:
 
     @property
     def sealed(self) -> SealedBatch:
-        """The producer's encoded bytes, with all rows."""
+        """The encoded batch, which may include rows that the filter excluded."""
         return self._sealed
 
     @cached_property
     def view(self) -> RecordBatchView:
-        """The columns, with all rows. Errors: Invalid and Unsupported when this client cannot decode them."""
+        """The columns of the batch, which may include rows that the filter excluded.
+
+        Errors: Invalid and Unsupported when this client cannot decode them.
+        """
         return open_batch(self._sealed)
 
     def bodies(self) -> list[bytes]:
@@ -254,7 +257,7 @@ class ReceivedMessage(MessageFields):
 
     @property
     def attempt(self) -> int:
-        """The number of the group's attempts of this message, including this one, by all members."""
+        """The number of the group's attempts of this message, by all members and including this attempt."""
         return max(super().attempt, self._local_attempts + 1)
 
     def set_local_attempts(self, attempts: int) -> None:

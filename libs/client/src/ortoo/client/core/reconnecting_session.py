@@ -19,7 +19,7 @@ _log = get_logger("session")
 
 
 class ReconnectingSession(ABC, Generic[Request, Response]):
-    """Keeps a session open. Subclasses define its messages; `_send_opening` sends the first messages."""
+    """A session with a snode that is opened again after a break. Subclasses define the session's messages."""
 
     def __init__(
         self,

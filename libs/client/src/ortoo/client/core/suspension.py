@@ -70,7 +70,7 @@ class Suspension:
         self._update()
 
     def drop_holds(self, owned: Collection[Queue]) -> bool:
-        """End the holds of queues outside `owned`; returns whether there were any."""
+        """End the holds of queues outside `owned`; returns whether any hold was ended."""
         dropped = [hold for hold in self._holds if hold.queue not in owned]
         for hold in dropped:
             hold.revoked.set()

@@ -87,7 +87,7 @@ def received_batch(
 
 
 class EnumNames:
-    """The names of an enum's values: without the common prefix, in small letters."""
+    """Names for the values of a protobuf enum: in lower case, without the common prefix."""
 
     def __init__(self, field: str, enum: Any, *, unspecified: str = "", separator: str = "_") -> None:
         """Errors name `field`. `unspecified` is the name of the value 0; empty = the value 0 cannot be chosen."""
@@ -98,11 +98,11 @@ class EnumNames:
         self._numbers = {name: number for number, name in self._names.items()}
 
     def number(self, name: str) -> Any:
-        """The value of a name. Errors: Invalid, whose text lists the valid names."""
+        """The number of the enum value with this name. Errors: Invalid, whose text lists the valid names."""
         if name not in self._numbers:
             raise Invalid(f"{name!r}; expected {', '.join(self._numbers)}", field=self._field)
         return self._numbers[name]
 
     def name(self, number: int) -> str:
-        """The name of a value; "unknown" for a value that this client does not know."""
+        """The name of the enum value with this number; "unknown" if this client does not know the value."""
         return self._names.get(number, "unknown")

@@ -26,7 +26,7 @@ HANDLER_THREADS_MAX = 256
 
 @dataclass(frozen=True, slots=True)
 class HandlerEnd(Generic[R]):
-    """The end of one call of a handler."""
+    """The outcome of one call of a handler."""
 
     result: R | None = None
     failure: BaseException | None = None
@@ -68,12 +68,12 @@ class HandlerCalls(Generic[G, R]):
     def of(
         cls, handler: "Callable[[G], Awaitable[R] | R] | HandlerCalls[G, R]", *, threads: int
     ) -> "HandlerCalls[G, R]":
-        """The calls of a handler, unless they are given."""
+        """Make the calls of a handler; a `HandlerCalls` is returned unchanged."""
         return handler if isinstance(handler, HandlerCalls) else cls(handler, threads=threads)
 
     @asynccontextmanager
     async def ended(self, given: G) -> AsyncIterator[HandlerEnd[R]]:
-        """Call the handler; the block settles what the handler got.
+        """Call the handler for the message or messages `given`; the block acknowledges or nacks them.
 
         The block runs for every end of the handler, except when the cancellation of the caller's task stopped it. If
         that cancellation came and the handler still returned, the block runs, and CancelledError is raised after it. A
@@ -93,11 +93,11 @@ class HandlerCalls(Generic[G, R]):
                 self.idle.set()
 
     def close(self) -> None:
-        """Begin no other call. Tasks that try it wait until they are cancelled."""
+        """Begin no further calls. Tasks that try to begin a call wait until they are cancelled."""
         self._is_closed = True
 
     def abandon_threads(self) -> None:
-        """Let cancelled callers no longer wait for their threads, whose handlers have not returned for too long."""
+        """End the wait of cancelled callers for threads whose handlers have not returned in time."""
         self._abandons_threads = True
 
     @asynccontextmanager
@@ -174,7 +174,7 @@ def is_async(handler: Callable[..., object]) -> bool:
 
 
 def check_handler(handler: Callable[..., object], threads: int) -> None:
-    """Refuse what cannot be a handler with `threads` concurrent calls. Errors: Invalid."""
+    """Refuse an object that cannot be a handler, or cannot run in `threads` threads. Errors: Invalid."""
     name = getattr(handler, "__qualname__", repr(handler))
     if not callable(handler):
         raise Invalid(f"{name} cannot be called; expected a function", field="handler")

@@ -17,13 +17,16 @@ _log = get_logger("consumer")
 
 
 class HandlerRuns:
-    """The current runs of one consumer; usually there is one."""
+    """The current runs of one consumer's handlers; usually there is one run."""
 
     def __init__(self) -> None:
         self._runs: dict[_Run, None] = {}
 
     async def run(self, calls: HandlerCalls[Any, Any], take: Take) -> None:
-        """Run until `take` ends or fails, until cancelled, or until `stop`. Handlers that still run are cancelled."""
+        """Run `take`, which starts handlers by `calls`, until it ends or fails, until cancelled, or until `stop`.
+
+        Handlers that still run at the end are cancelled.
+        """
         run = _Run(calls)
         self._runs[run] = None
         try:
@@ -34,7 +37,7 @@ class HandlerRuns:
             run.ended.set()
 
     async def stop(self, finish_timeout_s: float) -> None:
-        """Begin no other handler, and wait for those that run, at most for this time."""
+        """Begin no further handlers, and wait at most `finish_timeout_s` for the running ones."""
         for run in (runs := list(self._runs)):
             run.finish_timeout_s = finish_timeout_s
             run.stopped.set()

@@ -10,9 +10,9 @@ SIGNALS = (signal.SIGTERM, signal.SIGINT)
 
 @contextmanager
 def stopping_signals(stop: Callable[[int], object]) -> Iterator[None]:
-    """Call `stop` with the number of the first SIGTERM or SIGINT in the block. The main thread uses this.
+    """Call `stop` with the number of the first SIGTERM or SIGINT in the block. Only for the main thread.
 
-    From then on both signals have the system's default action, which ends the process.
+    After the first signal, both signals have the system's default action, which ends the process.
     """
     previous = {number: signal.getsignal(number) for number in SIGNALS}
 

@@ -15,8 +15,7 @@ Job = tuple["Future[Any]", Callable[[], Any]]
 class HandlerThreads(Executor):
     """Threads that are started when they are needed, and end when this object is no longer used.
 
-    They do not hold up the end of the process, as those of `ThreadPoolExecutor` do. There, a handler that never
-    returns would keep the program alive.
+    Unlike the threads of `ThreadPoolExecutor`, they do not delay the end of the process if a handler never returns.
     """
 
     def __init__(self, count_max: int) -> None:

@@ -21,7 +21,7 @@ class LostMessages:
 
 
 class LossLog:
-    """Counts and logs lost messages, and calls a callback."""
+    """Counts and logs lost messages, and passes them to a callback."""
 
     def __init__(self, on_loss: Callable[[LostMessages], None] | None) -> None:
         """`on_loss` is called for each loss; its exceptions are logged."""

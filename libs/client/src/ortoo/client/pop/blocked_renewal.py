@@ -14,9 +14,9 @@ _log = get_logger("consumer")
 
 
 class BlockedRenewal:
-    """Renews the leases of a consumer whose loop cannot do it.
+    """Renews the leases of a consumer from another thread while the consumer's event loop is blocked.
 
-    It only reads the consumer's leases and sets the time of their renewal. The loop finds lost leases later.
+    It changes only the renewal times of the leases. The loop detects lost leases later.
     """
 
     def __init__(
@@ -29,7 +29,7 @@ class BlockedRenewal:
         self._renew_max_ms = renew_max_ms
 
     def renew(self) -> None:
-        """Renew leases that are older than a third of their time."""
+        """Renew leases that were last renewed at least a third of `invisible_ms` ago."""
         now_s = self._connection.clock.monotonic_s()
         due = [
             lease

@@ -123,7 +123,7 @@ class PopConsumer:
     async def pop(self, messages_max: int = 0, wait_ms: float | None = None) -> list[PoppedMessage]:
         """Take up to `messages_max` messages (0 = the setting).
 
-        Waits up to `wait_ms` for the first; empty if there is none.
+        Waits up to `wait_ms` for the first message; returns an empty list if no message arrives.
 
         Under load, concurrent calls of several tasks are combined into one request. Errors: Invalid, NotFound, Conflict
         (the group may not consume), Unavailable, or ConsumerClosed outside the consumer's `async with` block.
@@ -261,7 +261,7 @@ class PopConsumer:
         await self._runs.run(calls, take)
 
     async def stop(self, finish_timeout_s: float = FINISH_TIMEOUT_S) -> None:
-        """Begin no other handler, wait for those that run, and let `run` return.
+        """Begin no further handlers, wait up to `finish_timeout_s` for the running ones, and let `run` return.
 
         Messages of handlers that have not finished in time are released when the block of the consumer ends.
         """

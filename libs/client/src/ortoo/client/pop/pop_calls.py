@@ -21,7 +21,7 @@ LeaseOffsets = tuple[str, Sequence[int]]
 
 
 class PopCalls:
-    """Pop, Ack, Nack and ChangeInvisible."""
+    """The calls of a pop consumer to the server: Pop, Ack, Nack and ChangeInvisible."""
 
     def __init__(self, connection: Connection, background: Background, *, retry_timeout_s: float) -> None:
         """Call over `connection`; `background` runs batches of acknowledgements.
@@ -35,7 +35,7 @@ class PopCalls:
         """By enode, so that one that is down delays only its own acknowledgements."""
 
     async def pop(self, request: pop_pb2.PopRequest) -> pop_pb2.PopResponse:
-        """Pop; a retry with the same attempt id returns the same messages. Errors: those of the server."""
+        """Pop messages; a retry with the same attempt id returns the same messages. Errors: those of the server."""
         timeout_s = request.wait_ms / 1000 + MARGIN_S
         answer: pop_pb2.PopResponse = await self._connection.call(
             ConsumerServiceStub, "Pop", request, timeout_s=timeout_s
@@ -48,7 +48,7 @@ class PopCalls:
         return answer
 
     async def ack(self, enode: str, receipt_handle: str, offsets: Sequence[int]) -> list[int]:
-        """Acknowledge; calls made during a request share the next request. Returns the stale offsets.
+        """Acknowledge messages; returns the stale offsets. Calls made during a request share the next request.
 
         Errors: those of the server, for this receipt or for the whole request.
         """
@@ -91,7 +91,7 @@ class PopCalls:
         ]
 
     async def nack(self, request: pop_pb2.NackRequest) -> list[int]:
-        """Nack, release or park. Returns the stale offsets. Errors: the first refusal of the server."""
+        """Nack, release or park messages; returns the stale offsets. Errors: the first refusal of the server."""
         answer = await self._call_until_settled("Nack", request)
         if answer.refused:
             raise error_of(answer.refused[0].failure)
@@ -124,5 +124,5 @@ class PopCalls:
 
 
 def receipts_of(receipts: Iterable[LeaseOffsets]) -> list[pop_pb2.LeaseReceipt]:
-    """Receipts as protobuf."""
+    """Convert receipts to protobuf."""
     return [pop_pb2.LeaseReceipt(receipt_handle=handle, offsets=offsets) for handle, offsets in receipts]

@@ -66,7 +66,7 @@ class PopLease:
 
 
 def lease_of(answer: pop_pb2.PoppedMessages, popped_at_s: float) -> PopLease:
-    """Convert a lease that arrived at a monotonic time from protobuf."""
+    """Convert a lease from protobuf; `popped_at_s` is the monotonic time of its arrival."""
     offsets = list(answer.offsets)
     first = offsets[0]
     attempts = dict(zip(offsets, answer.attempts, strict=True)) if answer.attempts else {}
@@ -96,7 +96,7 @@ def take_messages(leases: deque[PopLease], count: int) -> list[PopLease]:
 
 
 def by_enode(leases: Iterable[PopLease]) -> dict[str, list[PopLease]]:
-    """The leases by enode, without leases whose messages are all settled."""
+    """Group leases by enode, without leases whose messages are all settled."""
     found: dict[str, list[PopLease]] = {}
     for lease in leases:
         if lease.open_offsets:
@@ -110,7 +110,7 @@ def request_chunks(leases: Sequence[PopLease]) -> list[Sequence[PopLease]]:
 
 
 class PoppedMessage(MessageFields):
-    """One message. Unless it is acknowledged before its lease ends, it is delivered again.
+    """One popped message. Unless it is acknowledged before its lease ends, it is delivered again.
 
     An open consumer renews leases.
     """

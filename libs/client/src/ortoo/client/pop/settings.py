@@ -5,7 +5,7 @@ from dataclasses import dataclass
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class PopSettings:
-    """How a consumer pops. Order, attempts and limits belong to the group: all its members must set the same."""
+    """How a consumer pops. Order, attempts and limits belong to the group: all members must set equal values."""
 
     invisible_ms: float = 30_000.0
     """Lease time of popped messages; an open consumer renews it automatically."""

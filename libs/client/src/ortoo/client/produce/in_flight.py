@@ -32,7 +32,7 @@ _PRODUCER_FIELD = "batch.producer_id"
 
 
 class FailureAction(Enum):
-    """The outcome of a failed send."""
+    """The handling of a batch after a failed send."""
 
     FAIL = "refused"
     """The batch fails permanently and is not stored."""
@@ -43,7 +43,7 @@ class FailureAction(Enum):
 
 
 class InFlight:
-    """The batches of one queue from sealing to answer: waiting, in flight, and returned."""
+    """The sealed batches of one queue without an outcome: waiting, in flight, or returned for a retry."""
 
     def __init__(self, new_producer_id: Callable[[], int]) -> None:
         """Start empty; `new_producer_id` returns unique ids."""
@@ -127,7 +127,7 @@ class InFlight:
         return FailureAction.RETRY
 
     def on_connection_lost(self) -> None:
-        """Return all batches in flight, whose answers are lost."""
+        """Mark all batches in flight for a retry, because their answers are lost."""
         for batch in self._in_flight:
             batch.is_ambiguous = True
         self._to_retry += self._in_flight

@@ -21,7 +21,7 @@ OnResult = Callable[[ProducerBatch, OrtooError | None], None]
 
 
 class ProduceCall:
-    """A stream with one snode. `run` ends when the stream breaks; batches without an answer then stay in flight."""
+    """A stream of batches to one snode. When it breaks, `run` ends, and batches without an answer stay in flight."""
 
     def __init__(self, channel: grpc.aio.Channel, peer: str, on_result: OnResult, *, clock: Clock) -> None:
         """`on_result` gets each answered batch and its error; the error None means that the batch is stored."""

@@ -105,7 +105,7 @@ class Producer:
         return read(Receipt, receipt, stored_at_ms=0)
 
     async def enqueue(self, message: Message | bytes) -> SendFuture:
-        """Take a message and send it with others; await the result for the receipt, or `flush` for all.
+        """Take a message and send it with others; await the result for its receipt, or `flush` for all messages.
 
         Waits while too many bytes are in flight; a call cancelled during this wait sends nothing. Errors: Invalid.
         """
@@ -114,10 +114,10 @@ class Producer:
         return self._enqueue(message)
 
     def enqueue_nowait(self, message: Message | bytes) -> SendFuture:
-        """As `enqueue` without waiting. Errors: Invalid, or Overloaded while too many bytes are in flight."""
+        """Take a message without waiting; see `enqueue`. Errors: Invalid, Overloaded (too many bytes in flight)."""
         if (unacknowledged := self._unacknowledged_bytes) > self._settings.memory_bytes_max:
             raise Overloaded(
-                f"{unacknowledged} bytes wait for an answer; `await enqueue(...)` waits", retry_after_ms=10
+                f"{unacknowledged} bytes wait for an answer; use `await enqueue(...)` to wait", retry_after_ms=10
             )
         return self._enqueue(message)
 

@@ -51,15 +51,13 @@ class ProducerBatch:
         return self._sealed
 
     def seal(self, sealed: SealedBatch) -> None:
-        """Set a batch that was encoded before."""
+        """Set the sealed batch, which is already encoded."""
         self._sealed = sealed
 
     def encode(self, messages: Sequence[Message | bytes], *, now_ms: int, codec: Codec) -> bool:
-        """Encode the messages that keep every limit.
+        """Encode the messages that keep every limit; returns False if there are no such messages.
 
         Messages are checked together, and one by one only after a failure.
-
-        Returns False if no message keeps the limits.
         """
         try:
             self._sealed = encode(messages, now_ms=now_ms, codec=codec)
@@ -113,7 +111,7 @@ class ProducerBatch:
     def fail(self, error: OrtooError) -> None:
         """Complete the batch as failed, and wake all waiters.
 
-        If an earlier attempt may be stored, the outcome is unknown.
+        If an earlier attempt may have stored the batch, the outcome is reported as unknown.
         """
         if not self.future.done():
             if self.is_ambiguous and not isinstance(error, Unavailable):

@@ -20,5 +20,5 @@ class ProducerSettings:
     delivery_timeout_ms: float = 120_000.0
     """Time limit for retries of a message; after it the outcome is unknown."""
     close_timeout_ms: float = 30_000.0
-    """Time limit of the end of the producer's block. Messages without an answer are then named in an error."""
+    """Time limit of the flush at the end of the producer's block. A timeout raises Unavailable."""
     route_interval_ms: float = 30_000.0

@@ -86,7 +86,10 @@ class QueueBatcher:
 
 @asynccontextmanager
 async def closing(topic: str, batchers: Collection[QueueBatcher], timeout_s: float) -> AsyncIterator[None]:
-    """Limit the final flush; the error of a timeout names what has no answer. Errors: Unavailable."""
+    """Limit the final flush, which runs in the block, to `timeout_s`.
+
+    Errors: Unavailable, with the queues that have messages without an answer.
+    """
     try:
         async with asyncio.timeout(timeout_s):
             yield

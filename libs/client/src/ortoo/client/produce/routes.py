@@ -24,7 +24,7 @@ class Route:
     """Whether each queue of an enode holds one priority, and the last one all larger priorities."""
 
     def queue_of_group(self, message_group: str) -> Queue:
-        """The queue of a message group: the same at every producer, whichever enodes are alive."""
+        """The queue of a message group: equal at every producer, and independent of which enodes are alive."""
         return queue_of_group(message_group, self.placed or self.writable)
 
     def queue_of_priority(self, priority: int, enode: str) -> Queue:

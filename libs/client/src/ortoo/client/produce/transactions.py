@@ -52,7 +52,7 @@ class TransactionVerdict(enum.Enum):
 
 @dataclass(frozen=True, slots=True)
 class TransactionCheck:
-    """A check: the server requests the verdict of a transaction from a producer."""
+    """A request of the server to a producer for the verdict of a transaction."""
 
     transaction_id: str
     topic: str
@@ -202,7 +202,7 @@ async def end_transaction(
     verdict: TransactionVerdict,
     source: "enode_deferred_pb2.VerdictSource.ValueType" = enode_deferred_pb2.VERDICT_SOURCE_PRODUCER,
 ) -> None:
-    """Commit or roll back. Errors: Invalid, NotFound, Conflict, Unavailable."""
+    """Commit or roll back a transaction. Errors: Invalid, NotFound, Conflict, Unavailable."""
     wire = (
         enode_deferred_pb2.VERDICT_COMMIT
         if verdict is TransactionVerdict.COMMIT

@@ -80,10 +80,10 @@ class QueueAssignment:
         return self._subscriptions.get(topic, "*")
 
     def subscribe(self, topics: Mapping[str, Filter]) -> None:
-        """Change the subscribed topics. Errors: Invalid for a consumer with assigned queues."""
+        """Change the subscribed topics. Errors: Invalid for a consumer without a group."""
         if not self.is_member:
             raise Invalid(
-                "this consumer has assigned queues and no group; create a consumer with topics", field="topics"
+                "this consumer has no group, only the queues given to `assign`; create one with topics", field="topics"
             )
         if self.has_retry_topic:
             topics = {**topics, self._retry_topic: "*"}
@@ -121,7 +121,7 @@ class QueueAssignment:
                 self.subscribe({**self._subscriptions, self._retry_topic: "*"})
 
     async def assigned_queues(self) -> dict[str, list[Queue]]:
-        """The queues that this member should have, for each topic whose queues are known now."""
+        """The queues that are assigned to this member, for each topic whose queues are known now."""
         if not self.is_member:
             return {topic: [it for it in self._assigned if it.topic == topic] for topic in self.topics}
         assigned: dict[str, list[Queue]] = {}

@@ -29,8 +29,8 @@ class PullConsumer:
     """A group member that pulls. Made by `Client.pull_consumer`; an async context manager that leaves on exit.
 
     With topics, the group assigns queues to it. Without topics it is not a member and has the queues given to `assign`.
-    Take messages with `poll`, `batches` or `async for` and call `ack()` after processing. Or give them to a handler
-    with `run` or `run_in_order`; only one of these runs at a time.
+    Take messages with `poll`, `batches` or `async for` and call `ack()` after processing. Alternatively,
+    give messages to a handler with `run` or `run_in_order`. Only one of these methods may run at a time.
     """
 
     def __init__(
@@ -74,7 +74,7 @@ class PullConsumer:
         self._member.assign(queues)
 
     def subscribe(self, topics: TopicFilters) -> None:
-        """Change the subscribed topics; queues of other topics are released. Errors: Invalid with assigned queues."""
+        """Change the subscribed topics; queues of other topics are released. Errors: Invalid without a group."""
         self._member.subscribe(topic_filters(topics))
 
     def suspend(self, *queues: Queue) -> None:
@@ -91,7 +91,7 @@ class PullConsumer:
     # messages
 
     async def poll(self, timeout_ms: float | None = None) -> ReceivedBatch | None:
-        """The next batch, in turn over the queues; None if none arrives within `timeout_ms` (None = no limit).
+        """The next batch, from each queue in turn; None if no batch arrives within `timeout_ms` (None = no limit).
 
         Errors: the reason why the server refused this member, or ConsumerClosed outside the `async with` block.
         """
@@ -123,9 +123,10 @@ class PullConsumer:
         await self._run(_single(handler, options), options)
 
     async def run_batches(self, handler: BatchHandler, options: HandlerOptions) -> None:
-        """As `run`, with up to `options.batch_messages_max` messages of a queue in each call.
+        """Give up to `options.batch_messages_max` messages of a queue to each call of `handler`; see `run`.
 
-        `handler` returns the number of processed messages, counted from the first; None = all. The others are nacked.
+        `handler` returns the number of processed messages, counted from the first; None = all. The other
+        messages are nacked.
         """
         await self._run(HandlerCalls(handler, threads=options.concurrency), options, takes_batches=True)
 
@@ -139,7 +140,7 @@ class PullConsumer:
         await self._run(_single(handler, options), options, ordered=True)
 
     async def stop(self, finish_timeout_s: float = FINISH_TIMEOUT_S) -> None:
-        """Begin no other handler, wait for those that run, and let `run` return.
+        """Begin no further handlers, wait up to `finish_timeout_s` for the running ones, and let `run` return.
 
         Messages of handlers that have not finished in time stay unacknowledged.
         """
@@ -152,7 +153,7 @@ class PullConsumer:
         return self._member.owned_queue(queue).next_offset
 
     def seek(self, queue: Queue, offset: int) -> None:
-        """Continue at another offset, forward or back. Errors: NotFound when the queue is not assigned here."""
+        """Continue at `offset`, which may be earlier or later. Errors: NotFound when the queue is not assigned."""
         if offset < 0:
             raise Invalid(f"{offset}; expected 0 or more", field="offset")
         self._member.seek(queue, offset)
@@ -201,7 +202,9 @@ class PullConsumer:
     @contextmanager
     def _exclusive(self) -> Iterator[None]:
         if self._is_consuming:
-            raise Conflict("another task takes this consumer's messages; use one poll, run or run_in_order at a time")
+            raise Conflict(
+                "another task takes this consumer's messages; call poll, run or run_in_order from one task at a time"
+            )
         self._is_consuming = True
         try:
             yield

@@ -32,7 +32,7 @@ class BufferedMessages:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class FlowLimits:
-    """Limits for one queue; pulls wait while the queue holds more."""
+    """Limits for the unprocessed messages of one queue. The queue is not pulled while it exceeds a limit."""
 
     messages_max: int = 1_000
     bytes_max: int = 100 * MIB
@@ -54,7 +54,7 @@ class FlowLimits:
         return replace(self, messages_max=messages, bytes_max=size)
 
     def exceeded(self, buffered: BufferedMessages) -> FlowControlReason | None:
-        """The limit because of which the queue is not pulled now; None = the queue may be pulled."""
+        """The limit that `buffered` exceeds, so that the queue is not pulled; None = the queue may be pulled."""
         if buffered.messages > self.messages_max:
             return FlowControlReason.MESSAGES
         if buffered.size_bytes // MIB > self.bytes_max // MIB:

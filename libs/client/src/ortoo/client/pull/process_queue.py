@@ -82,7 +82,7 @@ class ProcessQueue:
         return self._waiting.popleft()[0] if self.has_waiting else None
 
     def on_finished(self, epoch: int, batch: ReceivedBatch, count: int) -> None:
-        """Count acknowledged messages of a batch that was pulled in `epoch`."""
+        """Count acknowledged messages of a batch pulled in `epoch`; a reset begins another epoch and ignores them."""
         if epoch == self.epoch:
             self._progress.finish(batch.progress, count)
 

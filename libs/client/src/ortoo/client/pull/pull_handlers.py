@@ -66,7 +66,7 @@ class PullHandlers:
         self._attempts = LocalAttempts()
 
     async def run(self, runs: HandlerRuns) -> None:
-        """Run. Errors: the reason why the server refused the member."""
+        """Handle messages as one of `runs`. Errors: the reason why the server refused the member."""
         ordered = self._member.is_ordered
 
         async def take(background: Background) -> None:

@@ -40,7 +40,7 @@ _log = get_logger("consumer")
 
 
 class PullMember:
-    """Joins, takes its assigned queues, pulls them, commits offsets, and leaves gracefully.
+    """A group member: takes its assigned queues, pulls them, commits offsets, and leaves gracefully.
 
     Without topics, the member joins no group, takes no locks, and has the queues given to `assign`.
     """
@@ -155,7 +155,7 @@ class PullMember:
         return self._owned[queue].queue
 
     def check_open(self) -> None:
-        """Raise the reason why this member gets no messages."""
+        """Raise the error because of which this member gets no messages, if there is such an error."""
         if self.failure is not None:
             raise self.failure
 
@@ -166,7 +166,7 @@ class PullMember:
         return self._locks is None or self._locks.is_trusted(queue.queue)
 
     def subscribe(self, topics: Mapping[str, Filter]) -> None:
-        """Change the subscribed topics. Errors: Invalid for a consumer with assigned queues."""
+        """Change the subscribed topics. Errors: Invalid for a consumer without a group."""
         self._assignment.subscribe(topics)
         for owned in self._owned.values():
             owned.filter = topics.get(owned.queue.queue.topic, owned.filter)
@@ -185,7 +185,7 @@ class PullMember:
         self.has_messages.set()
 
     def seek(self, queue: Queue, offset: int) -> None:
-        """Continue at another offset, forward or back. Errors: NotFound when the queue is not assigned."""
+        """Continue at `offset`, which may be earlier or later. Errors: NotFound when the queue is not assigned."""
         self.owned_queue(queue).reset(offset)
         owned = self._owned[queue]
         owned.task.cancel()  # it may wait at the old offset

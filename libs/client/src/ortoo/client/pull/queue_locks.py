@@ -65,7 +65,7 @@ class ConsumerQueueLocks:
     async def acquire(self, queues: Sequence[Queue]) -> set[Queue]:
         """Take or renew locks; returns the queues whose locks are held.
 
-        Errors: Unavailable without an answer. Locks that are trusted stay trusted then.
+        Errors: Unavailable without an answer. In this case, trusted locks stay trusted.
         """
         if not queues:
             return set()

@@ -22,7 +22,7 @@ class PullSettings:
     broadcast: bool = False
     """Every member gets every message and keeps its offsets in a local file."""
     offsets_folder: Path = field(default_factory=lambda: Path.home() / ".ortoo" / "offsets")
-    """Folder of that file, which is named by the client id; connect with a fixed `client_id`."""
+    """Folder of a broadcast consumer's offset file. The client id names the file; connect with a fixed `client_id`."""
     strategy: AllocationStrategy = AllocationStrategy.AVERAGELY
     """Assignment of queues to members; all should set the same, and the first one by client id decides."""
     configured_queues: tuple[Queue, ...] = ()
@@ -36,7 +36,7 @@ class PullSettings:
     """Largest number of messages of one pull."""
     pull_bytes_max: int = 1 << 20
     long_poll_ms: float = 15_000.0
-    """Longest wait of the server in a pull at the end of a queue."""
+    """Longest wait of the server for new messages, in a pull at the end of a queue."""
     limits: FlowLimits = FlowLimits()
     """Limits of unprocessed messages in one queue or topic; pulls stop above them."""
     flow_retry_ms: float = 50.0

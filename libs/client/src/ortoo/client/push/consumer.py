@@ -188,7 +188,7 @@ class Consumer:
         await handlers.run(aiter(self))
 
     async def stop(self, finish_timeout_s: float = FINISH_TIMEOUT_S) -> None:
-        """Begin no other handler, wait for those that run, and let `run` return.
+        """Begin no further handlers, wait up to `finish_timeout_s` for the running ones, and let `run` return.
 
         Messages of handlers that have not finished in time stay unacknowledged.
         """

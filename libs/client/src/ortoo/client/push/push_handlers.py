@@ -58,7 +58,7 @@ class PushHandlers:
         self._attempts = LocalAttempts()
 
     async def run(self, messages: AsyncIterator[ReceivedMessage]) -> None:
-        """Handle messages until `messages` ends. The next one is fetched only when a slot is free."""
+        """Handle messages until `messages` ends. The next message is fetched only when a handler may start."""
 
         async def take(background: Background) -> None:
             await self._wait_free_slot()

@@ -78,7 +78,7 @@ class PushMember(ReconnectingSession[consumer_pb2.PushRequest, BulkMessage]):
         self.failure = None
 
     def check_open(self) -> None:
-        """Raise the reason why there is no session."""
+        """Raise the error because of which this member has no session, if there is such an error."""
         if self.failure is not None:
             raise self.failure
 
@@ -167,7 +167,7 @@ class PushMember(ReconnectingSession[consumer_pb2.PushRequest, BulkMessage]):
             self.subscribe(subscriptions)
 
     def report_progress(self) -> None:
-        """Acknowledge new progress, and return the credit of finished messages."""
+        """Acknowledge new progress, and grant the server new credit for finished messages."""
         if self._stream is None:
             return
         commits = {

@@ -31,11 +31,12 @@ async def fetch(
 ) -> AsyncIterator[ReceivedBatch]:
     """Whole batches from `from_offset` to `to_offset`, exclusive; 0 = to the queue's end at the time of the call.
 
-    With `follow`, the iterator never ends. `filter` filters messages. `columns` names the fields that the caller reads;
-    others may be missing in the batches. With `coalesce`, a batch may have rows of several stored batches.
-    `on_progress` is called after each answer, also without a match, with the next offset and the topic's id. After a
-    broken stream the read continues through the next snode. Errors: NotFound, OutOfRange, Invalid, Unavailable after
-    several breaks in a row, or DataLoss, whose `end_offset` is the next readable offset.
+    With `follow`, the iterator never ends. Only messages that match `filter` are returned. `columns` names the fields
+    that the caller reads; other fields may be missing in the batches. With `coalesce`, a batch may have rows of several
+    stored batches. `on_progress` is called after each answer, even if no message matches. Its arguments are the next
+    offset and the topic's id. After a broken stream the read continues through the next snode. Errors: NotFound,
+    OutOfRange, Invalid, Unavailable after several breaks in a row, or DataLoss, whose `end_offset` is the next readable
+    offset.
     """
     tags, sql = filter_expressions(filter)
     request = consumer_pb2.FetchRequest(
@@ -58,7 +59,10 @@ async def fetch(
             request.from_offset, request.to_offset = at, to_offset
             async for answer, (records,) in _batches(connection, request):
                 if topic_id not in (0, answer.topic_id):
-                    raise NotFound(f"{queue.topic!r} was deleted and created again before offset {at}", field="queue")
+                    raise NotFound(
+                        f"topic {queue.topic!r} was deleted and created again before offset {at} was read",
+                        field="queue",
+                    )
                 failures, at, topic_id = 0, answer.next_offset, answer.topic_id
                 if on_progress is not None:
                     on_progress(at, answer.topic_id)

@@ -37,7 +37,7 @@ class GroupMembership(Protocol):
     """Whether messages of a queue are processed one after another."""
 
     async def consume_directly(self, message: ReceivedMessage) -> BaseException | None:
-        """Process one message immediately; returns the failure of the handler. Errors: Unsupported without one."""
+        """Process one message now; returns the failure of the handler. Errors: Unsupported without a handler."""
 
 
 async def run_command(

@@ -30,7 +30,11 @@ def allocate_queues(
     configured_queues: Collection[Queue] = (),
     zones: Collection[str] = (),
 ) -> list[Queue]:
-    """The queues of a topic for `client_id`. Errors: Invalid if the strategy needs zones and a zone is missing."""
+    """The queues of a topic that the group's strategy allocates to `client_id`; `queues` are all queues of the topic.
+
+    `configured_queues` are the queues in the member's settings. Errors: Invalid if the strategy needs zones and a zone
+    is missing.
+    """
     members = [it for it in view.client_ids if view.member_topics is None or topic in view.member_topics.get(it, ())]
     if not members or not queues:
         return []

@@ -32,9 +32,9 @@ class _JoinedGroup:
 
 
 class Session(ReconnectingSession[session_pb2.ConnectRequest, session_pb2.ConnectResponse]):
-    """The session is opened when the first group is joined.
+    """The client's session with a snode, which holds its group memberships.
 
-    After a break it is reopened at the next snode with all groups.
+    It is opened when the first group is joined. After a break it is reopened at the next snode with all groups.
     """
 
     def __init__(self, connection: Connection) -> None:
@@ -93,7 +93,7 @@ class Session(ReconnectingSession[session_pb2.ConnectRequest, session_pb2.Connec
         self._send(register_consumer=joined.registration)
 
     async def run(self) -> None:
-        """Open the session when the first group is joined."""
+        """Open the session when the first group is joined, and keep it open until it is closed."""
         await self._is_needed.wait()
         await super().run()
 

@@ -69,7 +69,7 @@ class Registrations:
     def other_store(self) -> str:
         """The error of a name server that has registered another store for this enode; empty if there is none.
 
-        The result leaves out a refusal that ends when the lease of the enode's former process expires.
+        A refusal that only waits until the lease of the enode's former process expires is not returned.
         """
         errors = (one for one in self._failures.values() if isinstance(one, Conflict))
         return next((one.message for one in errors if one.field in OTHER_STORE_FIELDS), "")

@@ -20,6 +20,18 @@ class Finding:
     """The process that reports the problem, such as `enode enode-0`."""
 
 
+@dataclass(frozen=True, slots=True)
+class ClusterIdentity:
+    """The properties that all processes of a cluster have in common, for a comparison between them."""
+
+    directory_id: str = ""
+    """The id of the directory that it serves or follows; empty = none yet."""
+    name_servers: Sequence[str] = ()
+    """The addresses of the name servers that it uses."""
+    membership_store: str = ""
+    """The identity of the store in which snodes share the members of groups; empty = none, or not known now."""
+
+
 Source = Callable[[], Iterable[Finding]]
 
 
@@ -31,6 +43,8 @@ class Findings:
     """`name server`, `enode` or `snode`."""
     name: str
     sources: list[Source] = field(default_factory=list)
+    identity: Callable[[], ClusterIdentity] = ClusterIdentity
+    """Tells the current identity."""
 
     @property
     def process(self) -> str:

@@ -30,8 +30,13 @@ class LocalFindings(FindingsServiceServicer):
 
     def answer(self) -> pb.ListFindingsResponse:
         """The current findings, and the identity of this process."""
-        mine = pb.ExaminedProcess(
-            role=self.own.role, name=self.own.name, version=process_version(), now_ms=self.clock.now_ms()
+        mine = write(
+            pb.ExaminedProcess,
+            self.own.identity(),
+            role=self.own.role,
+            name=self.own.name,
+            version=process_version(),
+            now_ms=self.clock.now_ms(),
         )
         found = [replace(one, process=self.own.process) for one in self.own.all()]
         return pb.ListFindingsResponse(findings=findings_to(found), processes=[mine])

@@ -53,7 +53,7 @@ def repeated(row: type) -> Repeated:
 
 @dataclass(frozen=True, slots=True)
 class PackedColumn:
-    """The type of a field of bytes, which are entries in the format of the log.
+    """The type of a field of bytes that holds entries of equal size, encoded as in the log.
 
     All columns of a change have equally many entries.
     """

@@ -10,7 +10,7 @@ from typing import Any
 from ortoo.common.cluster.address_server import resolve_name_servers, update_name_servers
 from ortoo.common.cluster.addresses import advertised_address_of
 from ortoo.common.cluster.dynamic_settings import DynamicSettings
-from ortoo.common.errors.findings import Findings
+from ortoo.common.errors.findings import ClusterIdentity, Findings
 from ortoo.common.grpc import bulk_calls
 from ortoo.common.grpc.cluster_token import cluster_channels, cluster_token
 from ortoo.common.grpc.inner.guard import inner_guards
@@ -132,7 +132,14 @@ async def open_replica(
             "Number of consecutive comparisons in which this replica's state differed from the leader's.",
             lambda: process.comparison.mismatches,
         )
+
+        def identity() -> ClusterIdentity:
+            leading = process.services  # only a leader follows the directory
+            directory_id = leading.handlers.topics.directory_id if leading is not None else ""
+            return ClusterIdentity(directory_id, name_servers.addresses)
+
         found = Findings("enode", settings.name, [process.findings, memory.findings, telemetry.findings, live.findings])
+        found.identity = identity
         add_operator_service: AddServicer = partial(
             add_EnodeReplicasServiceServicer_to_server, process.operator_service
         )

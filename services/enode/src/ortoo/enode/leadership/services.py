@@ -24,8 +24,15 @@ from ortoo.enode.cluster.registration import enode_registration
 from ortoo.enode.cluster.topic_copies import TopicCopies, watch_topics
 from ortoo.enode.delays.scheduler import DelayScheduler
 from ortoo.enode.delays.segment_rescue import SegmentRescue
+from ortoo.enode.observe.backlog import Backlogs
 from ortoo.enode.observe.findings import EnodeFindings
-from ortoo.enode.observe.metrics import register_groups, register_pops, register_store, register_transactions
+from ortoo.enode.observe.metrics import (
+    register_backlogs,
+    register_groups,
+    register_pops,
+    register_store,
+    register_transactions,
+)
 from ortoo.enode.observe.traces import TracedAppendRouter
 from ortoo.enode.pops.leasing import PopLeasing
 from ortoo.enode.pops.retry_copies import RetryCopies
@@ -74,7 +81,8 @@ class EnodeServices:
     def register_metrics(self, metrics: Metrics) -> Callable[[], None]:
         """Register the metrics; the returned function unregisters them."""
         before = metrics.names
-        register_store(metrics, self.store, self.clock)
+        register_store(metrics, self.store)
+        register_backlogs(metrics, self.handlers.backlogs, self.clock)
         register_pops(metrics, self.store, self.handlers.pops, self.handlers.retry_copies)
         register_transactions(metrics, self.store, self.transactions)
         register_groups(metrics, self.groups)
@@ -135,7 +143,7 @@ class EnodeServices:
             self.background.every("idle groups", FORGET_IDLE_INTERVAL_S, lines.forget_idle, clock=self.clock)
             self.background.every("silent groups", CHECK_INTERVAL_S, self.groups.check, clock=self.clock)
             self.background.spawn("locks", self.handlers.attached.follow_locks(self.clock))
-            own_findings = EnodeFindings(self.store, self.clock)
+            own_findings = EnodeFindings(self.store, self.handlers.backlogs, self.clock)
             health = Health(self.store, server, leases.register_now, own_findings, may_reopen=bool(epoch))
             if not epoch:  # a leading replica is known to others by its election
                 health.is_known = lambda: leases.is_discoverable
@@ -177,7 +185,9 @@ async def open_enode_services(
         pops = PopLeasing(store, clock, background, randomness.below(LEASES_APART))
         stack.push_async_callback(pops.lines.close)
         retry_copies = RetryCopies(store, pops.batches, appends, clock, background)
-        handlers = EnodeService(store, topics, traced_appends, deduplicated, pops, retry_copies, AttachedSnodes(store))
+        backlogs = Backlogs(store, clock, retry_copies)
+        attached = AttachedSnodes(store)
+        handlers = EnodeService(store, topics, traced_appends, deduplicated, pops, retry_copies, attached, backlogs)
         yield EnodeServices(
             settings, background, clock, randomness, store, groups, delays, transactions, appends, handlers
         )

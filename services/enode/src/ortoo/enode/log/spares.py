@@ -61,7 +61,10 @@ class SpareSegments:
         return spare
 
     async def take_named(self, position: int) -> Segment:
-        """A segment that begins at a log position and has its name. Errors: OSError, and as `take`."""
+        """A spare, placed at a log position and renamed to the segment name of that position.
+
+        Errors: OSError, and as `take`.
+        """
         segment = await self.take(self.segment_bytes, is_state=True)
         segment.place_at(position)
         await self.work.run(segment.install)

@@ -1,15 +1,16 @@
 """Findings of an enode about itself: its disk, its log, its groups, its messages."""
 
-from collections import Counter, defaultdict, deque
-from collections.abc import Iterator
+from collections import Counter, deque
+from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, field
 from itertools import islice
 
 from ortoo.common.errors.findings import Finding
+from ortoo.common.groups.group_topics import group_of_topic
 from ortoo.common.process.clock import Clock
+from ortoo.enode.observe.backlog import Backlogs, GroupBacklog
 from ortoo.enode.store.store import Store
 
-DEAD_LETTERS = "%DLQ%"
 SLOW_FLUSH_S = 0.1
 """A flush that takes longer on average makes every durable send wait."""
 STUCK_FLUSH_S = 2.0
@@ -18,10 +19,10 @@ SAMPLES = 20
 CLOCK_BACK_MS = 2_000
 CHECK_LATE_MS = 600_000
 """Delay of a transaction's check that is a finding."""
-FAILING_ATTEMPTS_MIN = 3
-"""A message with this many attempts counts as failing."""
-SCANNED_PIECES_MAX = 10_000
-"""The number of intervals of groups that are examined."""
+RETENTION_USED_MAX = 0.75
+"""The share of its retention that a group's oldest message may use without a finding."""
+LOSS_SHOWN_MS = 86_400_000
+"""Time for which a loss of messages is a finding."""
 LISTED_MAX = 5
 
 
@@ -30,6 +31,7 @@ class EnodeFindings:
     """Examines an open store, on its event loop; it reads no disk."""
 
     store: Store
+    backlogs: Backlogs
     clock: Clock
     _flushes: deque[tuple[int, float]] = field(default_factory=lambda: deque(maxlen=SAMPLES))
     """Samples of (number of flushes, their total seconds)."""
@@ -112,11 +114,14 @@ class EnodeFindings:
     def messages(self) -> Iterator[Finding]:
         """Findings that need an operator: dead letters, parked transactions, messages that fail repeatedly."""
         state = self.store.engine.state
-        for name, count in sorted(self._dead_letters().items()):
-            group = name.removeprefix(DEAD_LETTERS)
+        backlogs = self.backlogs.all()
+        for one in backlogs:
+            if not one.parked:
+                continue
+            group = one.group
             yield Finding(
                 "dead letters",
-                f"{count} messages of group {group} failed at every attempt and are parked",
+                f"{one.parked} messages of group {group} failed at every attempt and are parked",
                 "no consumer processes them, and retention deletes them in the end",
                 f"ortoo dlq list {group} shows the reasons; ortoo dlq replay {group} sends them again",
                 critical=False,
@@ -143,48 +148,52 @@ class EnodeFindings:
                 "start a producer of the group, or ortoo tx commit ID or ortoo tx rollback ID",
                 critical=False,
             )
-        for (topic, group), (count, error) in sorted(self._failing().items()):
-            said = f"; its error: {error}" if error else ""
+        yield from self._failing(backlogs)
+        yield from self._retention(backlogs)
+
+    def _failing(self, backlogs: Sequence[GroupBacklog]) -> Iterator[Finding]:
+        """Groups whose messages wait for another attempt, those with the most messages first."""
+        now_ms = self.clock.now_ms()
+        for one in sorted(backlogs, key=lambda one: -one.retrying)[:LISTED_MAX]:
+            if not one.retrying:
+                continue
+            due_s = max(0, one.next_retry_at_ms - now_ms) / 1000
+            attempts = f" after up to {one.attempts} attempts" if one.attempts else ""
+            error = f"; the last error of {one.consumer or 'a consumer'}: {one.error}" if one.error else ""
             yield Finding(
                 "failing handler",
-                f"group {group} has attempted {count} messages of {topic} {FAILING_ATTEMPTS_MIN} times or more{said}",
+                f"{one.retrying} messages of group {one.group} in {one.topic} wait in retries{attempts}, "
+                f"the next one for {due_s:.0f} s{error}",
                 "after the last attempt they are parked as dead letters",
-                f"ortoo explain {group} {topic} shows each of them; look at the consumers' logs",
+                f"{_shown_by(one)} shows more; look at the consumers' logs",
                 critical=False,
             )
 
-    def _dead_letters(self) -> dict[str, int]:
-        """For each dead-letter topic: the number of its messages that were not replayed."""
-        found: dict[str, int] = {}
-        catalog, offsets = self.store.engine.catalog, self.store.engine.state.offsets
-        for copy in self.store.topics():
-            if not copy.name.startswith(DEAD_LETTERS):
-                continue
-            ids = range(copy.queue_count)
-            done = offsets.of(copy.topic_id, copy.name.removeprefix(DEAD_LETTERS), tuple(ids))
-            queues = [(queue_id, catalog.queues.get((copy.topic_id, queue_id))) for queue_id in ids]
-            count = sum(
-                queue.end_offset - max(queue.begin_offset, done.get(queue_id, 0))
-                for queue_id, queue in queues
-                if queue is not None
-            )
-            if count > 0:
-                found[copy.name] = count
-        return found
+    def _retention(self, backlogs: Sequence[GroupBacklog]) -> Iterator[Finding]:
+        """Groups that lost messages to retention, or that soon will."""
+        now_ms = self.clock.now_ms()
+        for one in sorted(backlogs, key=lambda one: -one.lost):
+            if one.lost and one.lost_at_ms > now_ms - LOSS_SHOWN_MS:
+                yield Finding(
+                    "messages lost to retention",
+                    f"retention deleted {one.lost} messages of {one.topic} before group {one.group} finished them",
+                    "the group never gets these messages",
+                    "raise store.retention_age_ms or store.retention_bytes, or run more consumers",
+                )
+        for one in sorted(backlogs, key=lambda one: -one.retention_used)[:LISTED_MAX]:
+            if one.retention_used > RETENTION_USED_MAX:
+                yield Finding(
+                    "retention nearly used up",
+                    f"the oldest of {one.unfinished} unfinished messages of group {one.group} in {one.topic} has used "
+                    f"{one.retention_used:.0%} of its retention",
+                    "retention deletes messages whether or not the group has finished them",
+                    "raise store.retention_age_ms or store.retention_bytes, or run more consumers; "
+                    f"{_shown_by(one)} shows more",
+                )
 
-    def _failing(self) -> dict[tuple[str, str], tuple[int, str]]:
-        """For each (topic, group): the number of failing messages, and the error of one of them."""
-        found: dict[tuple[str, str], tuple[int, str]] = defaultdict(lambda: (0, ""))
-        names = {copy.topic_id: copy.name for copy in self.store.topics()}
-        left = SCANNED_PIECES_MAX
-        for (topic_id, group, _), queue in self.store.engine.state.pops.all():
-            if left <= 0 or topic_id not in names or names[topic_id].startswith(DEAD_LETTERS):
-                continue
-            pieces = queue.intervals.rows(queue.intervals.floor, left)
-            left -= len(pieces)
-            for piece in pieces:
-                if piece.state is not None and piece.state.attempt >= FAILING_ATTEMPTS_MIN:
-                    count, error = found[names[topic_id], group]
-                    note = queue.notes.get(piece.first, ("", ""))[1]
-                    found[names[topic_id], group] = (count + piece.end - piece.first, error or note)
-        return dict(found)
+
+def _shown_by(backlog: GroupBacklog) -> str:
+    """The command that shows the messages of a backlog."""
+    if group_of_topic(backlog.topic) == backlog.group:
+        return f"ortoo group describe {backlog.group}"
+    return f"ortoo explain {backlog.group} {backlog.topic}"

@@ -1,16 +1,17 @@
 """The enode's metrics: stored messages, the lag of groups, the health of its disk."""
 
 from collections import Counter
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Iterator, Mapping
 
 from ortoo.common.process.clock import Clock
 from ortoo.common.telemetry.metrics import Metrics
 from ortoo.enode.changes.halves import HalfVerdict
 from ortoo.enode.cluster.group_retention import GroupRetention
 from ortoo.enode.log.results import StoreDescription
+from ortoo.enode.observe.backlog import Backlogs, GroupBacklog
 from ortoo.enode.pops.leasing import PopLeasing
 from ortoo.enode.pops.retry_copies import RetryCopies
-from ortoo.enode.store.stats import group_lag_stats, topic_stats
+from ortoo.enode.store.stats import topic_stats
 from ortoo.enode.store.store import Store
 from ortoo.enode.transactions.coordinator import TransactionCoordinator
 
@@ -38,9 +39,11 @@ GAUGES: dict[str, tuple[str, Callable[[StoreDescription], float]]] = {
 }
 OF_TOPIC = ("topic",)
 OF_GROUP = ("topic", "consumer_group")
+BACKLOG_STATES = ("waiting", "leased", "retrying", "parked")
+"""The values of the label `state`: counts of `GroupBacklog`."""
 
 
-def register_store(metrics: Metrics, store: Store, clock: Clock) -> None:
+def register_store(metrics: Metrics, store: Store) -> None:
     """Register the metrics of `store`. Names that begin with rocketmq_ are those of RocketMQ 5."""
     for name, (help_text, read) in GAUGES.items():
         metrics.gauge(name, help_text, lambda read=read: read(store.describe()))  # type: ignore[misc]
@@ -63,8 +66,12 @@ def register_store(metrics: Metrics, store: Store, clock: Clock) -> None:
     )
     metrics.gauge("ortoo_index_bytes_max", "Limit of ortoo_index_bytes.", lambda: store.engine.settings.index_bytes_max)
     metrics.gauge("ortoo_dedup_ids", "Remembered deduplication ids.", lambda: len(store.engine.state.ids))
+    metrics.counter(
+        "ortoo_backward_commits_total",
+        "Commits of an offset below the stored one.",
+        lambda: store.offsets.backward_commits,
+    )
     _register_topics(metrics, store)
-    _register_groups(metrics, store, clock)
 
 
 def register_pops(metrics: Metrics, store: Store, pops: PopLeasing, sending: RetryCopies) -> None:
@@ -128,6 +135,62 @@ def register_groups(metrics: Metrics, groups: GroupRetention) -> None:
     )
 
 
+def register_backlogs(metrics: Metrics, backlogs: Backlogs, clock: Clock) -> None:
+    """Register the metrics of the messages that groups have not finished."""
+
+    def each(read: Callable[[GroupBacklog], float]) -> list[tuple[tuple[str, str], float]]:
+        return [((one.topic, one.group), read(one)) for one in backlogs.all()]
+
+    def nonzero(read: Callable[[GroupBacklog], float]) -> list[tuple[tuple[str, str], float]]:
+        return [sample for sample in each(read) if sample[1]]
+
+    def by_state() -> Iterator[tuple[tuple[str, str, str], int]]:
+        for one in backlogs.all():
+            for state in BACKLOG_STATES:
+                if count := getattr(one, state):
+                    yield (one.topic, one.group, state), count
+
+    def age_ms(one: GroupBacklog) -> int:
+        return max(0, clock.now_ms() - one.oldest_at_ms) if one.oldest_at_ms else 0
+
+    metrics.gauge(
+        "rocketmq_consumer_lag_messages",
+        "Messages on this enode that a group has not acknowledged, including messages that wait for another attempt.",
+        lambda: each(lambda one: one.unfinished),
+        labels=OF_GROUP,
+    )
+    metrics.gauge(
+        "rocketmq_consumer_lag_latency",
+        "Milliseconds since the oldest message that a group has not acknowledged was stored.",
+        lambda: each(age_ms),
+        labels=OF_GROUP,
+    )
+    metrics.gauge(
+        "ortoo_group_messages",
+        "Messages on this enode that a group has not acknowledged, by state; states without messages have no series.",
+        by_state,
+        labels=(*OF_GROUP, "state"),
+    )
+    metrics.gauge(
+        "ortoo_group_failed_attempts",
+        "Largest known number of failed attempts of a message that waits for another attempt.",
+        lambda: nonzero(lambda one: one.attempts if one.retrying else 0),
+        labels=OF_GROUP,
+    )
+    metrics.gauge(
+        "ortoo_group_retention_used_ratio",
+        "Share of its retention that the oldest unacknowledged message of a group has used.",
+        lambda: nonzero(lambda one: one.retention_used),
+        labels=OF_GROUP,
+    )
+    metrics.counter(
+        "ortoo_group_lost_messages_total",
+        "Messages that retention deleted before a group had acknowledged them.",
+        lambda: nonzero(lambda one: one.lost),
+        labels=OF_GROUP,
+    )
+
+
 def _register_topics(metrics: Metrics, store: Store) -> None:
     metrics.counter(
         "rocketmq_messages_in_total",
@@ -148,31 +211,3 @@ def _register_topics(metrics: Metrics, store: Store) -> None:
         labels=OF_TOPIC,
     )
     metrics.gauge("rocketmq_topic_number", "Topics on this enode.", lambda: len(store.topics()))
-
-
-def _register_groups(metrics: Metrics, store: Store, clock: Clock) -> None:
-    metrics.gauge(
-        "rocketmq_consumer_lag_messages",
-        "Messages on this enode that a group has not acknowledged.",
-        lambda: (((lag.topic, lag.group), lag.messages) for lag in group_lag_stats(store.engine)),
-        labels=OF_GROUP,
-    )
-
-    def ages_ms() -> list[tuple[tuple[str, str], int]]:
-        now_ms = clock.now_ms()
-        return [
-            ((lag.topic, lag.group), max(0, now_ms - lag.oldest_at_ms) if lag.oldest_at_ms else 0)
-            for lag in group_lag_stats(store.engine)
-        ]
-
-    metrics.counter(
-        "ortoo_backward_commits_total",
-        "Commits of an offset below the stored one.",
-        lambda: store.offsets.backward_commits,
-    )
-    metrics.gauge(
-        "rocketmq_consumer_lag_latency",
-        "Milliseconds since the oldest message that a group has not acknowledged was stored.",
-        ages_ms,
-        labels=OF_GROUP,
-    )

@@ -6,6 +6,7 @@ from dataclasses import dataclass
 from ortoo.common.process.clock import Clock
 from ortoo.enode.changes.groups import GroupMode
 from ortoo.enode.pops.lines import GroupLine, GroupLines
+from ortoo.enode.pops.retry_copies import OrderedFailure
 from ortoo.enode.state.interval_map import Phase, Piece
 from ortoo.enode.store.store import Store
 
@@ -47,12 +48,17 @@ class QueueDeliveries:
 
 
 def describe_deliveries(
-    store: Store, group: GroupLines, queue_id: int, offsets: tuple[int, int, int], clock: Clock
+    store: Store,
+    group: GroupLines,
+    queue_id: int,
+    offsets: tuple[int, int, int],
+    failure: OrderedFailure | None,
+    clock: Clock,
 ) -> QueueDeliveries:
     """Describe messages of a queue for a group.
 
     `offsets` has the first offset (-1 = the first unfinished), the end (exclusive, 0 = the end of the queue) and the
-    limit.
+    limit. `failure` is the message that a queue waits for, in a group that commits offsets.
 
     Errors: NotFound.
     """
@@ -65,7 +71,7 @@ def describe_deliveries(
     if pops and first < end:
         ranges, more = _fit_answer(_popped_ranges(group, group.get_line(queue_id), first, end, clock))
     else:
-        ranges, more = _fit_answer(_committed_ranges(first, end, committed))
+        ranges, more = _fit_answer(_committed_ranges(first, end, committed, failure))
     return QueueDeliveries(
         ranges,
         committed,
@@ -89,8 +95,14 @@ def _fit_answer(ranges: Iterator[DeliveryRange]) -> tuple[tuple[DeliveryRange, .
     return tuple(found), False
 
 
-def _committed_ranges(first: int, end: int, committed: int) -> Iterator[DeliveryRange]:
+def _committed_ranges(first: int, end: int, committed: int, failure: OrderedFailure | None) -> Iterator[DeliveryRange]:
     """Ranges of a group that commits offsets: messages below the committed offset are finished."""
+    if failure is not None and max(first, committed) <= failure.offset < end:
+        yield from _committed_ranges(first, failure.offset, committed, None)
+        returned = (Phase.RETURNED, failure.attempt, failure.retry_at_ms, failure.consumer, failure.error)
+        yield DeliveryRange(failure.offset, 1, *returned)
+        yield from _committed_ranges(failure.offset + 1, end, committed, None)
+        return
     middle = min(max(first, committed), end)
     if first < middle:
         yield DeliveryRange(first, middle - first, DONE)

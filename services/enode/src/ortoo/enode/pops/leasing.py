@@ -37,6 +37,7 @@ from ortoo.enode.pops.parking import (
     Parker,
 )
 from ortoo.enode.pops.reading import BatchCache, PopReader
+from ortoo.enode.pops.retry_copies import OrderedFailure
 from ortoo.enode.pops.settlement import LeaseSettlement
 from ortoo.enode.state.interval_map import IntervalMap
 from ortoo.enode.state.tables.pops import FinishReason
@@ -125,12 +126,21 @@ class PopLeasing:
         return popped
 
     def describe(
-        self, topic_id: int, group_name: str, queue_id: int, first: int, end: int, limit: int
+        self,
+        topic_id: int,
+        group_name: str,
+        queue_id: int,
+        first: int,
+        end: int,
+        limit: int,
+        failure: OrderedFailure | None = None,
     ) -> QueueDeliveries:
-        """The delivery state of messages in a group; `first` -1 = the first unfinished offset. Errors: NotFound."""
-        return describe_deliveries(
-            self._store, self.lines.group(topic_id, group_name), queue_id, (first, end, limit), self._clock
-        )
+        """The delivery state of messages in a group; `first` -1 = the first unfinished offset. Errors: NotFound.
+
+        `failure` is the message that the queue waits for, in a group that commits offsets.
+        """
+        group = self.lines.group(topic_id, group_name)
+        return describe_deliveries(self._store, group, queue_id, (first, end, limit), failure, self._clock)
 
     async def settle(
         self, topic_id: int, group_name: str, parts: Iterable[LeasePart], verdict: LeaseVerdict

@@ -1,7 +1,7 @@
 """Redelivery by copies: messages that a group nacks by offset, and dead letters that are replayed."""
 
 import asyncio
-from collections import Counter
+from collections import Counter, OrderedDict
 from collections.abc import AsyncIterator, Iterator, Sequence
 from dataclasses import dataclass
 
@@ -27,6 +27,33 @@ from ortoo.enode.store.store import Store
 
 MARKS_MAX = 10_000
 """The number of messages of a queue that a group may nack without committing an offset behind them."""
+ORDERED_FAILURES_MAX = 10_000
+"""The number of queues whose last failed attempt in order is kept in memory."""
+FAILURE_WINDOW_MS = 3_600_000
+GROUPS_REMEMBERED = 1_000
+"""The number of groups whose last failed attempt is kept in memory."""
+
+
+@dataclass(frozen=True, slots=True)
+class FailedAttempt:
+    """The last failed attempt of a group that commits offsets."""
+
+    attempt: int = 0
+    """The largest number of a failed attempt, as long as attempts fail more often than every FAILURE_WINDOW_MS."""
+    consumer: str = ""
+    error: str = ""
+    at_ms: int = 0
+
+
+@dataclass(frozen=True, slots=True)
+class OrderedFailure:
+    """A failed attempt of a consumer that keeps the order and retries on its own: the rest of the queue waits."""
+
+    offset: int
+    attempt: int
+    retry_at_ms: int
+    consumer: str
+    error: str
 
 
 @dataclass(frozen=True, slots=True)
@@ -48,6 +75,10 @@ class RetryCopies:
         """Read from `store` through `opened`; write through `appends`, which delays copies with a back-off."""
         self.parked_totals: Counter[tuple[int, str]] = Counter()
         """(topic id, group) to the number of dead letters."""
+        self.failures: OrderedDict[str, FailedAttempt] = OrderedDict()
+        """The last failed attempt of each group since the store was opened."""
+        self.ordered_failures: OrderedDict[RetryPlace, OrderedFailure] = OrderedDict()
+        """The last failed attempt in each queue that waits for one message."""
         self._background = background
         self._store = store
         self._appends = appends
@@ -78,12 +109,41 @@ class RetryCopies:
                 "offset after them: commit an offset",
                 field="offsets",
             )
+        if request.counts and failed:
+            self._record_failure(request, [one.verdict.attempt for one in failed.values()])
         if new:
             done = asyncio.get_running_loop().create_future()
             self._in_flight.update(((place, one.mark), done) for one in new)
             # It continues when the caller is cancelled, so that a repeated request finds its result.
             await self._background.run_shielded("send back", self._store_copies(request, new, done))
         return [failed[offset].message.message_id or "" for offset in request.offsets]
+
+    def _record_failure(self, request: RetryRequest, attempts: Sequence[int]) -> None:
+        now_ms, last = self._clock.now_ms(), self.failures.get(request.group)
+        if last is not None and now_ms - last.at_ms < FAILURE_WINDOW_MS:
+            attempts = (*attempts, last.attempt)
+        self.failures[request.group] = FailedAttempt(max(attempts), request.consumer, request.error, now_ms)
+        self.failures.move_to_end(request.group)
+        if len(self.failures) > GROUPS_REMEMBERED:
+            self.failures.popitem(last=False)
+
+    def record_ordered_failure(self, place: RetryPlace, failure: OrderedFailure) -> None:
+        """Remember a failed attempt of a consumer that keeps the order, until the group's offset passes the message."""
+        self.ordered_failures[place] = failure
+        self.ordered_failures.move_to_end(place)
+        if len(self.ordered_failures) > ORDERED_FAILURES_MAX:
+            self.ordered_failures.popitem(last=False)
+
+    def ordered_failure(self, place: RetryPlace) -> OrderedFailure | None:
+        """The message that a queue of a group waits for; None if its last attempt did not fail."""
+        failure = self.ordered_failures.get(place)
+        if failure is None:
+            return None
+        committed = self._store.engine.state.offsets.of(place[0], place[1], (place[2],)).get(place[2], 0)
+        if failure.offset < committed:
+            del self.ordered_failures[place]
+            return None
+        return failure
 
     async def _failed_message(self, request: RetryRequest, offset: int) -> _FailedMessage:
         opened = await self._batches.get(request.topic_id, request.queue_id, offset)

@@ -40,7 +40,7 @@ class LogBytes:
     """The full segments that were verified to be of this log, by their first positions."""
 
     def cache_group(self, group: FlushGroup) -> tuple[ProtocolFrame, ...]:
-        """Keep a group that goes to the disk in memory for a while. Returns its frames of the replication protocol."""
+        """Cache the bytes of a group that goes to the disk. Returns the group's frames of the replication protocol."""
         buffers = chain.from_iterable(part.buffers for part in group.parts)
         begin = at = group.parts[0].position
         buffered: list[Buffer] = []

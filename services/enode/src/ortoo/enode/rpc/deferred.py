@@ -9,6 +9,7 @@ from ortoo.common.grpc.errors import Context
 from ortoo.common.grpc.messages import write
 from ortoo.common.process.containment import Scope
 from ortoo.enode.changes.halves import HalfOpen, HalfVerdict, VerdictOrigin
+from ortoo.enode.observe.deferred_search import find_deferred
 from ortoo.enode.rpc.handlers import EnodeHandlers, limit_of, read_checked_batch, without_sequence
 from ortoo.enode.rpc.streams.outbox import Outbox
 from ortoo.enode.transactions.checks import DueCheck
@@ -34,6 +35,15 @@ class DeferredHandlers(EnodeHandlers):
         await self.topics.wait_for(request.topic_id)
         listed = self.store.timers.select(request.topic_id, request.from_ms, limit_of(request))
         return pb.ListDelayedResponse(entries=[write(pb.DelayedEntry, one) for one in listed])
+
+    async def FindDeferred(self, request: pb.FindDeferredRequest, context: Context) -> pb.FindDeferredResponse:
+        """Find a message that is not visible yet."""
+        await self.topics.wait_for(request.topic_id)
+        found = await find_deferred(self.store, request.topic_id, request.message_id)
+        if found is None:
+            return pb.FindDeferredResponse()
+        half = _half(found.half) if found.half is not None else None
+        return write(pb.FindDeferredResponse, found, found=True, half=half)
 
     async def AppendDeduplicated(
         self, request: lives_pb.AppendDeduplicatedRequest, context: Context

@@ -6,10 +6,13 @@ from ortoo.common.cluster.names import SINK_GROUP_PREFIX, check_group_name
 from ortoo.common.errors import Invalid
 from ortoo.common.grpc.enum_values import check_known, known_or
 from ortoo.common.grpc.errors import Context
+from ortoo.common.grpc.messages import read, write
 from ortoo.enode.changes.groups import GroupMode
+from ortoo.enode.pops.retry_copies import OrderedFailure
 from ortoo.enode.rpc.handlers import EnodeHandlers
 from ortoo.v1 import enode_delivery_modes_pb2 as lives_pb
 from ortoo.v1 import enode_pb2 as pb
+from ortoo.v1 import lag_pb2 as lag_pb
 
 OFFSETS_MAX = 10_000
 """The number of queues in one commit."""
@@ -63,6 +66,29 @@ class GroupHandlers(EnodeHandlers):
     ) -> pb.QueryOffsetGroupsResponse:
         """List the groups that have an offset in a topic."""
         return pb.QueryOffsetGroupsResponse(groups=self.store.offsets.groups(request.topic_id))
+
+    async def DescribeLags(self, request: lag_pb.DescribeLagsRequest, context: Context) -> lag_pb.DescribeLagsResponse:
+        """Describe the unfinished messages of a group."""
+        check_group_name(request.group)
+        return lag_pb.DescribeLagsResponse(
+            lags=[
+                lag_pb.TopicLag(topic_id=one.topic_id, by_state=write(lag_pb.LagByState, one), unfinished=one.by_queue)
+                for one in self.backlogs.of_group(request.group)
+            ]
+        )
+
+    async def RecordFailedAttempt(
+        self, request: lag_pb.RecordFailedAttemptRequest, context: Context
+    ) -> lag_pb.RecordFailedAttemptResponse:
+        """Remember a failed attempt of a consumer that keeps the order."""
+        check_group_name(request.group)
+        self.store.queue_range(request.topic_id, request.queue_id)
+        retry_at_ms = self.backlogs.clock.now_ms() + request.delay_ms
+        self.retry_copies.record_ordered_failure(
+            (request.topic_id, request.group, request.queue_id),
+            read(OrderedFailure, request, retry_at_ms=retry_at_ms),
+        )
+        return lag_pb.RecordFailedAttemptResponse()
 
     async def FindOffset(self, request: pb.FindOffsetRequest, context: Context) -> pb.FindOffsetResponse:
         """Find the first offset stored at or after a time."""

@@ -10,6 +10,7 @@ from ortoo.common.records.sealed_batch import SealedBatch
 from ortoo.enode.appends.deduplicated import DeduplicatedAppends
 from ortoo.enode.appends.router import AppendRouter
 from ortoo.enode.cluster.topic_copies import TopicCopies
+from ortoo.enode.observe.backlog import Backlogs
 from ortoo.enode.pops.leasing import PopLeasing
 from ortoo.enode.pops.retry_copies import RetryCopies
 from ortoo.enode.rpc.streams.attach import AttachedSnodes
@@ -33,6 +34,7 @@ class EnodeHandlers(EnodeServiceServicer):
     pops: PopLeasing
     retry_copies: RetryCopies
     attached: AttachedSnodes
+    backlogs: Backlogs
     streams: StreamRunner = field(init=False)
     """Set by the server, which ends them when it stops."""
 

@@ -50,9 +50,9 @@ class PopHandlers(EnodeHandlers):
         check_group_name(request.group)
         check_number("limit", request.limit, DELIVERIES_MAX)
         first = request.from_offset if request.HasField("from_offset") else -1
-        found = self.pops.describe(
-            request.topic_id, request.group, request.queue_id, first, request.to_offset, request.limit
-        )
+        place = (request.topic_id, request.group, request.queue_id)
+        failure = self.retry_copies.ordered_failure(place)
+        found = self.pops.describe(*place, first, request.to_offset, request.limit, failure)
         return write(pb.DescribeDeliveriesResponse, found)
 
     async def SettlePopped(self, request: pb.SettlePoppedRequest, context: Context) -> pb.SettlePoppedResponse:

@@ -153,7 +153,7 @@ class IntervalMap:
         self._firsts[low:high], self._ends[low:high], self._states[low:high] = [first], [end], [None]
 
     def rows(self, from_offset: int, limit: int) -> list[Piece]:
-        """Up to `limit` intervals that end after `from_offset`. In these pieces a state of None means finished."""
+        """Up to `limit` intervals that end after `from_offset`. An interval whose state is None is finished."""
         start = bisect_right(self._ends, from_offset)
         stop = min(start + limit, len(self._firsts))
         return [Piece(self._firsts[at], self._ends[at], self._states[at]) for at in range(start, stop)]

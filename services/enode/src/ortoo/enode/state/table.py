@@ -63,7 +63,7 @@ class GroupTable(KeyedTable[str, V]):
 
     @property
     def rows(self) -> int:
-        """The approximate number of rows, counted by queue."""
+        """The approximate number of rows. Each entry of a value counts, such as one per queue."""
         return sum(len(one) if isinstance(one, Sized) else 1 for _, _, one in self.entries())
 
     def drop_group(self, topic_id: int, group: str) -> None:

@@ -76,8 +76,8 @@ class TimerBucket:
             last_id = int(self._known_ids[stop - 1])
             yield self.live_rows(start, stop)
 
-    def put(self, rows: TimerArray) -> None:
-        """Add timers, which are ordered by id; existing timers get their new place."""
+    def put(self, rows: TimerArray) -> TimerArray:
+        """Add timers, which are ordered by id; existing timers get their new place. Returns the added timers."""
         if int(rows["timer_id"][0]) > self._last_id:
             self._append(rows)
         else:
@@ -85,7 +85,7 @@ class TimerBucket:
             self._table["place"][known] = rows["place"][found]
             rows = rows[~found]
             if not len(rows):
-                return
+                return rows
             all_rows = _joined(self._table, self._known_ids, np.arange(self.rows))
             merged = np.concatenate([all_rows, rows])
             self._ids, self._data = bytearray(), bytearray()
@@ -93,12 +93,14 @@ class TimerBucket:
             self._append(merged[np.argsort(merged["timer_id"], kind="stable")])
             self.live_count = live + len(rows)
         self._last_id = max(self._last_id, int(rows["timer_id"][-1]))
+        return rows
 
-    def end(self, ids: Int64s) -> int:
-        """Delete timers; unknown timers are skipped. Returns the number of deleted timers."""
+    def end(self, ids: Int64s) -> NDArray[np.uint32]:
+        """Delete timers; unknown timers are skipped. Returns the destinations of the deleted timers."""
         at, _ = self._find(ids)
         table = self._table
         at = at[table["deliver_at_ms"][at] != NEVER_MS]
+        destinations: NDArray[np.uint32] = table["destination"][at]
         table["deliver_at_ms"][at] = NEVER_MS
         self.live_count -= len(at)
         del table
@@ -106,7 +108,7 @@ class TimerBucket:
             rows = self.live_rows()
             self._ids, self._data, self.live_count = bytearray(), bytearray(), 0
             self._append(rows)
-        return len(at)
+        return destinations
 
     def statuses(self, ids: Int64s) -> NDArray[np.uint8]:
         """The status of each of these timers; 255 = it does not exist."""

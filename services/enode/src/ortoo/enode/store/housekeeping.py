@@ -2,7 +2,7 @@
 
 import asyncio
 from collections import deque
-from collections.abc import Awaitable, Callable, Sequence
+from collections.abc import Awaitable, Callable, Mapping, Sequence
 from dataclasses import dataclass, replace
 from pathlib import Path
 
@@ -20,7 +20,7 @@ from ortoo.enode.index.index_files import write_index
 from ortoo.enode.index.key_process import KeyIndex
 from ortoo.enode.index.key_search import LogStretch
 from ortoo.enode.log.appender import Appender
-from ortoo.enode.log.queue_index import SegmentContents
+from ortoo.enode.log.queue_index import QueueKey, SegmentContents
 from ortoo.enode.log.segment import INDEX_SUFFIX, KEYS_SUFFIX, Segment, remove_below, segment_bases, segment_name
 from ortoo.enode.log.settings import RETENTION_SETTINGS, StoreSettings
 from ortoo.enode.reading.reader import Reader
@@ -88,6 +88,8 @@ class Housekeeping:
             appender=appender, catalog=catalog, state=self.state, size_bytes=self.state_bytes
         )
         self.deleted_segments = 0
+        self.on_deleted: Callable[[Mapping[QueueKey, int]], None] = lambda begins: None
+        """Called after segments were deleted, with the begin offsets of all queues before that."""
         self.index_is_nearly_full = False
         begin = read_log_begin(self.disk, appender.active.folder)
         self._begin_position = begin.position if begin is not None else 0
@@ -179,12 +181,15 @@ class Housekeeping:
             begin = LogBegin(position, catalog.begin_offsets_without(count))
             await self.work.run(write_log_begin, self.disk, folder, begin)
             self._begin_position = position
+        begins = {key: queue.begin_offset for key, queue in catalog.queues.items()} if count else {}
         for _ in range(count):
             segment = catalog.drop_first_segment()
             self.reader.forget(segment)
             self.recent.drop_below(segment.end or 0)
             segment.retire()
             self.deleted_segments += 1
+        if count:
+            self.on_deleted(begins)
         if await self.work.run(remove_below, self.disk, catalog.active.folder, self._begin_position):
             await self._check_disk()
 

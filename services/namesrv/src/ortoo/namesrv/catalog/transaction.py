@@ -117,6 +117,10 @@ class CatalogTransaction:
             key = {"topic_id": topic.topic_id, "enode": placement.enode}
             self._upsert(tables.placements, key, placement, before.get(placement.enode))
 
+    def remove_placements(self, enode: str) -> None:
+        """Remove an enode from all topics, also from deleted ones."""
+        self._connection.execute(sa.delete(tables.placements).where(tables.placements.c.enode == enode))
+
     def delete_topic(self, deletion: TopicDeletion) -> None:
         """Move a topic to the deleted topics; its placements stay stored until its messages are to be deleted."""
         topic = deletion.topic

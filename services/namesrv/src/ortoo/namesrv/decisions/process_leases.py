@@ -37,6 +37,8 @@ class Enode:
     write_refusal: str = ""
     made_from: str = ""
     """The id of the store from which an operator made this one."""
+    other_directory_id: str = ""
+    """The id of another directory that the enode has followed for a whole lease; empty = it follows this one."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -45,13 +47,22 @@ class KnownStore:
 
     enode: str
     store_id: str
-    """The id of its store, or of its replica set."""
+    """The id of its store, or of its replica set; empty = the enode is forgotten, and no store is registered."""
     replicas: tuple[ReplicaId, ...] = ()
     """The last known replicas of the set, including learners; empty for an enode without replicas."""
     version: int = 0
     """The number of changes, so that an older copy of the database is ignored."""
     accepted: str = ""
     """The id of another store that an operator has permitted to replace the registered one."""
+
+    @property
+    def is_forgotten(self) -> bool:
+        """Whether an operator has forgotten the enode."""
+        return not self.store_id
+
+    def forgotten(self) -> "KnownStore":
+        """A copy with the next version and without a registered store, so that every store needs a permission."""
+        return KnownStore(self.enode, "", version=self.version + 1)
 
     def changed(self, store_id: str, replicas: tuple[ReplicaId, ...]) -> "KnownStore":
         """A copy for a newly registered store, with the next version.
@@ -85,6 +96,8 @@ class Snode:
 class _EnodeLease:
     enode: Enode
     until_s: float
+    differs_since_s: float | None = None
+    """Since when it has followed another directory; None = it follows this one."""
     left_epoch: tuple[str, ...] = ()
     """Its earlier addresses in this epoch, since the lease last ended."""
 
@@ -119,8 +132,11 @@ class ProcessLeases:
         """All live snodes by name."""
         return {name: lease.snode for name, lease in self._snodes.items()}
 
-    def register_enode(self, enode: Enode, now_s: float) -> Enode | None:
+    def register_enode(self, enode: Enode, now_s: float, other_directory_id: str = "") -> Enode | None:
         """Grant or renew an enode's lease; returns the enode if anything changed.
+
+        `other_directory_id` is the directory that the enode follows, if it is another one. After the loss of a database
+        an enode follows the new directory within a lease; one that does not has other name servers.
 
         Errors: Invalid, Conflict, Overloaded, Fenced if another replica leads the enode in a later epoch.
         """
@@ -142,7 +158,12 @@ class ProcessLeases:
             if self._is_live(known, now_s) and known.enode.epoch == enode.epoch:
                 left = self._check_not_left(known, enode, now_s)
             enode = dataclasses.replace(enode, replicas=known.enode.replicas)
-        self._enodes[enode.name] = _EnodeLease(enode, now_s + self._lease_s, left)
+        since_s = None
+        if other_directory_id:
+            since_s = now_s if known is None or known.differs_since_s is None else known.differs_since_s
+            if now_s - since_s >= self._lease_s:
+                enode = dataclasses.replace(enode, other_directory_id=other_directory_id)
+        self._enodes[enode.name] = _EnodeLease(enode, now_s + self._lease_s, since_s, left)
         return None if known is not None and known.enode == enode else enode
 
     def check_double(self, enode: Enode, now_s: float, *, may_succeed: bool = False) -> None:
@@ -246,6 +267,10 @@ class ProcessLeases:
         lease = self._snodes.pop(name, None)
         return None if lease is None else dataclasses.replace(lease.snode, alive=False)
 
+    def forget_enode(self, name: str) -> None:
+        """Drop what is known of an enode."""
+        self._enodes.pop(name, None)
+
     def expire(self, now_s: float) -> tuple[list[Enode], list[Snode]]:
         """End all expired leases; returns the processes whose leases have ended."""
         enodes = [n for n, lease in self._enodes.items() if lease.enode.alive and lease.until_s <= now_s]
@@ -284,13 +309,20 @@ class ProcessLeases:
 
 def may_come(known: KnownStore | None, store_id: str, made_from: str) -> bool:
     """Whether an enode may use a store: the registered or permitted one, or one that was made from either."""
-    return known is None or not {known.store_id, known.accepted or known.store_id}.isdisjoint((store_id, made_from))
+    return known is None or not ({known.store_id, known.accepted} - {""}).isdisjoint((store_id, made_from))
 
 
 def check_store(known: KnownStore | None, enode: str, store_id: str, made_from: str) -> None:
     """Refuse a store that an enode may not use. Errors: Conflict, which names the command that permits the store."""
     if known is None or may_come(known, store_id, made_from):
         return
+    if known.is_forgotten:
+        raise Conflict(
+            f"enode {enode!r} was forgotten by an operator, and its topics have no queues on it any more. If it is to "
+            f"return with its store {store_id}, permit it with `ortoo enode accept-store {enode} {store_id}`; then it "
+            "offers its topics for adoption",
+            field=STORE_FIELD,
+        )
     raise Conflict(
         f"enode {enode!r} has registered store {known.store_id}, and this process has store {store_id}. Check whether "
         "its volume is mounted and its data_dir is the right one. If the former store is permanently lost, `ortoo "

@@ -116,6 +116,13 @@ class Routes:
         self._changes.append(dataclasses.replace(change, version=self.version, directory_id=self.directory_id))
         self._count += 1
 
+    def placed_enodes(self) -> set[str]:
+        """The enodes on which topics have queues.
+
+        They are expected, also if none of their processes has registered since this name server started.
+        """
+        return {place.enode for topic in self.topics.values() for place in topic.placements}
+
     def clear_log(self) -> None:
         """Clear the log of changes, so that every watcher gets a snapshot next."""
         self._changes.clear()

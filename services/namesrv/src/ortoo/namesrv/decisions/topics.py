@@ -13,6 +13,8 @@ QUEUE_COUNT_MAX = 1024
 QUEUE_COUNT_DEFAULT = 4
 TOPICS_MAX = 100_000
 PLACEMENTS_MAX = 1_000
+LOST_SHOWN_MAX = 10
+"""Maximum number of names in a refusal to forget an enode."""
 LITE_TTL_MIN_MS = 60_000
 LITE_TTL_MAX_MS = 365 * 86_400_000
 
@@ -211,6 +213,60 @@ def change_topic(request: TopicChange, existing: Topic | None, enodes: Mapping[s
     _check_lite_ttl(changed.lite_ttl_ms, topic.message_type)
     check_publish_order(changed.publish_order, {p.enode: p.write_queue_count for p in changed.placements})
     return topic if changed == topic else dataclasses.replace(changed, version=version)
+
+
+@dataclass(frozen=True, slots=True)
+class ForgottenEnode:
+    """The change of the directory when an enode is forgotten: the topics that had queues on it."""
+
+    reduced_topics: tuple[str, ...] = ()
+    """Topics that keep their queues on other enodes."""
+    moved_topics: tuple[str, ...] = ()
+    """Topics that had queues on no other enode, and get empty queues on the live enodes."""
+    lost_deleted_topics: tuple[str, ...] = ()
+    """Deleted topics that only this enode had, and that can no longer be restored."""
+    version: int = 0
+    """The version of the directory after the change; 0 = nothing was changed."""
+
+
+def check_forgettable(enode: str, placed: Collection[Topic], deleted: Collection[Topic], replicas: str) -> None:
+    """Refuse to forget an enode that has messages of its own.
+
+    `placed` are the topics with queues on it, `deleted` those that can be restored, `replicas` the disks with its log.
+    Errors: Conflict, naming the topics.
+    """
+    only = [topic.name for topic in placed if len(topic.placements) == 1]
+    used = [topic.name for topic in placed if len(topic.placements) > 1 and not is_drained(topic, enode)]
+    restorable = [topic.name for topic in deleted if len(topic.placements) == 1]
+    held = [
+        f"{text}: {', '.join(names[:LOST_SHOWN_MAX])}{', ...' if len(names) > LOST_SHOWN_MAX else ''}"
+        for text, names in (
+            (f"all messages of {len(only)} topics", only),
+            (f"its queues of {len(used)} topics that are not drained", used),
+            (f"{len(restorable)} deleted topics that can be restored", restorable),
+        )
+        if names
+    ]
+    if held:
+        disks = f" Its log is on {replicas}." if replicas else ""
+        raise Conflict(
+            f"only enode {enode} has {'; '.join(held)}.{disks} Start it again with its volume. If it is permanently "
+            f"lost, `ortoo enode forget {enode} --lose` forgets it with these messages",
+            field="lose",
+        )
+
+
+def is_drained(topic: Topic, enode: str) -> bool:
+    """Whether an operator has taken the queues on an enode from the producers of a topic."""
+    return bool(topic.publish_order) and all(place.enode != enode for place in topic.publish_order)
+
+
+def without_enode(topic: Topic, enode: str, others: Sequence[str], *, version: int) -> Topic:
+    """The topic without its queues on an enode. If no queues are left, it gets empty ones on `others`."""
+    left = tuple(place for place in topic.placements if place.enode != enode)
+    empty = tuple(Placement(name, topic.read_queue_count, topic.write_queue_count) for name in sorted(others))
+    order = tuple(place for place in topic.publish_order if place.enode != enode)
+    return dataclasses.replace(topic, placements=left or empty, publish_order=order, version=version)
 
 
 def require_topic(name: str, existing: Topic | None) -> Topic:

@@ -22,8 +22,8 @@ from ortoo.namesrv.decisions.orphaned_topics import OrphanedTopic, OrphanedTopic
 from ortoo.namesrv.decisions.process_leases import Enode, ProcessLeases, Snode
 from ortoo.namesrv.decisions.replicas import ReplicaSet
 from ortoo.namesrv.decisions.route_changes import ROUTES_BYTES_MAX, RouteChange, Routes, StoredDirectory
-from ortoo.namesrv.decisions.topics import NewTopic, Topic, TopicChange
-from ortoo.namesrv.directory import adoption, deletion
+from ortoo.namesrv.decisions.topics import ForgottenEnode, NewTopic, Topic, TopicChange
+from ortoo.namesrv.directory import adoption, deletion, forgetting, key_rotation
 from ortoo.namesrv.directory.watches import RouteWatchers
 
 T = TypeVar("T")
@@ -76,8 +76,9 @@ class Directory:
         return self._routes.directory_id
 
     def processes(self) -> list[tuple[str, str, bool]]:
-        """Each registered enode and snode: its role, its name, and whether it is alive."""
-        enodes = [("enode", enode.name, enode.alive) for enode in self._leases.enodes().values()]
+        """Each expected enode and each registered snode: its role, its name, and whether it is alive."""
+        alive = {name for name, is_alive in self._leases.enode_liveness().items() if is_alive}
+        enodes = [("enode", name, name in alive) for name in sorted(alive | self._routes.placed_enodes())]
         return enodes + [("snode", snode.name, snode.alive) for snode in self._leases.snodes().values()]
 
     def topic(self, name: str) -> Topic:
@@ -167,14 +168,7 @@ class Directory:
             return
         made = HandleKey(1 + self._randomness.below((1 << 32) - 1), self._randomness.key_bytes(), now_ms)
 
-        def decide(stored: CatalogTransaction) -> tuple[None, RouteChange | None]:
-            keys = stored.handle_keys()
-            if not self._rotation.is_due(keys, now_ms):
-                return None, None  # another name server was quicker
-            keys = self._rotation.add_key(keys, made)
-            stored.put_handle_keys(keys)
-            return None, RouteChange(stored.version, handle_keys=self._distributed_keys(keys))
-
+        decide = partial(key_rotation.add_key, self._rotation, made, self._unsigned_handles)
         try:
             await self._change(decide)
         except (Unavailable, DataLoss) as error:  # counted, and retried later
@@ -246,9 +240,20 @@ class Directory:
         `unlisted_count` is the number of further such topics. Errors: as `ProcessLeases.register_enode` and
         `OrphanedTopics.update`.
         """
-        self._publish(enode=self._leases.register_enode(enode, self._clock.monotonic_s()))
-        if directory_id == self.directory_id:  # otherwise the topics are unknown to another directory
+        other_id = "" if directory_id == self.directory_id else directory_id
+        self._publish(enode=self._leases.register_enode(enode, self._clock.monotonic_s(), other_id))
+        if not other_id and directory_id:  # otherwise the topics are unknown to another directory
             self._orphaned_topics.update(enode.name, unknown, unlisted_count)
+
+    async def forget_enode(self, name: str, *, lose: bool, replicas: str) -> ForgottenEnode:
+        """Remove an enode from all topics. Errors: as `forgetting.forget_enode`."""
+        enodes = self._leases.enode_liveness()
+        return await self._change(partial(forgetting.forget_enode, name, lose, replicas, enodes))
+
+    def drop_enode(self, name: str) -> None:
+        """Drop the lease and the offered topics of a forgotten enode."""
+        self._leases.forget_enode(name)
+        self._orphaned_topics.update(name, (), 0)
 
     def register_snode(self, snode: Snode, incarnation: str, *, shares_membership: bool) -> None:
         """Grant or renew a snode's lease. Errors: as `ProcessLeases.register_snode`."""
@@ -320,11 +325,6 @@ class Directory:
             self._publish(enode=enode)
         for snode in snodes:
             self._publish(snode=snode)
-
-    async def close_watches_on(self, event: asyncio.Event) -> None:
-        """End all watches as soon as `event` is set, which is when the process shuts down."""
-        await event.wait()
-        self.watches.close()
 
     def _put_topic(
         self, stored: CatalogTransaction, existing: Topic | None, topic: Topic

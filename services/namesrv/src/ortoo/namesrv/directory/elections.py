@@ -75,6 +75,15 @@ class Elections:
             )
         return known
 
+    def reporting(self, enode: str) -> str:
+        """The numbers of an enode's replicas that report; empty without any."""
+        known = self._members.sets.get(enode)
+        return ", ".join(str(one.number) for one in sorted(known.live_replicas)) if known is not None else ""
+
+    def forget(self, enode: str) -> None:
+        """Drop the reports of an enode's replicas. The last proposal stays, because epochs never go back."""
+        self._members.sets.pop(enode, None)
+
     def proposal(self, enode: str) -> Proposal | None:
         """The last proposal for an enode, even if it failed; None if there was none."""
         return self._enodes[enode].proposal_state.proposal if enode in self._enodes else None

@@ -14,7 +14,7 @@ def register(metrics: Metrics, directory: Directory, elections: Elections) -> No
     )
     metrics.gauge(
         "ortoo_process_alive",
-        "1 for each process with a valid lease, 0 for an enode whose lease expired.",
+        "1 for each process with a valid lease, 0 for an enode without one that has queues of topics.",
         lambda: {(kind, name): int(alive) for kind, name, alive in directory.processes()},
         labels=("node_type", "node_id"),
     )

@@ -1,5 +1,7 @@
 """The registered store of each enode: stored, so that it survives restarts, and served from memory."""
 
+from collections.abc import Callable
+
 from ortoo.common.cluster.refused import STORE_FIELD
 from ortoo.common.errors import Conflict, Invalid, NotFound, OrtooError, Overloaded
 from ortoo.common.logs.logger import get_logger
@@ -24,6 +26,8 @@ class StoresOfEnodes:
         self._kept: dict[str, KnownStore] = {}
         """The stores in the database, as far as this name server has read or written them."""
         self._is_failing = False
+        self.on_forgotten: Callable[[str], None] = lambda enode: None
+        """Called with the name of each enode that an operator has forgotten, at this or another name server."""
 
     async def load(self) -> None:
         """Read the registered stores that the database has at this start. Errors: Unavailable, DataLoss."""
@@ -102,6 +106,23 @@ class StoresOfEnodes:
         _log.emit(log_events.STORE_ACCEPTED, enode=enode, store_id=store_id, former_store_id=known.store_id)
         return known.store_id
 
+    def find(self, enode: str) -> KnownStore | None:
+        """The registered store of an enode; None if it never registered and was never forgotten."""
+        return self._known.get(enode)
+
+    async def forget(self, enode: str) -> None:
+        """Let no store of an enode register until an operator accepts one. Errors: Conflict, Unavailable, DataLoss."""
+        known = self._known.get(enode) or KnownStore(enode, "")
+        if known.is_forgotten and known.version:
+            self.on_forgotten(enode)
+            return
+        wanted = known.forgotten()
+        stored = await self._stored.put(wanted)
+        self._learn(stored)
+        if stored != wanted:
+            raise Conflict("another name server changed the store of this enode at the same time; check, then retry")
+        _log.emit(log_events.ENODE_FORGOTTEN, enode=enode, former_store_id=known.store_id)
+
     async def _keep(self, known: KnownStore) -> None:
         try:
             stored = await self._stored.put(known)
@@ -120,6 +141,8 @@ class StoresOfEnodes:
         known = self._known.get(stored.enode)
         if known is None or stored.version > known.version:
             self._known[stored.enode] = stored
+            if stored.is_forgotten:
+                self.on_forgotten(stored.enode)
 
     def _note_failure(self, error: OrtooError) -> None:
         if not self._is_failing:

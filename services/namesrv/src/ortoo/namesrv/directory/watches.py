@@ -34,6 +34,11 @@ class RouteWatchers:
         self._ended = True
         self._wake()
 
+    async def close_on(self, event: asyncio.Event) -> None:
+        """End all watches as soon as `event` is set, which is when the process shuts down."""
+        await event.wait()
+        self.close()
+
     async def watch(self) -> AsyncGenerator[RouteChange, None]:
         """Yield a snapshot, then every change; a reader that is too slow gets a new snapshot. Errors: Overloaded."""
         if self.count >= self.watchers_max:

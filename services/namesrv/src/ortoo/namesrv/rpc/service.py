@@ -4,7 +4,8 @@ import contextlib
 from collections.abc import AsyncIterator, Iterator
 from dataclasses import dataclass, field
 
-from ortoo.common.errors import Conflict, Fenced, Invalid
+from ortoo.common.cluster.names import check_process_name
+from ortoo.common.errors import Conflict, Fenced, Invalid, NotFound
 from ortoo.common.errors.findings import Finding
 from ortoo.common.grpc.cluster_token import ADMIN_TOKEN, check_admin_token
 from ortoo.common.grpc.completion_queue.context import headers_of
@@ -76,7 +77,8 @@ class NameService(NameServiceServicer):
     async def RegisterEnode(self, request: pb.RegisterEnodeRequest, context: Context) -> pb.RegisterEnodeResponse:
         """Register an enode or renew its lease."""
         unknown = [read(StoredTopic, one) for one in request.unknown_topics]
-        enode = read(Enode, request.enode, alive=True, replicas=())  # replicas come from their own reports
+        # Replicas come from their own reports, and this name server compares the directories.
+        enode = read(Enode, request.enode, alive=True, replicas=(), other_directory_id="")
         with self._recording_refusals(f"enode {enode.name} at {enode.address}"):
             may_succeed = self.stores.is_acceptable(enode.name, enode.store_id, enode.made_from)
             self.directory.check_double(enode, may_succeed=may_succeed)
@@ -273,6 +275,20 @@ class NameService(NameServiceServicer):
         """Permit another store to replace the registered store of an enode."""
         former = await self.stores.accept(request.enode, request.store_id)
         return admin_pb.AcceptStoreResponse(former_store_id=former)
+
+    async def ForgetEnode(self, request: admin_pb.ForgetEnodeRequest, context: Context) -> admin_pb.ForgetEnodeResponse:
+        """Remove an enode that does not come back."""
+        name = request.enode
+        check_process_name(name, "enode")
+        known, reporting = self.stores.find(name), self.elections.reporting(name)
+        if known is None and all(one[:2] != ("enode", name) for one in self.directory.processes()):
+            raise NotFound(f"there is no enode {name!r}; `ortoo cluster` shows the expected enodes", field="enode")
+        if reporting:
+            raise Conflict(f"replicas {reporting} of enode {name!r} report; stop them, then retry", field="enode")
+        replicas = ", ".join(f"replica {one.number} (disk {one.disk})" for one in known.replicas) if known else ""
+        forgotten = await self.directory.forget_enode(name, lose=request.lose, replicas=replicas)
+        await self.stores.forget(name)
+        return write(admin_pb.ForgetEnodeResponse, forgotten)
 
     async def WatchRoutes(
         self, request: pb.WatchRoutesRequest, context: Context

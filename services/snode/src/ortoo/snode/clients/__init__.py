@@ -5,6 +5,7 @@ The package takes registrations and answers, and returns group members and comma
 
 from ortoo.snode.clients.directory import ClientDirectory
 from ortoo.snode.clients.locks import ClientLocks
+from ortoo.snode.clients.pop_consumers import PopConsumers
 from ortoo.snode.clients.sessions import ClientSessions
 from ortoo.snode.cluster import ClusterView
 from ortoo.snode.cluster.runtime import Runtime
@@ -29,6 +30,7 @@ class ClientComponents:
         """Clients become group members in `groups`. The end of a client session ends its push sessions."""
         self.sessions = sessions = ClientSessions(runtime, groups, topics, push_sessions, enodes.locks)
         self.directory = ClientDirectory(runtime, cluster.directory, groups.membership, sessions, push_sessions)
+        self.pop_consumers = PopConsumers(runtime, groups.membership)
         self.locks = ClientLocks(cluster.watch, enodes.links)
         runtime.metrics.gauge("ortoo_client_sessions", "Open sessions of clients.", lambda: len(sessions.all()))
         runtime.metrics.counter(

@@ -10,7 +10,7 @@ from ortoo.snode.cluster.directory import DirectoryCache
 from ortoo.snode.cluster.routes import Queue
 from ortoo.snode.cluster.runtime import Runtime
 from ortoo.snode.membership.group_members import GroupMember
-from ortoo.snode.membership.group_membership import PRODUCER_GROUP_PREFIX, Membership
+from ortoo.snode.membership.group_membership import POP_GROUP_PREFIX, PRODUCER_GROUP_PREFIX, Membership
 from ortoo.snode.push.session import PushSession
 from ortoo.snode.push.sessions import PushSessions
 
@@ -38,6 +38,8 @@ class OwnedQueue:
     held_messages: int
     held_bytes: int
     locked: bool
+    waiting_ms: int = 0
+    """The time for which an acknowledgement has been due; 0 = none is due."""
 
 
 @dataclass(slots=True, eq=False)
@@ -55,7 +57,7 @@ class ClientDirectory:
         found: dict[tuple[str, str], ClientEntry] = {}
         for name in self.membership.groups():
             producers = name.startswith(PRODUCER_GROUP_PREFIX)
-            group_name = name.removeprefix(PRODUCER_GROUP_PREFIX)
+            group_name = name.removeprefix(PRODUCER_GROUP_PREFIX).removeprefix(POP_GROUP_PREFIX)
             for member in self.membership.members(name).values():
                 entry = found.setdefault((member.client_id, member.session_id), ClientEntry(member))
                 (entry.producer_groups if producers else entry.consumer_groups).append(group_name)
@@ -68,17 +70,20 @@ class ClientDirectory:
         ]
 
     def consumers(self, group: str) -> list[GroupMember]:
-        """The consumers of a group, sorted by client id."""
-        members = self.membership.members(group)
-        return [members[client_id] for client_id in sorted(members)]
+        """The consumers of a group, sorted by client id, with those that pop."""
+        names = (group, POP_GROUP_PREFIX + group)
+        members = [member for name in names for member in self.membership.members(name).values()]
+        return sorted(members, key=lambda member: member.client_id)
 
     def subscribed_groups(self, topic: str) -> list[str]:
         """The groups that have a consumer with a subscription to this topic."""
         return sorted(
-            group
-            for group in self.membership.groups()
-            if not group.startswith(PRODUCER_GROUP_PREFIX)
-            and any(topic in member.topics for member in self.membership.members(group).values())
+            {
+                name.removeprefix(POP_GROUP_PREFIX)
+                for name in self.membership.groups()
+                if not name.startswith(PRODUCER_GROUP_PREFIX)
+                and any(topic in member.topics for member in self.membership.members(name).values())
+            }
         )
 
     def find(self, client_id: str) -> ClientEntry:
@@ -108,7 +113,7 @@ class ClientDirectory:
             owned
             for push in self.push_sessions.all()
             if push.client_id == client_id and group in ("", push.group)
-            for owned in _owned_queues(push)
+            for owned in _owned_queues(push, self.runtime.clock.monotonic_s())
         ]
 
     async def call(self, client_id: str, command_id: str, command: Any, timeout_s: float) -> Any:
@@ -126,17 +131,17 @@ class ClientDirectory:
         return await self.sessions.command(session, command_id, command, timeout_s)
 
 
-def _owned_queues(push: PushSession) -> Iterable[OwnedQueue]:
+def _owned_queues(push: PushSession, now_s: float) -> Iterable[OwnedQueue]:
     for feeder in push.feeders.values():
         cursor = feeder.cursor
         committed = -1 if cursor.committed_offset is None else cursor.committed_offset
-        outstanding = cursor.sent_offset - committed
         yield OwnedQueue(
             push.group,
             cursor.queue,
             committed,
             cursor.sent_offset,
-            max(0, outstanding) if committed >= 0 else 0,
+            cursor.unacknowledged_count,
             cursor.unacknowledged_bytes,
             feeder.fence > 0,
+            0 if cursor.waiting_since_s is None else int((now_s - cursor.waiting_since_s) * 1000),
         )

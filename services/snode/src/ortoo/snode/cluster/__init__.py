@@ -7,6 +7,7 @@ Every package may import it.
 from dataclasses import dataclass
 
 from ortoo.common.cluster.address_server import resolve_name_servers
+from ortoo.common.errors.findings import ClusterIdentity
 from ortoo.common.groups.handle_seal import HandleSeals
 from ortoo.common.grpc.cluster_token import read_token
 from ortoo.snode.cluster.directory import DirectoryCache
@@ -23,6 +24,10 @@ class ClusterView:
     watch: DirectoryWatch
     name_server: NameServerClient
 
+    def identity(self) -> ClusterIdentity:
+        """The directory that this snode follows, and its name servers."""
+        return ClusterIdentity(self.directory.directory_id, self.name_server.servers.addresses)
+
 
 async def open_cluster(runtime: Runtime) -> ClusterView:
     """Make a view of the cluster, which `DirectoryWatch.run` then keeps up to date. Errors: Unavailable, Invalid."""
@@ -34,8 +39,8 @@ async def open_cluster(runtime: Runtime) -> ClusterView:
     metrics.gauge("rocketmq_proxy_up", "Always 1 while the snode runs.", lambda: 1)
     metrics.gauge(
         "ortoo_enode_alive",
-        "1 while this snode considers an enode alive.",
-        lambda: {(enode.name,): int(enode.alive) for enode in directory.enodes()},
+        "1 while this snode considers an enode alive; 0 for another enode that has queues of topics.",
+        lambda: {(enode.name,): int(enode.alive) for enode in directory.expected_enodes()},
         labels=("enode",),
     )
     metrics.gauge(

@@ -1,10 +1,10 @@
 """The snode's copy of the cluster's directory: applies changes and answers lookups without I/O or clock."""
 
 import dataclasses
-from collections.abc import Iterable, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from typing import TypeVar
 
-from ortoo.common.errors import Forbidden, Invalid, NotFound
+from ortoo.common.errors import NOT_ACCEPTED_FIELD, Forbidden, Invalid, NotFound, Unavailable
 from ortoo.common.groups.group_topics import group_of_topic
 from ortoo.common.groups.handle_seal import HandleSeals
 from ortoo.snode.cluster.routes import DirectoryUpdate, EnodeEntry, Group, Queue, SnodeEntry, Topic
@@ -26,6 +26,8 @@ class DirectoryCache:
         self._groups: dict[str, Group] = {}
         self._enodes: dict[str, EnodeEntry] = {}
         self._snodes: dict[str, SnodeEntry] = {}
+        self._placed: dict[str, list[str]] | None = None
+        """The topics on each enode, by name; None = to be computed from the topics."""
         self._available_cache: dict[int, tuple[Sequence[Queue], Sequence[Queue]]] = {}
         """Results of `available_queues`, cached because every send needs them and a topic may have many queues."""
 
@@ -50,6 +52,7 @@ class DirectoryCache:
         self._enodes.update((enode.name, enode) for enode in change.enodes)
         self._snodes.update((snode.name, snode) for snode in change.snodes)
         self.version = change.version
+        self._placed = None
         self._available_cache.clear()
         return {
             name for name in previous_topics.keys() | topics.keys() if previous_topics.get(name) != topics.get(name)
@@ -61,6 +64,7 @@ class DirectoryCache:
         if current is not None and current.version >= topic.version:
             return False
         self._topics[topic.name] = topic
+        self._placed = None
         return True
 
     def update_group(self, group: Group) -> None:
@@ -93,24 +97,54 @@ class DirectoryCache:
         return self._groups.get(name)
 
     def enode(self, name: str) -> EnodeEntry | None:
-        """The enode with this name; None if it has never registered."""
+        """The enode with this name; None if this snode has seen no registration of it."""
         return self._enodes.get(name)
 
+    def registered_enode(self, name: str) -> EnodeEntry:
+        """An enode. Errors: Unavailable if this snode has seen no registration of it."""
+        entry = self._enodes.get(name)
+        if entry is None:
+            raise unavailable_enode(f"enode {name} has not registered since this snode started; start the enode")
+        return entry
+
     def enodes(self) -> list[EnodeEntry]:
-        """All enodes, sorted by name."""
+        """The enodes whose registration this snode has seen, sorted by name."""
         return [self._enodes[name] for name in sorted(self._enodes)]
+
+    def expected_enodes(self) -> list[EnodeEntry]:
+        """The enodes that have a lease or queues of topics, by name.
+
+        The placements of topics are stored, so that a restart of all processes does not hide an enode that stayed away.
+        The address of such an enode is empty.
+        """
+        names = self.placed_topics().keys() | {name for name, entry in self._enodes.items() if entry.alive}
+        return [self._enodes.get(name) or EnodeEntry(name, "", "", alive=False) for name in sorted(names)]
+
+    def placed_topics(self) -> Mapping[str, Sequence[str]]:
+        """The names of the topics that have queues on each enode, sorted."""
+        if self._placed is None:
+            self._placed = {}
+            for topic in self.topics():
+                for enode in topic.enodes:
+                    self._placed.setdefault(enode, []).append(topic.name)
+        return self._placed
 
     def snodes(self) -> list[SnodeEntry]:
         """All snodes, sorted by name."""
         return [self._snodes[name] for name in sorted(self._snodes)]
 
     def available_queues(self, queues: Sequence[Queue]) -> Sequence[Queue]:
-        """Those of `queues` on live enodes that accept messages; if no enode does, those on all live enodes."""
+        """Those of `queues` on live enodes that accept messages; if no enode does, those on all live enodes.
+
+        An enode that follows another directory does not accept messages.
+        """
         cached = self._available_cache.get(id(queues))
         if cached is not None and cached[0] is queues:
             return cached[1]
         alive = [(q, entry) for q in queues if (entry := self._enodes.get(q.enode)) is not None and entry.alive]
-        found = [q for q, entry in alive if not entry.write_refusal] or [q for q, _ in alive]
+        found = [q for q, entry in alive if not (entry.write_refusal or entry.other_directory_id)] or [
+            q for q, _ in alive
+        ]
         if isinstance(queues, tuple):  # the cached queues of one version of a topic
             if len(self._available_cache) >= AVAILABLE_CACHE_MAX:
                 self._available_cache.clear()
@@ -129,6 +163,11 @@ def _apply_changes(
     if change.snapshot:
         after.update((name, one) for name, one in current.items() if one.version > change.version)
     return after
+
+
+def unavailable_enode(message: str) -> Unavailable:
+    """The error for a request that was not sent because its enode is unavailable."""
+    return Unavailable(message, field=NOT_ACCEPTED_FIELD, retry_after_ms=500)
 
 
 def unknown_topic(name: str) -> NotFound:

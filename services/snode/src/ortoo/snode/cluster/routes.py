@@ -183,6 +183,8 @@ class EnodeEntry:
     epoch: int = 0
     """The epoch of the leader at the address."""
     replicas: tuple[EnodeReplica, ...] = ()
+    other_directory_id: str = ""
+    """The id of another directory that the enode follows; empty = it follows this one."""
 
     @property
     def leader_epoch(self) -> int:

@@ -30,6 +30,7 @@ from ortoo.snode.enodes.append_wire import encode_append
 from ortoo.snode.enodes.held_appends import RETRY_DELAY_MAX_S, RETRY_DELAY_MIN_S
 from ortoo.snode.enodes.link import (
     AppendedBatch,
+    DeferredMessage,
     DelayedEntry,
     DueHalf,
     FetchBatchesRequest,
@@ -43,6 +44,7 @@ from ortoo.snode.enodes.link import (
     OffsetRow,
     OpenHalf,
     QueueRange,
+    TopicLag,
     VerdictSource,
 )
 from ortoo.snode.enodes.pop_wire import (
@@ -59,6 +61,7 @@ from ortoo.v1 import enode_delivery_modes_pb2 as lives_pb
 from ortoo.v1 import enode_pb2 as pb
 from ortoo.v1 import enode_pop_pb2 as pop_pb
 from ortoo.v1 import enode_topics_pb2 as topics_pb
+from ortoo.v1 import lag_pb2 as lag_pb
 from ortoo.v1.enode_pb2_grpc import EnodeServiceStub
 
 ATTACH_HEARTBEAT_S = 5.0
@@ -115,6 +118,46 @@ class GrpcEnodeLink(ReplicaLink):
         """The groups that have an offset in a topic, sorted by name."""
         request = pb.QueryOffsetGroupsRequest(topic_id=topic_id)
         return list((await self._call(lambda stub: stub.QueryOffsetGroups, request)).groups)
+
+    async def describe_lags(self, group: str) -> list[TopicLag]:
+        """The unfinished messages of a group, by topic."""
+        request = lag_pb.DescribeLagsRequest(group=group)
+        response = await self._call(lambda stub: stub.DescribeLags, request)
+        return [read(TopicLag, one) for one in response.lags]
+
+    async def record_failed_attempt(
+        self,
+        group: str,
+        topic_id: int,
+        queue_id: int,
+        offset: int,
+        *,
+        attempt: int,
+        delay_ms: int,
+        consumer: str,
+        error: str,
+    ) -> None:
+        """Record a failed attempt of a consumer that keeps the order, for operators."""
+        request = lag_pb.RecordFailedAttemptRequest(
+            group=group,
+            topic_id=topic_id,
+            queue_id=queue_id,
+            offset=offset,
+            attempt=attempt,
+            delay_ms=delay_ms,
+            consumer=consumer,
+            error=error,
+        )
+        await self._call(lambda stub: stub.RecordFailedAttempt, request)
+
+    async def find_deferred(self, topic_id: int, message_id: str) -> DeferredMessage | None:
+        """The delayed message, or the message of an open transaction, with this id; None if it was not found."""
+        request = deferred_pb.FindDeferredRequest(topic_id=topic_id, message_id=message_id)
+        response = await self._call(lambda stub: stub.FindDeferred, request)
+        if not response.found:
+            return None
+        half = read(OpenHalf, response.half) if response.HasField("half") else None
+        return read(DeferredMessage, response, half=half)
 
     async def take_locks(self, incarnation: str, requests: Sequence[LockRequest]) -> list[LockResult]:
         """Take or renew locks of queues; returns a result for each. Locks of an incarnation end when it detaches."""

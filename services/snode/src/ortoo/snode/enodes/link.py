@@ -1,16 +1,16 @@
 """Requests to an enode and its answers, as plain values; and the lookup of links by enode name."""
 
 import enum
-from collections.abc import Awaitable, Callable, Iterable, Iterator
-from dataclasses import dataclass
+from collections.abc import Awaitable, Callable, Iterable, Iterator, Mapping
+from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, NamedTuple, TypeVar
 
-from ortoo.common.errors import NOT_ACCEPTED_FIELD, NotFound, OrtooError, Unavailable
+from ortoo.common.errors import Conflict, NotFound, OrtooError, Unavailable
 from ortoo.common.filters.message_filter import MessageFilter
 from ortoo.common.filters.pushdown import Pushdown
 from ortoo.common.filters.selection import SelectedRows, select_rows
 from ortoo.common.records.sealed_batch import SealedBatch, StoredBatch
-from ortoo.snode.cluster.directory import DirectoryCache
+from ortoo.snode.cluster.directory import DirectoryCache, unavailable_enode
 from ortoo.snode.cluster.routes import EnodeReplicaState, Queue
 
 if TYPE_CHECKING:
@@ -100,6 +100,66 @@ class QueueRange:
     queue_id: int
     begin_offset: int
     end_offset: int
+
+
+@dataclass(frozen=True, slots=True)
+class LagByState:
+    """The messages of one topic that a group has not finished; the fields are those of the protobuf message."""
+
+    waiting: int = 0
+    leased: int = 0
+    retrying: int = 0
+    parked: int = 0
+    delayed: int = 0
+    next_retry_at_ms: int = 0
+    attempts: int = 0
+    consumer: str = ""
+    error: str = ""
+    oldest_at_ms: int = 0
+    retention_used: float = 0.0
+    lost: int = 0
+    lost_at_ms: int = 0
+
+    def merged(self, other: "LagByState") -> "LagByState":
+        """The messages of both."""
+        failing = max((self, other), key=lambda one: (bool(one.error), one.attempts))
+        return LagByState(
+            self.waiting + other.waiting,
+            self.leased + other.leased,
+            self.retrying + other.retrying,
+            self.parked + other.parked,
+            self.delayed + other.delayed,
+            min(self.next_retry_at_ms or other.next_retry_at_ms, other.next_retry_at_ms or self.next_retry_at_ms),
+            max(self.attempts, other.attempts),
+            failing.consumer,
+            failing.error,
+            min(self.oldest_at_ms or other.oldest_at_ms, other.oldest_at_ms or self.oldest_at_ms),
+            max(self.retention_used, other.retention_used),
+            self.lost + other.lost,
+            max(self.lost_at_ms, other.lost_at_ms),
+        )
+
+
+@dataclass(frozen=True, slots=True)
+class TopicLag:
+    """The lag of a group in one topic on one enode."""
+
+    topic_id: int
+    by_state: LagByState
+    unfinished: Mapping[int, int] = field(default_factory=dict)
+    """Queue id to the number of unfinished messages; queues without an offset of the group are absent."""
+
+
+@dataclass(frozen=True, slots=True)
+class DeferredMessage:
+    """A message that is not visible yet: a delayed message, or one of an open transaction."""
+
+    queue_id: int
+    deliver_at_ms: int
+    """0 = it belongs to a transaction."""
+    attempts: int
+    """The number of failed attempts, for a copy in a retry topic."""
+    half: "OpenHalf | None" = None
 
 
 class MessagePlace(NamedTuple):
@@ -201,14 +261,22 @@ class EnodeLinks:
         self._leader_epochs: dict[str, int] = {}
 
     def to(self, enode: str) -> "GrpcEnodeLink":
-        """The link to an enode. Errors: Unavailable if the enode has never registered, or is unreachable."""
-        entry = self._directory.enode(enode)
-        if entry is None:
-            raise _away_error(f"no enode named {enode} has registered; start it, or wait for it")
+        """The link to an enode.
+
+        Errors: Unavailable if it has not registered or is known to be unreachable. Conflict if it follows another
+        directory: it would never learn of the topic, so that a retry cannot succeed.
+        """
+        entry = self._directory.registered_enode(enode)
+        if entry.other_directory_id:
+            raise Conflict(
+                f"enode {enode} follows directory {entry.other_directory_id}, and this snode follows directory "
+                f"{self._directory.directory_id}: their name servers use different databases. `ortoo doctor` names the "
+                "name servers; give all of them one database_url"
+            )
         link = self._link_factory(enode, entry.address, entry.leader_epoch)
         # A lease may be missing because the name server is new; a working connection is better evidence.
         if not entry.alive and not link.connected:
-            raise _away_error(f"enode {enode} is unreachable, its lease expired; retry when it is back")
+            raise unavailable_enode(f"enode {enode} is unreachable, its lease expired; retry when it is back")
         return link
 
     def follower(self, queue: Queue) -> "GrpcEnodeLink | None":
@@ -255,10 +323,6 @@ class EnodeLinks:
                 if not is_tolerated(error):
                     raise
         return answers
-
-
-def _away_error(message: str) -> Unavailable:
-    return Unavailable(message, field=NOT_ACCEPTED_FIELD, retry_after_ms=500)
 
 
 def explain_error(error: OrtooError) -> OrtooError:

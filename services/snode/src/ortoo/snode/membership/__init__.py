@@ -6,6 +6,7 @@ operators' services import it.
 
 import contextlib
 from collections.abc import AsyncIterator, Callable
+from dataclasses import replace
 from typing import Any
 
 from ortoo.common.errors.findings import Findings
@@ -37,6 +38,8 @@ async def open_membership(
                 lambda: int(store.connected.is_set()),
             )
             findings.sources.append(store.findings)
+            identity = findings.identity
+            findings.identity = lambda: replace(identity(), membership_store=store.identity)
         groups = ConsumerGroups(cluster.directory, membership, clock)
         cluster.watch.on_topics_changed = groups.on_topics_changed
         yield groups

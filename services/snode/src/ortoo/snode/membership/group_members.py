@@ -73,6 +73,11 @@ class GroupMember:
         return frozenset(one.topic for one in self.subscriptions)
 
     @property
+    def pops(self) -> bool:
+        """Whether the member is a consumer that requests messages by pops."""
+        return not self.active and not self.pushed
+
+    @property
     def is_assigned_queues(self) -> bool:
         """Whether the member takes part in the assignment of queues."""
         return self.active and not self.broadcast

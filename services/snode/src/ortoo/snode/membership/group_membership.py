@@ -8,6 +8,8 @@ from ortoo.snode.membership.group_members import GroupMember
 
 PRODUCER_GROUP_PREFIX = "producers/"
 """Prefix of the names of producer groups in the membership. No consumer group can have this prefix."""
+POP_GROUP_PREFIX = "pops/"
+"""Prefix under which the popping consumers of a group are listed. No consumer group can have this prefix."""
 
 
 class Membership:
@@ -172,8 +174,9 @@ class SharedMembership(Membership):
     def reconcile(self, stored: Mapping[Key, StoredMember], numbers_before: Mapping[Key, int]) -> None:
         """Compare the members with the whole content of the shared store, which may have lost records or its counter.
 
-        Members of other snodes that the store lacks are removed; own members that it lacks are sent to it. Numbers are
-        not compared. Members with a record that arrived since `numbers_before` stay unchanged.
+        Members of other snodes that the store lacks are removed; own members that it lacks are sent to it. A
+        stored record applies even if its number is smaller, because the store's counter may be reset. To a member
+        whose record arrived after `numbers_before` was taken, only a newer record applies.
         """
         current = self._all_members()
         unchanged = {key for key in {*current, *stored} if self._numbers.get(key, 0) == numbers_before.get(key, 0)}

@@ -7,6 +7,7 @@ The keys of the store, below a prefix:
 * `alive`: a sorted set of the incarnations of snodes by the time of their last heartbeat
 * `number`: a counter
 * `changes`: a channel
+* `id`: the identity of this store, which is the first snode's incarnation
 
 The store may lose its content: each snode writes its own members again whenever it connects.
 """
@@ -24,6 +25,7 @@ from ortoo.common.errors.findings import Finding
 from ortoo.common.logs.logger import get_logger
 from ortoo.common.process.background import Background
 from ortoo.common.process.containment import record_contained
+from ortoo.common.process.masked_url import mask_url
 from ortoo.common.process.retry import Backoff
 from ortoo.snode import log_events
 from ortoo.snode.cluster.runtime import Runtime
@@ -67,7 +69,8 @@ local time = redis.call('TIME')
 local now = time[1] * 1000 + math.floor(time[2] / 1000)
 local added = redis.call('ZADD', KEYS[1], string.format('%.0f', now), ARGV[1])
 redis.call('ZREMRANGEBYSCORE', KEYS[1], '-inf', string.format('%.0f', now - tonumber(ARGV[2])))
-return {1 - added, redis.call('ZRANGE', KEYS[1], 0, -1)}
+redis.call('SETNX', KEYS[2], ARGV[3])
+return {1 - added, redis.call('ZRANGE', KEYS[1], 0, -1), redis.call('GET', KEYS[2])}
 """
 
 
@@ -109,6 +112,10 @@ class MembershipStore:
     _heartbeat_script: Any = field(init=False)
     _wake: asyncio.Event = field(default_factory=asyncio.Event, init=False)
     _grace_until_s: float = field(default=0.0, init=False)
+    _store_id: str = field(default="", init=False)
+    """The identity that the store had at the last heartbeat. A store that was emptied gets it again."""
+    _error: Exception | None = field(default=None, init=False)
+    """Why the store was unavailable last."""
 
     def __post_init__(self) -> None:
         import redis
@@ -123,14 +130,20 @@ class MembershipStore:
         """Timeout after which the members of a silent snode are removed."""
         return self.runtime.settings.membership_timeout_s
 
+    @property
+    def identity(self) -> str:
+        """The identity of the store, to compare it with that of other snodes; empty while it does not answer."""
+        return f"prefix {self.runtime.settings.redis_prefix}, id {self._store_id}" if self.connected.is_set() else ""
+
     def findings(self) -> Iterator[Finding]:
-        """Yield a finding if the shared store is unreachable."""
+        """Yield a finding with the reason if the shared store is unavailable."""
+        store = f"Redis, the store of groups' members ({mask_url(self.runtime.settings.redis_url)}),"
         if not self.connected.is_set():
             yield Finding(
                 "membership store unavailable",
-                "Redis, the store of groups' members (redis_url), does not answer this snode",
+                f"{store} does not serve this snode: {_reason(self._error)}",
                 "snodes keep the last known members, and learn no changes of members at other snodes",
-                "start Redis, or check its log and the network; snodes reconnect automatically, and it needs no backup",
+                _remedy(self._error),
             )
 
     @contextlib.asynccontextmanager
@@ -159,9 +172,9 @@ class MembershipStore:
             try:
                 await self._run_connection()
             except* self._failures as group:
+                self._error = _first_error(group)
                 if self.connected.is_set() or attempt == 0:
-                    reason = str(group.exceptions[0]) or type(group.exceptions[0]).__name__
-                    _log.emit(log_events.MEMBERSHIP_STORE_UNAVAILABLE, reason=reason)
+                    _log.emit(log_events.MEMBERSHIP_STORE_UNAVAILABLE, reason=_reason(self._error))
             except* Exception as group:
                 record_contained("membership", group)
             attempt = 0 if self.connected.is_set() else attempt + 1
@@ -236,10 +249,12 @@ class MembershipStore:
 
     async def _heartbeat(self) -> tuple[bool, set[str]]:
         """Write a heartbeat; returns whether the store had this snode as alive, and all alive incarnations."""
+        incarnation = self.runtime.incarnation
         result = self._heartbeat_script(
-            keys=[self._key("alive")], args=[self.runtime.incarnation, int(self._timeout_s * 1000)]
+            keys=[self._key("alive"), self._key("id")],
+            args=[incarnation, int(self._timeout_s * 1000), self._store_id or incarnation],
         )
-        known, alive = await _with_timeout(result)
+        known, alive, self._store_id = await _with_timeout(result)
         return bool(known), set(alive)
 
     async def _reload_loop(self) -> None:
@@ -286,6 +301,38 @@ class MembershipStore:
 
     def _key(self, name: str) -> str:
         return f"{self.runtime.settings.redis_prefix}/{name}"
+
+
+def _first_error(group: BaseExceptionGroup[Exception]) -> Exception:
+    first = group.exceptions[0]
+    return _first_error(first) if isinstance(first, BaseExceptionGroup) else first
+
+
+def _reason(error: Exception | None) -> str:
+    """Why the store is unavailable, in a finding and in the log."""
+    if error is None:
+        return "it has not answered since the start"
+    if _is_timeout(error):
+        return f"it does not answer within {CALL_TIMEOUT_S:.0f} s"
+    return str(error) or type(error).__name__
+
+
+def _remedy(error: Exception | None) -> str:
+    import redis
+
+    if isinstance(error, redis.AuthenticationError | redis.exceptions.NoPermissionError):
+        return "correct the user and the password in redis_url, or the rights of the user, then restart this snode"
+    if isinstance(error, redis.ResponseError):
+        return "check that redis_url is the address of a Redis or Valkey that accepts writes, and its log"
+    if error is not None and _is_timeout(error):
+        return "start Redis if it does not run; otherwise check its processor time, its machine and the network"
+    return "start Redis, or check its log and the network; snodes reconnect automatically, and it needs no backup"
+
+
+def _is_timeout(error: Exception) -> bool:
+    import redis
+
+    return isinstance(error, TimeoutError | redis.TimeoutError)
 
 
 async def _with_timeout(call: Awaitable[Any]) -> Any:

@@ -138,7 +138,7 @@ def parse_access_rules(text: str) -> AccessRules:
             raise Invalid(f"{unknown[0]!r} is unknown; give {', '.join(sorted(_KEYS))}", field=field_name)
         access_key, admin = entry.get("access_key"), entry.get("admin", False)
         if not isinstance(access_key, str) or not access_key or access_key in users:
-            raise Invalid("missing or not unique; give each user another access key", field=f"{field_name}.access_key")
+            raise Invalid("missing or not unique; give each user its own access key", field=f"{field_name}.access_key")
         if not isinstance(admin, bool):
             raise Invalid("give true or false", field=f"{field_name}.admin")
         users[access_key] = UserRules(

@@ -1,9 +1,10 @@
 """Failed messages, on all enodes: copies for a retry, listing of dead letters, and replay of dead letters."""
 
+import contextlib
 from collections.abc import AsyncIterator, Sequence
 from dataclasses import dataclass
 
-from ortoo.common.errors import Conflict, Forbidden
+from ortoo.common.errors import Conflict, Forbidden, OrtooError
 from ortoo.common.filters.message_filter import MessageFilter
 from ortoo.common.filters.selection import SelectedRows
 from ortoo.common.groups.delay_levels import delay_ms_of_level
@@ -271,6 +272,7 @@ class NackProcessor:
                 request.attempt_in_order, counts=request.counts, park=park
             )
             if isinstance(verdict, Retry):
+                await self._record_failure(request, topic, verdict)
                 return NackMessagesResult(delay_ms=verdict.delay_ms)
         enode = request.queue.enode
         retry_topic_id = await self.group_topics.ensure(retry_topic(request.group), enode)
@@ -293,3 +295,17 @@ class NackProcessor:
         return NackMessagesResult(
             await self.links.to(enode).retry_messages(retry_request), parked=bool(request.attempt_in_order)
         )
+
+    async def _record_failure(self, request: NackMessagesRequest, topic: Topic, verdict: Retry) -> None:
+        """Let operators see the message for which a queue waits. The consumer retries it in any case."""
+        with contextlib.suppress(OrtooError):
+            await self.links.to(request.queue.enode).record_failed_attempt(
+                request.group,
+                topic.topic_id,
+                request.queue.queue_id,
+                min(request.offsets),
+                attempt=verdict.attempt,
+                delay_ms=verdict.delay_ms,
+                consumer=request.consumer,
+                error=request.error,
+            )

@@ -9,6 +9,7 @@ from ortoo.snode.cluster.runtime import Runtime
 from ortoo.snode.enodes.link import EnodeLinks
 from ortoo.snode.membership.group_membership import Membership
 from ortoo.snode.observe.traffic import Traffic
+from ortoo.snode.pull.backlogs import BacklogReader
 from ortoo.snode.pull.lag import ConsumerLag
 from ortoo.snode.pull.message_search import MessageSearch
 from ortoo.snode.pull.offsets import OffsetOperations
@@ -33,6 +34,7 @@ class PullComponents:
         watch, clock = cluster.watch, runtime.clock
         self.reader = QueueReader(watch, links, runtime.background)
         self.processor = PullProcessor(watch, links, settings, membership, traffic, clock)
-        self.lag = ConsumerLag(watch, links, self.reader, clock)
+        self.backlogs = BacklogReader(cluster.directory, links)
+        self.lag = ConsumerLag(watch, links, self.reader, self.backlogs, clock)
         self.offset_operations = OffsetOperations(watch, links, self.reader)
         self.search = MessageSearch(watch, links)

@@ -1,17 +1,20 @@
 """The lag of a group in messages and, for autoscalers, the age of its oldest waiting message."""
 
 import asyncio
-from collections.abc import Mapping
+import dataclasses
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 
 from ortoo.common.cluster.names import check_group_name
 from ortoo.common.errors import DataLoss, Invalid, OutOfRange
+from ortoo.common.groups.group_topics import group_of_topic
 from ortoo.common.process.clock import Clock
 from ortoo.snode.cluster.routes import Queue, Topic
 from ortoo.snode.cluster.watch import DirectoryWatch
-from ortoo.snode.enodes.link import EnodeLinks, FetchBatchesRequest, QueueRange
+from ortoo.snode.enodes.link import EnodeLinks, FetchBatchesRequest, LagByState, QueueRange
+from ortoo.snode.pull.backlogs import BacklogReader, GroupBacklogs
 from ortoo.snode.pull.offsets import query_stored_offsets
-from ortoo.snode.pull.queue_reader import QueueReader
+from ortoo.snode.pull.queue_reader import QueueReader, missing_enodes
 
 
 @dataclass(frozen=True, slots=True)
@@ -22,6 +25,29 @@ class GroupQueueLag:
     committed_offset: int
     end_offset: int
     messages: int
+
+
+@dataclass(frozen=True, slots=True)
+class GroupLag:
+    """The lag of a group in one topic, and the messages of all its topics that wait in retries."""
+
+    queues: Sequence[GroupQueueLag]
+    backlog: LagByState
+    """The messages of the topic by state, without those of the group's own topics."""
+    retries: LagByState
+    """The messages in the group's retry topic and dead-letter topic. Nothing if the topic is one of these."""
+    unreachable_enodes: Sequence[str] = ()
+    """The enodes whose queues are missing, because they could not be reached."""
+
+    @property
+    def messages(self) -> int:
+        """The messages that the group still has to process."""
+        return sum(one.messages for one in self.queues) + self.retries.retrying
+
+    @property
+    def by_state(self) -> LagByState:
+        """The messages by state, with those that wait in retries."""
+        return self.backlog.merged(self.retries)
 
 
 LAG, AGE = "lag", "oldest-age-seconds"
@@ -67,19 +93,30 @@ class ScalerTrigger:
 class ConsumerLag:
     """Computes the lag of groups from committed offsets and the ends of queues, for the whole cluster."""
 
-    def __init__(self, watch: DirectoryWatch, links: EnodeLinks, reader: QueueReader, clock: Clock) -> None:
+    def __init__(
+        self, watch: DirectoryWatch, links: EnodeLinks, reader: QueueReader, backlogs: BacklogReader, clock: Clock
+    ) -> None:
         self._watch = watch
         self._links = links
         self._reader = reader
+        self._backlogs = backlogs
         self._clock = clock
 
-    async def lag_of_available(self, group: str, topic_name: str) -> list[GroupQueueLag]:
-        """The lag of a group in each readable queue of a topic whose enode is reachable. Errors: NotFound, Invalid."""
+    async def lag_of_available(self, group: str, topic_name: str, known: GroupBacklogs | None = None) -> GroupLag:
+        """The lag of a group in each readable queue of a topic whose enode is reachable, and the other enodes.
+
+        `known` has the backlogs of the group if they were already read.
+
+        Errors: NotFound, Invalid.
+        """
         check_group_name(group)
         topic = await self._watch.topic(topic_name)
-        return await self._compare(group, topic, await self._reader.queue_ranges(topic))
+        ranges = await self._reader.queue_ranges(topic)
+        backlogs = known if known is not None else await self._backlogs.read(group, topic)
+        lag = await self._compare(group, topic, ranges, backlogs)
+        return dataclasses.replace(lag, unreachable_enodes=missing_enodes(topic, ranges))
 
-    async def lag_of_all(self, group: str, topic_name: str) -> list[GroupQueueLag]:
+    async def lag_of_all(self, group: str, topic_name: str) -> GroupLag:
         """The lag of a group in every readable queue of a topic.
 
         Errors: as `lag_of_available`; Unavailable if an enode is unreachable.
@@ -87,29 +124,37 @@ class ConsumerLag:
         check_group_name(group)
         topic = await self._watch.topic(topic_name)
         ranges = await self._reader.all_queue_ranges(topic, "the lag is unknown, which does not mean that it is 0")
-        return await self._compare(group, topic, ranges)
+        return await self._compare(group, topic, ranges, await self._backlogs.read(group, topic, need_all=True))
 
-    async def _compare(self, group: str, topic: Topic, ranges: dict[Queue, QueueRange]) -> list[GroupQueueLag]:
+    async def _compare(
+        self, group: str, topic: Topic, ranges: dict[Queue, QueueRange], backlogs: GroupBacklogs
+    ) -> GroupLag:
         lags: list[GroupQueueLag] = []
         for queue, offset in (await query_stored_offsets(self._links, group, topic, ranges)).items():
             held, committed = ranges[queue], -1 if offset is None else offset
-            behind = held.end_offset - max(committed, held.begin_offset)
-            lags.append(GroupQueueLag(queue, committed, held.end_offset, max(0, behind)))
-        return lags
+            behind = max(0, held.end_offset - max(committed, held.begin_offset))
+            # A group that pops may have finished messages behind its first unfinished one.
+            unfinished = backlogs.of_queue(topic, queue)
+            lags.append(GroupQueueLag(queue, committed, held.end_offset, behind if unfinished is None else unfinished))
+        if group_of_topic(topic.name) != group:
+            return GroupLag(lags, backlogs.of_topic(topic), backlogs.retries)
+        delayed = backlogs.of_topic(topic).retrying - sum(one.messages for one in lags)
+        return GroupLag(lags, backlogs.of_topic(topic), LagByState(retrying=max(0, delayed)))
 
     async def lag_messages(self, trigger: ScalerTrigger) -> int:
-        """The lag of the trigger's group in messages.
+        """The number of messages that the trigger's group still has to process.
 
         Errors: NotFound (topic), Unavailable if an enode is unreachable.
         """
-        return sum(queue.messages for queue in await self.lag_of_all(trigger.group, trigger.topic))
+        return (await self.lag_of_all(trigger.group, trigger.topic)).messages
 
     async def oldest_age_s(self, trigger: ScalerTrigger) -> int:
         """The seconds since the oldest waiting message was stored; 0 if none waits. Errors: as `lag_messages`."""
-        waiting = [queue for queue in await self.lag_of_all(trigger.group, trigger.topic) if queue.messages]
+        lag = await self.lag_of_all(trigger.group, trigger.topic)
+        waiting = [queue for queue in lag.queues if queue.messages]
         topic = await self._watch.topic(trigger.topic)
         stored_at_ms = await asyncio.gather(*(self._stored_at_ms(topic.topic_id, queue) for queue in waiting))
-        oldest_ms = min((at for at in stored_at_ms if at), default=0)
+        oldest_ms = min((at for at in (*stored_at_ms, lag.retries.oldest_at_ms) if at), default=0)
         return max(0, self._clock.now_ms() - oldest_ms) // 1000 if oldest_ms else 0
 
     async def is_active(self, trigger: ScalerTrigger) -> bool:

@@ -93,7 +93,7 @@ class MessageSearch:
         address = message_address(message_id)
         if address is None or address.topic_id != topic.topic_id or topic.placement(address.enode) is None:
             return None
-        found = await self._read(topic, Queue(topic.name, address.enode, address.queue_id), address.offset)
+        found = await self.read_at(topic, Queue(topic.name, address.enode, address.queue_id), address.offset)
         return found if found is not None and found.message_id == message_id else None
 
     async def _find_on(self, enode: str, topic: Topic, request: SearchRequest) -> list[PlacedMessage]:
@@ -105,10 +105,10 @@ class MessageSearch:
             end_ms=request.end_ms,
             limit=request.limit,
         )
-        found = [await self._read(topic, Queue(topic.name, enode, one.queue_id), one.offset) for one in places]
+        found = [await self.read_at(topic, Queue(topic.name, enode, one.queue_id), one.offset) for one in places]
         return [message for message in found if message is not None]
 
-    async def _read(self, topic: Topic, queue: Queue, offset: int) -> PlacedMessage | None:
+    async def read_at(self, topic: Topic, queue: Queue, offset: int) -> PlacedMessage | None:
         """The message at an offset; None if it is expired or damaged."""
         try:
             request = FetchBatchesRequest(topic.topic_id, queue.queue_id, offset, bytes_max=1)

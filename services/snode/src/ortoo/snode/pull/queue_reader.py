@@ -109,9 +109,8 @@ class QueueReader:
         Errors: Unavailable if an enode is unreachable. The text of the error contains `refusal`.
         """
         ranges = await self.queue_ranges(topic)
-        expected = {placement.enode for placement in topic.placements if placement.read_queue_count}
-        if away := expected - {queue.enode for queue in ranges}:
-            raise Unavailable(f"{', '.join(sorted(away))} cannot be reached now; {refusal}; retry", retry_after_ms=500)
+        if away := missing_enodes(topic, ranges):
+            raise Unavailable(f"{', '.join(away)} cannot be reached now; {refusal}; retry", retry_after_ms=500)
         return ranges
 
     async def fetch(
@@ -207,7 +206,10 @@ class QueueReader:
         follow: bool,
         message_filter: MessageFilter | None = None,
     ) -> AsyncIterator[PlacedMessage]:
-        """Yield the messages of all queues of a topic: stored messages in order of time, then new messages."""
+        """Yield the messages of all queues of a topic: stored messages in order of time, then new messages.
+
+        Errors: NotFound, Unavailable. Without `follow` the last error names the enodes whose messages are missing.
+        """
         topic = await self._watch.topic(topic_name)
         ranges = await self.queue_ranges(topic)
         if not ranges and topic.placements:
@@ -215,6 +217,11 @@ class QueueReader:
         if from_beginning:
             async for message in self._stored_messages(ranges, message_filter, memory):
                 yield message
+            if not follow and (away := missing_enodes(topic, ranges)):
+                raise Unavailable(
+                    f"{', '.join(away)} cannot be reached now, so their messages of {topic_name} are missing; retry",
+                    retry_after_ms=500,
+                )
         if follow or not from_beginning:
             async for message in self._new_messages(ranges, message_filter, memory):
                 yield message
@@ -296,6 +303,12 @@ class QueueReader:
                     raise
                 _log.emit(log_events.DAMAGED_MESSAGES_SKIPPED, queue=str(queue), begin=at, end=error.end_offset)
                 at = error.end_offset
+
+
+def missing_enodes(topic: Topic, answered: Iterable[Queue]) -> list[str]:
+    """The enodes that have readable queues of a topic, and none of the queues that answered."""
+    expected = {placement.enode for placement in topic.placements if placement.read_queue_count}
+    return sorted(expected - {queue.enode for queue in answered})
 
 
 def messages_of(part: SelectedRows, among: Container[int] | None = None) -> Iterator[tuple[int, Message]]:

@@ -91,6 +91,12 @@ class QueueCursor:
         """Whether any message was sent since the last `start` or `jump`."""
         return self.sent_offset > self._start_offset
 
+    @property
+    def unacknowledged_count(self) -> int:
+        """Number of messages sent and not acknowledged."""
+        first = self._start_offset if self.committed_offset is None else self.committed_offset
+        return max(0, self.sent_offset - first)
+
     def restart_wait(self, now_s: float) -> None:
         """Restart the timeout for acknowledgements, because the queue was suspended until now."""
         if self.waiting_since_s is not None:

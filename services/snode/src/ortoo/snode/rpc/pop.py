@@ -14,8 +14,10 @@ from ortoo.common.grpc.enum_values import check_known
 from ortoo.common.grpc.errors import Context
 from ortoo.common.grpc.messages import read, write
 from ortoo.common.records.view import open_batch
+from ortoo.snode.clients import ClientComponents
 from ortoo.snode.cluster import ClusterView
 from ortoo.snode.cluster.wire import encode_batch, encode_queue
+from ortoo.snode.membership.group_members import Subscription
 from ortoo.snode.pop import PopComponents
 from ortoo.snode.pop.call import PopCall, PoppedMessages
 from ortoo.snode.pop.processor import MESSAGES_MAX
@@ -40,6 +42,7 @@ class PopConsumerHandlers(ConsumerServiceServicer):
 
     cluster: ClusterView
     pop: PopComponents
+    clients: ClientComponents
     long_calls: LongCalls
 
     async def Pop(self, request: pb.PopRequest, context: Context) -> pb.PopResponse:
@@ -50,8 +53,16 @@ class PopConsumerHandlers(ConsumerServiceServicer):
                 raise Invalid("is missing; give the attempt id of the pops to cancel", field="attempt_id")
             await self.pop.processor.cancel(call)
             return pb.PopResponse()
-        with self.long_calls.track():
+        await self.cluster.watch.topic(call.topic)  # a consumer of an unknown topic is not listed
+        subscription = Subscription(call.topic, request.tag_expression, request.sql_expression)
+        pop_consumers = self.clients.pop_consumers
+        with (
+            self.long_calls.track(),
+            pop_consumers.popping(call.group, call.consumer, context.peer(), subscription) as listed,
+        ):
             result = await self.pop.processor.pop(call)
+            if result.batches:
+                pop_consumers.on_leased(listed, call.invisible_ms)
         seals = self.cluster.directory.seals
         batches = [_encode_popped(one, seals, readable=request.readable) for one in result.batches]
         return pb.PopResponse(batches=batches, blocked_reason=result.blocked_reason)

@@ -23,6 +23,7 @@ from ortoo.snode.rocketmq.rpc import service as rocketmq
 from ortoo.snode.rocketmq.rpc.activities import MessagingActivities
 from ortoo.snode.rpc import consumer, producer, session
 from ortoo.snode.rpc.operators import admin, dead_letter, deliveries, findings, scaler, settings
+from ortoo.snode.rpc.operators.message_trace import MessageTracer
 from ortoo.snode.rpc.streams import LongCalls
 from ortoo.snode.send import SendComponents
 from ortoo.snode.topics import TopicComponents
@@ -99,7 +100,15 @@ class Services:
         finding = findings.ClusterFindings(own_findings, runtime, cluster, policy, clients.directory.membership)
         setting = settings.ClusterSettings(live, cluster, runtime.channels, policy)
         delivering = deliveries.DeliveryService(
-            cluster, runtime.channels, clients.directory, pull.search, pop.dead_letters, runtime.clock
+            cluster,
+            runtime.channels,
+            clients.directory,
+            pull.search,
+            pop.dead_letters,
+            pull.backlogs,
+            MessageTracer(cluster.watch, enodes, pull.search, topics.delivery_modes),
+            operating.describe_client,
+            runtime.clock,
         )
         scaling = scaler.ExternalScaler(pull.lag, long_calls, runtime.clock)
         served: list[tuple[str, Callable[[Any, Any], None], Any]] = [

@@ -72,9 +72,10 @@ class Worker:
 
     @contextlib.contextmanager
     def stop_with_parent(self) -> Iterator[asyncio.Event]:
-        """Stop this process as by SIGTERM if its parent ends during the block, which closes standard input.
+        """Stop this process as by SIGTERM if its parent ends during the block.
 
-        The yielded event is then set, so that the worker frees its ports at once for a new parent.
+        The end of the parent closes standard input. The yielded event is then set, so that the worker frees its ports
+        at once for a new parent.
         """
         loop, number, is_parent_gone = asyncio.get_running_loop(), sys.stdin.fileno(), asyncio.Event()
 

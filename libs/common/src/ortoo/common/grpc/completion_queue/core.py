@@ -301,7 +301,7 @@ class CompletionQueue:
         self.on_call_ended()
 
     def on_call_ended(self) -> None:
-        """Subtract one from `open`, because an event has arrived or a handler has ended after its call."""
+        """Subtract one from `open`, because an event has arrived, or a handler that sent its own status has ended."""
         self.open -= 1
         if not self.open:
             self._none_open.set()

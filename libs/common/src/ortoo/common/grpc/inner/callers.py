@@ -42,7 +42,7 @@ CALLERS: Mapping[str, Callers] = {
     **_rows("NameService", SNODE | OPERATOR, "PutGroup", "DeleteGroup", "UndeleteGroup"),
     **_rows("NameService", SNODE | OPERATOR, "ListGroups", "ListDeletedGroups"),
     **_rows("NameService", SNODE | OPERATOR, "PutUser", "DeleteUser", "ListUsers"),
-    **_rows("NameService", SNODE | OPERATOR, "ElectReplica", "AcceptStore"),
+    **_rows("NameService", SNODE | OPERATOR, "ElectReplica", "AcceptStore", "ForgetEnode"),
     # An enode's tool asks for the living replicas before a disk continues alone.
     **_rows("NameService", ENODE | SNODE | OPERATOR, "ListReplicas"),
     "NameService/Unregister": Callers(ENODE | SNODE, {"enode": ENODE, "snode": SNODE}),
@@ -52,6 +52,7 @@ CALLERS: Mapping[str, Callers] = {
     **_rows("EnodeService", SNODE, "Append", "AppendDeduplicated", "FetchBatches", "FindOffset", "FindMessages"),
     **_rows("EnodeService", SNODE, "DescribeStore", "DescribeQueues", "DescribeQueuesOfTopics"),
     **_rows("EnodeService", SNODE, "DescribeDeliveries", "Attach"),
+    **_rows("EnodeService", SNODE, "DescribeLags", "RecordFailedAttempt", "FindDeferred"),
     **_rows("EnodeService", SNODE, "CommitOffsets", "QueryOffsets", "QueryOffsetGroups"),
     **_rows("EnodeService", SNODE, "TakeLocks", "ReleaseLocks", "QueryLocks"),
     **_rows("EnodeService", SNODE, "Lease", "PopQueues", "SettlePopped", "RetryMessages", "ReplayStored"),

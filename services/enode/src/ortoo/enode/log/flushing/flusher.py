@@ -227,7 +227,7 @@ class Flusher:
             self.flushed.set()
 
     def drop_unsubmitted(self, reason: str) -> None:
-        """Drop accepted frames that were not handed to the disk yet, so that no replica has them.
+        """Drop accepted frames that were not handed to the disk yet. No follower has received these frames.
 
         All waiters get the error that the outcome is unknown. Copies of a leader's frames stay, because a follower
         counts copies when they are accepted.

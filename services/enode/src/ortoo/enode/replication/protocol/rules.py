@@ -108,8 +108,8 @@ class Rules:
     def matching_end(self, own: EpochHistory, own_end: int, largest: int, end: int) -> int | None:
         """The position where two logs diverge, found by epochs; None = ask again with a lower epoch (KIP-101, KIP-279).
 
-        The leader's frames of `largest` end at `end`. An epoch has one leader. So two logs that both have frames of an
-        epoch are equal up to the smaller of their ends in that epoch.
+        The leader's frames of epoch `largest` end at `end`. An epoch has one leader. So two logs that both have frames
+        of an epoch are equal up to the smaller of their ends in that epoch.
         """
         of_epoch = own.end_of_epoch(largest, own_end)
         return None if of_epoch is None else min(end, of_epoch)

@@ -55,7 +55,7 @@ async def check_no_living_set(
             if await is_in_set(address, set_id, replica, channels):
                 raise Conflict(
                     f"a replica of set {set_id} answers at {address}. If that replica leads others, the enode would "
-                    f"have two sets that diverge. Stop that replica first, or, if its disk is lost as well, {OVERRIDE}",
+                    f"have two sets that diverge. Stop that replica first. If its disk is lost, {OVERRIDE}",
                     field="replica_addresses",
                 )
     if not answers:

@@ -21,6 +21,10 @@ class GroupOffsetTable(GroupTable[dict[int, tuple[int, int]]]):
         """The groups with an offset in this topic, sorted."""
         return sorted(self._topics.get(topic_id, ()))
 
+    def of_topic(self, topic_id: int) -> Mapping[str, Mapping[int, tuple[int, int]]]:
+        """Group to queue id to (next offset, generation); the caller must not change the mapping."""
+        return self._topics.get(topic_id, {})
+
     def generation(self, topic_id: int, group: str, queue_id: int) -> int:
         """The newest generation that committed to this queue; 0 = none."""
         return self._of(topic_id, group).get(queue_id, (0, 0))[1]

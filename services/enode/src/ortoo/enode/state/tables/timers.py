@@ -8,6 +8,7 @@ from collections.abc import Iterator
 from typing import ClassVar, NamedTuple
 
 import numpy as np
+from numpy.typing import NDArray
 
 from ortoo.enode.changes.timers import TimerRows, TimersDone, TimersSet
 from ortoo.enode.state.table import ROWS_PER_CHANGE, StateTable, iterate_live
@@ -48,6 +49,8 @@ class TimerTable(StateTable[dict[int, int]]):
         self._far: dict[int, TimerBucket] = {}
         self._near_until_ms = 0
         self._destinations: list[Destination | None] = []
+        self._counts: list[int] = []
+        """The number of timers of each destination."""
 
     # folding
 
@@ -121,6 +124,7 @@ class TimerTable(StateTable[dict[int, int]]):
         if destination[1] not in numbers:
             numbers[destination[1]] = len(self._destinations)
             self._destinations.append(destination)
+            self._counts.append(0)
         return numbers[destination[1]]
 
     def _put(self, rows: TimerArray) -> None:
@@ -128,18 +132,23 @@ class TimerTable(StateTable[dict[int, int]]):
             bucket = buckets.get(key)
             if bucket is None:
                 bucket = buckets[key] = TimerBucket()
-            before = bucket.live_count
-            bucket.put(rows[at])
-            self.live_count += bucket.live_count - before
+            self._count(bucket.put(rows[at])["destination"], 1)
 
     def _done(self, change: TimersDone) -> None:
         ids = _int64s(change.ids)
         for buckets, key, at in self._split(_int64s(change.deliver_at_ms)):
             bucket = buckets.get(key)
             if bucket is not None:
-                self.live_count -= bucket.end(ids[at])
+                self._count(bucket.end(ids[at]), -1)
                 if not bucket.live_count:
                     del buckets[key]
+
+    def _count(self, destinations: NDArray[np.uint32], step: int) -> None:
+        """Count timers that were added (`step` 1) or removed (`step` -1), given the destination of each."""
+        self.live_count += step * len(destinations)
+        numbers, counts = np.unique(destinations, return_counts=True)
+        for number, count in zip(numbers.tolist(), counts.tolist(), strict=True):
+            self._counts[number] += step * count
 
     def _split(self, deliver_at_ms: Int64s) -> "Iterator[tuple[dict[int, TimerBucket], int, Int64s]]":
         """The buckets of these times, as (buckets, key, indexes of the times in it)."""
@@ -168,10 +177,10 @@ class TimerTable(StateTable[dict[int, int]]):
         self._near_until_ms = until_ms
         for key in sorted(key for key in self._far if key * FAR_MS < until_ms):
             bucket = self._far.pop(key)
-            self.live_count -= bucket.live_count
             for start in range(0, bucket.rows, ROWS_AT_ONCE):
                 rows = bucket.live_rows(start, start + ROWS_AT_ONCE)
                 if len(rows):
+                    self._count(rows["destination"], -1)
                     self._put(rows)
 
     def take(self, until_ms: int, limit: int) -> TimerArray:
@@ -189,6 +198,10 @@ class TimerTable(StateTable[dict[int, int]]):
                 if limit <= 0:
                     break
         return np.concatenate(parts) if parts else np.zeros(0, ROW)
+
+    def count_of(self, topic_id: int) -> int:
+        """The number of delayed messages of a topic."""
+        return sum(self._counts[number] for number in self._topics.get(topic_id, {}).values())
 
     def destination_of(self, number: int) -> Destination | None:
         """The queue of a row's `destination`; None if its topic was deleted."""

@@ -39,7 +39,7 @@ class ClientActivity:
     async def terminate(
         self, caller: Caller, request: pb.NotifyClientTerminationRequest
     ) -> pb.NotifyClientTerminationResponse:
-        """Remove a client that ends, and nack its messages without counting an attempt. Errors: GrpcProxyError."""
+        """Remove a client that ends, and release its messages, so that no attempt counts. Errors: GrpcProxyError."""
         if request.HasField("group") and request.group.name:
             group_name(request.group)
         client = self.clients.remove(caller.client_id)

@@ -18,7 +18,7 @@ from ortoo.snode.rpc.streams import LongCalls
 from ortoo.snode.send import SendComponents
 from ortoo.snode.send.transactions import OpenTransaction
 from ortoo.v1 import admin_pb2 as pb
-from ortoo.v1 import topic_pb2
+from ortoo.v1 import lag_pb2, topic_pb2
 
 NAME = pb.DESCRIPTOR.services_by_name["AdminService"].full_name
 
@@ -79,12 +79,14 @@ class AdminService(ReplicaAdminHandlers, GroupAdminHandlers):
 
     async def DescribeLag(self, request: pb.DescribeLagRequest, context: Context) -> pb.DescribeLagResponse:
         """The lag of a group."""
-        queues = await self.pull.lag.lag_of_available(request.group, request.topic)
-        if all(one.committed_offset < 0 for one in queues):
+        lag = await self.pull.lag.lag_of_available(request.group, request.topic)
+        if all(one.committed_offset < 0 for one in lag.queues):
             await self.check_group_exists(request.group)
         return pb.DescribeLagResponse(
-            queues=[write(pb.QueueLag, one, lag_messages=one.messages) for one in queues],
-            lag_messages=sum(one.messages for one in queues),
+            queues=[write(pb.QueueLag, one, lag_messages=one.messages) for one in lag.queues],
+            lag_messages=lag.messages,
+            by_state=write(lag_pb2.LagByState, lag.by_state),
+            unreachable_enodes=lag.unreachable_enodes,
         )
 
     async def ListDelayedMessages(
@@ -117,7 +119,7 @@ class AdminService(ReplicaAdminHandlers, GroupAdminHandlers):
         """The processes of the cluster, and whether callers of enodes can bypass the access rules of this snode."""
         directory, are_closed = self.cluster.directory, self.runtime.settings.closes_inner_ports
         return pb.DescribeClusterResponse(
-            enodes=[write(topic_pb2.Enode, one) for one in directory.enodes()],
+            enodes=[write(topic_pb2.Enode, one) for one in directory.expected_enodes()],
             snodes=[write(topic_pb2.Snode, one) for one in directory.snodes()],
             version=directory.version,
             now_ms=self.runtime.clock.now_ms(),

@@ -19,11 +19,12 @@ from ortoo.snode.policy import Policy
 from ortoo.snode.policy.flow_control import FlowRule, FlowUnit
 from ortoo.snode.policy.principal import PRINCIPAL
 from ortoo.snode.pull import PullComponents
+from ortoo.snode.pull.backlogs import GroupBacklogs
 from ortoo.snode.pull.offsets import ResetTarget
 from ortoo.snode.rocketmq.rpc.commands import RocketmqCommands
 from ortoo.snode.rpc.conversion import encode_member
 from ortoo.snode.topics import TopicComponents
-from ortoo.v1 import admin_pb2_grpc, flow_control_pb2, pull_pb2, session_pb2, topic_pb2
+from ortoo.v1 import admin_pb2_grpc, flow_control_pb2, lag_pb2, pull_pb2, session_pb2, topic_pb2
 from ortoo.v1 import client_pb2 as pb
 
 COMMAND_TIMEOUT_MS = 10_000
@@ -63,11 +64,14 @@ class GroupAdminHandlers(admin_pb2_grpc.AdminServiceServicer):
         group = await self.cluster.name_server.get_group(request.name)
         members = self.clients.consumers(request.name)
         topics = list(filter(PRINCIPAL.get().may_see, await self._topics_of(request.name)))
+        backlogs = await self.pull.backlogs.read(request.name)
+        progress = [await self._progress(request.name, topic, backlogs) for topic in topics]
         return pb.DescribeGroupResponse(
             group=write(topic_pb2.Group, group),
             members=map(encode_member, members),
             topics=topics,
-            progress=[one for topic in topics if (one := await self._progress(request.name, topic)) is not None],
+            progress=[one for one in progress if one is not None],
+            retries=write(lag_pb2.LagByState, backlogs.retries),
         )
 
     async def ListClients(self, request: pb.ListClientsRequest, context: Context) -> pb.ListClientsResponse:
@@ -76,6 +80,10 @@ class GroupAdminHandlers(admin_pb2_grpc.AdminServiceServicer):
 
     async def DescribeClient(self, request: pb.DescribeClientRequest, context: Context) -> pb.DescribeClientResponse:
         """Describe a client: its identity, its queues, and the client's own description of itself."""
+        return await self.describe_client(request)
+
+    async def describe_client(self, request: pb.DescribeClientRequest) -> pb.DescribeClientResponse:
+        """Describe a client of any snode. Errors: NotFound, Unavailable."""
         entry = self.clients.find(request.client_id)
         if (other_snode := await self._other_snode(entry, request)) is not None:
             with rpc_errors(f"snode {entry.member.snode}", is_internal=True):
@@ -183,18 +191,20 @@ class GroupAdminHandlers(admin_pb2_grpc.AdminServiceServicer):
         except NotFound:
             return None
 
-    async def _progress(self, group: str, topic: str) -> pb.TopicProgress | None:
+    async def _progress(self, group: str, topic: str, backlogs: GroupBacklogs) -> pb.TopicProgress | None:
         """The progress of a group in a topic; None if the topic was deleted while the group still subscribes to it."""
         try:
-            lags = await self.pull.lag.lag_of_available(group, topic)
+            lag = await self.pull.lag.lag_of_available(group, topic, backlogs)
         except NotFound:
             return None
         return pb.TopicProgress(
             topic=topic,
             offsets=[
-                pull_pb2.ConsumerOffset(queue=encode_queue(one.queue), offset=one.committed_offset) for one in lags
+                pull_pb2.ConsumerOffset(queue=encode_queue(one.queue), offset=one.committed_offset)
+                for one in lag.queues
             ],
-            lag_messages=sum(one.messages for one in lags),
+            lag_messages=sum(one.messages for one in lag.queues),
+            by_state=write(lag_pb2.LagByState, lag.backlog),
         )
 
     async def _call_client(self, client_id: str, command: session_pb2.Command) -> session_pb2.CommandResult:

@@ -5,10 +5,15 @@ from dataclasses import dataclass
 from typing import NamedTuple
 
 from ortoo.snode.cluster.routes import Queue, Topic
+from ortoo.snode.enodes.link import DeferredMessage, LagByState
 from ortoo.snode.pull.queue_reader import PlacedMessage
+from ortoo.snode.rpc.operators.message_trace import BlockingMessage
 from ortoo.v1 import delivery_pb2 as pb
 
 FAILING_ATTEMPTS_MIN = 3
+HOLDERS_SHOWN_MAX = 5
+RETENTION_USED_MAX = 0.75
+"""The share of its retention that the oldest message may use before it is a reason."""
 
 
 class Cause(NamedTuple):
@@ -33,6 +38,18 @@ class GroupQueueState:
     error: str
     """A consumer's error for a nacked message."""
     attempt: int
+    holders: Sequence[str] = ()
+    """The consumers that hold leased messages."""
+
+
+@dataclass(frozen=True, slots=True)
+class SilentConsumer:
+    """A push consumer that holds messages of a queue and acknowledges nothing."""
+
+    client_id: str
+    queue: Queue
+    held_messages: int
+    waiting_ms: int
 
 
 @dataclass(frozen=True, slots=True)
@@ -44,7 +61,7 @@ class ConsumptionState:
     is_known: bool
     is_enabled: bool
     consumers: int
-    """Number of group members; consumers that pop are not counted."""
+    """Number of consumers of the group, in any mode."""
     filters: Sequence[str]
     """The filters of the group's members for the topic."""
     is_matched: bool
@@ -55,14 +72,43 @@ class ConsumptionState:
     delivery: pb.MessageDelivery | None
     """The delivery state of the message."""
     now_ms: int
+    backlog: LagByState = LagByState()
+    """The group's unfinished messages of the topic, with those of all its topics that wait in retries."""
+    blocking: BlockingMessage | None = None
+    """The earlier message for which the message waits."""
+    silent: Sequence[SilentConsumer] = ()
 
 
 def find_reasons(state: ConsumptionState) -> list[Cause]:
     """The reasons why a group in this state does not consume; at least one."""
     if state.delivery is not None and (final := _of_done(state, state.delivery)) is not None:
         return [final]
-    found = [*_of_rights(state), *_of_message(state), *_of_consumers(state), *_of_queues(state)]
+    found = [
+        *_of_rights(state),
+        *_of_blocking(state),
+        *_of_message(state),
+        *_of_consumers(state),
+        *_of_retries(state),
+        *_of_silent(state),
+        *_of_queues(state),
+        *_of_retention(state),
+    ]
     return found or [Cause("no backlog", f"group {state.group} has consumed all of {state.topic.name}")]
+
+
+def cause_of_deferred(topic: Topic, deferred: DeferredMessage, now_ms: int) -> Cause:
+    """Why no group gets a delayed message, or a message of an open transaction."""
+    half = deferred.half
+    if half is None:
+        observed = f"the message is delayed for another {_seconds(deferred.deliver_at_ms - now_ms)}"
+        return Cause("not due", observed, f"ortoo delay list {topic.name} shows the delayed messages of the topic")
+    checks = "it is parked and not checked any more" if half.parked else f"it was checked {half.checks} times"
+    observed = (
+        f"the message belongs to a transaction of producer group {half.producer_group}, which has been open for "
+        f"{_seconds(now_ms - half.stored_at_ms)}; {checks}"
+    )
+    remedy = f"ortoo tx list --topic {topic.name} shows the transaction; its producer, or ortoo tx commit ID, ends it"
+    return Cause("open transaction", observed, remedy)
 
 
 def _of_done(state: ConsumptionState, row: pb.MessageDelivery) -> Cause | None:
@@ -92,6 +138,34 @@ def _of_rights(state: ConsumptionState) -> Iterator[Cause]:
         yield Cause("enode unavailable", f"enode {enode} does not answer: its queues are blocked", "run ortoo doctor")
 
 
+def _of_blocking(state: ConsumptionState) -> Iterator[Cause]:
+    """An earlier message that has to be finished first."""
+    if state.blocking is None:
+        return
+    row = state.blocking.row
+    name = f"message {state.blocking.message_id or 'without id'} (offset {row.offset} of {state.topic.name})"
+    if row.state == pb.DELIVERY_STATE_LEASED:
+        at = f"{row.consumer or 'a consumer'} has it for another {_seconds(row.until_ms - state.now_ms)}"
+    else:
+        at = f"the next attempt is in {_seconds(row.until_ms - state.now_ms)}"
+    error = f" ({row.error})" if row.error else ""
+    observed = f"it waits behind {name}, attempt {row.attempt}, {at}{error}"
+    remedy = f"ortoo explain {state.group} {state.topic.name} {state.blocking.message_id} explains that message"
+    yield Cause("behind another message", observed, remedy)
+
+
+def _of_silent(state: ConsumptionState) -> Iterator[Cause]:
+    """Push consumers whose handlers hang or are slow."""
+    for one in state.silent:
+        if state.message is None or state.message.queue == one.queue:
+            observed = (
+                f"{one.client_id} has {one.held_messages} messages of {one.queue} and has acknowledged nothing for "
+                f"{_seconds(one.waiting_ms)}"
+            )
+            remedy = "its handler hangs or is slow: look at the log and the stacks of that consumer"
+            yield Cause("silent consumer", observed, remedy)
+
+
 def _of_message(state: ConsumptionState) -> Iterator[Cause]:
     row, message = state.delivery, state.message
     if row is None or message is None:
@@ -117,9 +191,9 @@ def _of_message(state: ConsumptionState) -> Iterator[Cause]:
 
 
 def _of_consumers(state: ConsumptionState) -> Iterator[Cause]:
-    behind = sum(one.behind for one in state.queues)
     pops = any(one.pops for one in state.queues)
-    if behind and not state.consumers and not pops:
+    behind = sum(one.behind for one in state.queues) + (0 if pops else state.backlog.retrying)
+    if behind and not state.consumers:
         observed = f"group {state.group} has no consumer, and {behind} messages wait"
         yield Cause("no consumers", observed, "start a consumer of this group, and look at its log")
     elif behind and state.consumers and not state.filters:
@@ -128,6 +202,31 @@ def _of_consumers(state: ConsumptionState) -> Iterator[Cause]:
     elif behind and pops and not any(one.leased or one.delayed for one in state.queues):
         observed = f"{behind} messages wait, and no consumer of {state.group} has or requests messages"
         yield Cause("no pop requests", observed, "start a consumer of this group, and look at its log (ortoo clients)")
+
+
+def _of_retries(state: ConsumptionState) -> Iterator[Cause]:
+    """Failed messages that wait for their next attempt, for the topic as a whole."""
+    backlog = state.backlog
+    if state.message is not None or not backlog.retrying:
+        return
+    attempts = f" after up to {backlog.attempts} attempts" if backlog.attempts else ""
+    due = _seconds(backlog.next_retry_at_ms - state.now_ms)
+    error = f"; the last error of {backlog.consumer or 'a consumer'}: {backlog.error}" if backlog.error else ""
+    observed = f"{backlog.retrying} messages wait in retries{attempts}, the next one for {due}{error}"
+    yield Cause(
+        "retrying", observed, f"look at the consumers' logs; ortoo group describe {state.group} shows the backlog"
+    )
+
+
+def _of_retention(state: ConsumptionState) -> Iterator[Cause]:
+    """Messages that retention deleted, or soon deletes, before the group finishes them."""
+    backlog, remedy = state.backlog, "raise store.retention_age_ms or store.retention_bytes, or run more consumers"
+    if backlog.lost:
+        observed = f"retention deleted {backlog.lost} messages before group {state.group} finished them"
+        yield Cause("lost to retention", observed, remedy)
+    if backlog.retention_used > RETENTION_USED_MAX:
+        observed = f"the oldest unfinished message has used {backlog.retention_used:.0%} of its retention"
+        yield Cause("retention nearly used up", observed, remedy)
 
 
 def _of_queues(state: ConsumptionState) -> Iterator[Cause]:
@@ -143,10 +242,18 @@ def _of_queues(state: ConsumptionState) -> Iterator[Cause]:
     if state.message is None:
         leased, delayed = sum(one.leased for one in state.queues), sum(one.delayed for one in state.queues)
         if leased:
-            yield Cause("leased", f"{leased} of the next messages are leased and not acknowledged")
+            holders = ", ".join(sorted({name for one in state.queues for name in one.holders})[:HOLDERS_SHOWN_MAX])
+            by = f", by {holders}" if holders else ""
+            yield Cause("leased", f"{leased} of the next messages are leased and not acknowledged{by}")
         if delayed:
             yield Cause("delayed", f"{delayed} of the next messages failed and are delivered again later")
-        if not leased and not delayed and (behind := sum(one.behind for one in state.queues)) and state.consumers:
+        if (
+            not state.silent
+            and not leased
+            and not delayed
+            and (behind := sum(one.behind for one in state.queues))
+            and state.consumers
+        ):
             observed = f"{behind} messages wait for {state.consumers} consumers"
             yield Cause(
                 "consumer lag", observed, f"ortoo lag {state.group} {state.topic.name}; more or faster consumers"

@@ -39,6 +39,9 @@ class ReplicaAdminHandlers(DirectoryAdminHandlers):
     AcceptStore = forward("AcceptStore")
     """Accept another store of an enode, so that the enode can register with it."""
 
+    ForgetEnode = forward("ForgetEnode", lambda it, _, answer: it.cluster.watch.wait_for_version(answer.version))
+    """Remove an enode that does not come back from all topics."""
+
     async def HandOver(self, request: pb.HandOverRequest, context: Context) -> pb.HandOverResponse:
         """Transfer leadership of an enode to another replica."""
         replicas = await self._replicas(request.enode)

@@ -155,5 +155,5 @@ class ClusterSettings(SettingsServiceServicer):
             if replica.address
         ]
         with_replicas = {one.name for one in found}
-        alone = (one for one in self.cluster.directory.enodes() if one.name not in with_replicas)
+        alone = (one for one in self.cluster.directory.expected_enodes() if one.name not in with_replicas)
         return [*found, *(TargetProcess("enode", one.name, one.address, one.alive) for one in alone)]
