@@ -302,8 +302,7 @@ class EnodeServiceServicer:
         raise NotImplementedError('Method not implemented!')
 
     def Attach(self, request_iterator, context):
-        """Announces a snode. Locks bound to it last as long as this stream. The enode reports on it which locks have become
-        free.
+        """Announces a snode. Locks bound to it last as long as this stream. The enode reports on it which locks became free.
         """
         context.set_code(grpc.StatusCode.UNIMPLEMENTED)
         context.set_details('Method not implemented!')

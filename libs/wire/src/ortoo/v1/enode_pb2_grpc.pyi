@@ -48,9 +48,7 @@ class EnodeServiceStub:
     QueryOffsetGroups: _aio.UnaryUnaryMultiCallable[_enode_pb2.QueryOffsetGroupsRequest, _enode_pb2.QueryOffsetGroupsResponse]
     """The groups that have an offset in a topic."""
     Attach: _aio.StreamStreamMultiCallable[_enode_pb2.AttachRequest, _enode_pb2.AttachResponse]
-    """Announces a snode. Locks bound to it last as long as this stream. The enode reports on it which locks have become
-    free.
-    """
+    """Announces a snode. Locks bound to it last as long as this stream. The enode reports on it which locks became free."""
     RecallDelayed: _aio.UnaryUnaryMultiCallable[_enode_deferred_pb2.RecallDelayedRequest, _enode_deferred_pb2.RecallDelayedResponse]
     """Cancels a delayed message. Returns when it can never be delivered."""
     ListDelayed: _aio.UnaryUnaryMultiCallable[_enode_deferred_pb2.ListDelayedRequest, _enode_deferred_pb2.ListDelayedResponse]
@@ -205,9 +203,7 @@ class EnodeServiceServicer(metaclass=_abc_1.ABCMeta):
         request_iterator: _abc.AsyncIterator[_enode_pb2.AttachRequest],
         context: _aio.ServicerContext[_abc.AsyncIterator[_enode_pb2.AttachRequest], _abc.AsyncIterator[_enode_pb2.AttachResponse]],
     ) -> _abc.AsyncIterator[_enode_pb2.AttachResponse]:
-        """Announces a snode. Locks bound to it last as long as this stream. The enode reports on it which locks have become
-        free.
-        """
+        """Announces a snode. Locks bound to it last as long as this stream. The enode reports on it which locks became free."""
 
     @_abc_1.abstractmethod
     def RecallDelayed(
