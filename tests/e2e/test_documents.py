@@ -41,6 +41,7 @@ ELSEWHERE = {
     "ortoo settings": "tests/simulation/test_settings.py",
     "ortoo export": "tests/unit/cli/commands/test_declarations.py",
     "ortoo apply": "tests/unit/cli/commands/test_declarations.py",
+    "ortoo enode forget": "tests/e2e/test_expected_enodes.py",
 }
 """The tests that run the other commands of the documents, by the first words of a command."""
 NOT_RUN = {

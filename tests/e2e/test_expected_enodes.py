@@ -120,6 +120,10 @@ async def test_an_enode_that_does_not_come_back_is_away_everywhere(tmp_path: Pat
             assert "enode unavailable" in explained.stdout
             assert "enode-1" in explained.stdout
 
+        sent = await ortoo(cluster, "send", "orders", "later", "--delay", "1h", "--json")
+        explained = await ortoo(cluster, "explain", "billing", "orders", json.loads(sent.stdout)["message_id"])
+        assert "the message is delayed" in explained.stdout
+
         async with grpc.aio.insecure_channel(cluster.address) as channel:
             trigger = externalscaler_pb2.ScaledObjectRef(scalerMetadata={"group": "billing", "topic": "orders"})
             with pytest.raises(grpc.aio.AioRpcError, match="enode-1"):

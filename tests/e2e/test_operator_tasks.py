@@ -73,7 +73,7 @@ CHANGING = (
     Task("the deleted topics", "topic deleted", "steps"),
     Task("take that back too", "topic undelete steps", "topic steps is restored with 8 queues"),
     Task("a group too many", "group delete audit", "audit"),
-    Task("what is wrong", "doctor --patience 10", "ortoo dlq list billing shows the reasons"),
+    Task("what is wrong", "doctor --patience 10", "ortoo group describe billing shows more"),
 )
 
 

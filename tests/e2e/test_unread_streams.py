@@ -131,7 +131,7 @@ async def test_a_name_servers_unread_watches_cost_bounded_memory(tmp_path: Path)
             return namesrv_pb2_grpc.NameServiceStub(channel).WatchRoutes(namesrv_pb2.WatchRoutesRequest())
 
         async with deaf_calls(cluster.namesrv.address, WATCHES, begin) as calls:
-            while not any(["allowed (memory_budget_bytes)" in await refusal_of(call) for call in calls]):
+            while not any(["allowed bytes are used (memory_budget_bytes)" in await refusal_of(call) for call in calls]):
                 await stub.GetTopic(namesrv_pb2.GetTopicRequest(name=f"{'t' * 100}0"))
                 largest_bytes = max(largest_bytes, memory_bytes(pid))
         assert largest_bytes - before_bytes < SLACK_BYTES

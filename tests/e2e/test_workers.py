@@ -241,7 +241,7 @@ async def test_what_cannot_start_says_so(tmp_path: Path) -> None:
         rejected = [
             ({**same, "NAME": "snode-1"}, 255, "cannot listen on"),
             ({**same, "NAME": "snode-1", "WORKERS": 1}, 255, "cannot listen on"),
-            ({**wrong, "NAME": "snode-2"}, 253, "none of 2 could start"),
+            ({**wrong, "NAME": "snode-2"}, 253, "none of 2 workers could start"),
         ]
 
         async def refused(number: int, environ: Mapping[str, object], exit_code: int, text: str) -> None:

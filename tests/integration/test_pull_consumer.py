@@ -192,7 +192,7 @@ async def test_handlers_run_beside_one_another(mq: Client) -> None:
         task = beside(consumer.run(handle))
         await until(lambda: done == 100)
         assert most == 20
-        with pytest.raises(Conflict, match="use one poll, run"):
+        with pytest.raises(Conflict, match="call poll, run"):
             await consumer.poll()
         task.cancel()
     assert (await mq.admin.describe_lag("g", "t")).lag_messages == 0

@@ -82,11 +82,21 @@ class HandlerCalls(Generic[G, R]):
         """
         if self._is_closed:
             await asyncio.Event().wait()  # until cancelled, with the run that begins no other call
+        task = asyncio.current_task()
+        assert task is not None, "consumers run in tasks"
+        cancellations = task.cancelling()
         self.running += 1
         self.idle.clear()
         try:
-            async with self._ended(given) as end:
-                yield end
+            end, is_interrupted = await self._call(given)
+            is_stopped = task.cancelling() > cancellations
+            if is_stopped and is_interrupted:
+                raise asyncio.CancelledError
+            yield end
+            if is_stopped:
+                raise asyncio.CancelledError
+            if isinstance(end.raised, ENDS_PROGRAM):
+                raise end.raised
         finally:
             self.running -= 1
             if not self.running:
@@ -100,28 +110,17 @@ class HandlerCalls(Generic[G, R]):
         """End the wait of cancelled callers for threads whose handlers have not returned in time."""
         self._abandons_threads = True
 
-    @asynccontextmanager
-    async def _ended(self, given: G) -> AsyncIterator[HandlerEnd[R]]:
-        task = asyncio.current_task()
-        assert task is not None, "consumers run in tasks"
-        cancellations = task.cancelling()
+    async def _call(self, given: G) -> tuple[HandlerEnd[R], bool]:
+        """Call the handler. Returns its end, and whether a cancellation of the caller may have interrupted it."""
         if self._threads is None:
             end = await self._end_on_loop(given, lambda: self._handler(self._argument(given)))
-            is_interrupted = end.failure is not None
-        else:
-            end, is_interrupted = await self._end_in_thread(given, self._threads), False
-            if inspect.isawaitable(end.result):  # a function that returns a coroutine, such as a decorated one
-                coroutine = end.result
-                end = await self._end_on_loop(given, lambda: coroutine)
-                is_interrupted = end.failure is not None
-        is_stopped = task.cancelling() > cancellations
-        if is_stopped and is_interrupted:
-            raise asyncio.CancelledError
-        yield end
-        if is_stopped:
-            raise asyncio.CancelledError
-        if isinstance(end.raised, ENDS_PROGRAM):
-            raise end.raised
+            return end, end.failure is not None
+        end = await self._end_in_thread(given, self._threads)
+        if not inspect.isawaitable(end.result):
+            return end, False
+        coroutine = end.result  # of a function that returns one, such as a decorated handler
+        end = await self._end_on_loop(given, lambda: coroutine)
+        return end, end.failure is not None
 
     async def _end_on_loop(self, given: G, call: Callable[[], Any]) -> HandlerEnd[R]:
         """Call and await the handler in a task of its own.
@@ -159,7 +158,7 @@ class HandlerCalls(Generic[G, R]):
         while not work.done():
             try:
                 await asyncio.wait((work,))
-            except asyncio.CancelledError:  # counted by the task, see `_ended`
+            except asyncio.CancelledError:  # counted by the task, see `ended`
                 if self._abandons_threads:
                     raise
         return work.result()

@@ -21,7 +21,7 @@ from ortoo.snode.clients.directory import ClientDirectory
 from ortoo.snode.cluster import ClusterView
 from ortoo.snode.cluster.routes import Queue, Topic
 from ortoo.snode.cluster.wire import decode_queue, encode_queue
-from ortoo.snode.enodes.link import LagByState
+from ortoo.snode.enodes.link import DeferredMessage, LagByState
 from ortoo.snode.membership.group_members import GroupMember, Subscription
 from ortoo.snode.pop.dead_letters import DeadLetters
 from ortoo.snode.pull.backlogs import BacklogReader
@@ -98,8 +98,14 @@ class DeliveryService(DeliveryServiceServicer):
         )
         if request.message_id:
             message, lost = await self._find_message(topic, request.message_id)
+            if message is None and (deferred := await self.tracer.find_deferred(topic, request.message_id)) is not None:
+                return self._explain_deferred(topic, deferred)
             if message is None and not lost:
-                return await self._explain_deferred(topic, request.message_id)
+                raise NotFound(
+                    f"no message of topic {topic.name} has the id {request.message_id}: it was never stored here, or "
+                    "has expired. It is not among the first delayed messages and open transactions either",
+                    field="message_id",
+                )
             queues = [message.queue] if message is not None else []
         if message is not None:
             enode_request.from_offset, enode_request.to_offset, enode_request.limit = (
@@ -150,15 +156,8 @@ class DeliveryService(DeliveryServiceServicer):
             return found.messages[0], []
         return None, found.unreachable_enodes
 
-    async def _explain_deferred(self, topic: Topic, message_id: str) -> pb.ExplainConsumptionResponse:
-        """Why no group gets a message that is not stored in the topic. Errors: NotFound if no enode has it."""
-        deferred = await self.tracer.find_deferred(topic, message_id)
-        if deferred is None:
-            raise NotFound(
-                f"no message of topic {topic.name} has the id {message_id}: it was never stored here, has expired, or "
-                "its enode is unreachable. It is not among the first delayed messages and open transactions either",
-                field="message_id",
-            )
+    def _explain_deferred(self, topic: Topic, deferred: DeferredMessage) -> pb.ExplainConsumptionResponse:
+        """Why no group gets a message that is not stored in the topic yet."""
         cause = cause_of_deferred(topic, deferred, self.clock.now_ms())
         reason = pb.Reason(name=cause.name, observed=cause.observed, remedy=cause.remedy)
         return pb.ExplainConsumptionResponse(reasons=[reason])
