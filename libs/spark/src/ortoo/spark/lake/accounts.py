@@ -123,13 +123,15 @@ class LakeAccounts:
         job_id, accounts = checkpoint.query_id, self.all()
         ids = {account.job_id for account in accounts} | {old for account in accounts for old in account.replaces}
         committed = self.lake.committed_batch(job_id) if job_id and job_id not in ids else None
+        if job_id and job_id not in ids and committed is None:
+            self.lake.discard(job_id, 0)  # half of its first batch, which this checkpoint adds again
         end = None if committed is None else checkpoint.newest_done(committed)
         if end is not None:
             note = self.lake.read_note("start.json")
             begin = SourceOffsets.of_json(json.loads(note)) if note else checkpoint.start() or SourceOffsets()
             own = LakeAccount(job_id, str(checkpoint.folder)).with_batch(begin, end)
             for earlier in (account for account in accounts if account.job_id == EARLIER):
-                self._write(_without_topics(earlier, own.topics))
+                self._shrink(earlier, own.topics)  # after a crash here, the next run makes the account
             self._write(own)
         if self.lake.read_note(_KEPT) is None:
             owned = {topic for account in self.all() for topic in account.topics}
@@ -156,9 +158,9 @@ class LakeAccounts:
         begin, end = checkpoint.before(batch_id), checkpoint.planned(batch_id)
         accounts, topics = self.all(), {queue.topic for queue in end.queues}
         others = self._others(accounts, job_id, topics.__contains__)
-        own = next((account for account in accounts if account.job_id == job_id), None)
-        if own is None:
-            own = LakeAccount(job_id, str(checkpoint.folder))
+        stored = next((account for account in accounts if account.job_id == job_id), None)
+        own = stored or LakeAccount(job_id, str(checkpoint.folder))
+        if stored is None:
             for other in [other for other in others if other.job_id in continues]:
                 own = self._continued(own, other, checkpoint.oldest_planned() or begin)
                 others.remove(other)
@@ -167,6 +169,8 @@ class LakeAccounts:
         if self._has_batch(job_id, batch_id):
             return
         self._write(replace(own, pending=PendingBatch(batch_id, begin, end)))
+        if stored is None or not topics <= stored.topics:
+            self._check_alone(stored, job_id, topics)
         for old in own.replaces:
             self.lake.remove_note(_PREFIX + old)
 
@@ -203,6 +207,18 @@ class LakeAccounts:
             replaces=(*own.replaces, other.job_id, *other.replaces),
         )
 
+    def _check_alone(self, stored: LakeAccount | None, job_id: str, topics: set[str]) -> None:
+        """Withdraw new topics if another job has stored an account of them at the same time. Errors: Conflict.
+
+        Each job stores its account before this check, so that at least one of two jobs sees the other one.
+        """
+        if others := self._others(self.all(), job_id, topics.__contains__):
+            if stored is None:
+                self.lake.remove_note(_PREFIX + job_id)
+            else:
+                self._write(stored)
+            raise owned_by_other(self.lake, others[0], topics)
+
     def _settled(self, account: LakeAccount) -> LakeAccount:
         pending = account.pending
         if pending is None or not self._has_batch(account.job_id, pending.batch_id):
@@ -225,6 +241,14 @@ class LakeAccounts:
 
     def _write(self, account: LakeAccount) -> None:
         self.lake.write_note(_PREFIX + account.job_id, json.dumps(account.to_json()))
+
+    def _shrink(self, account: LakeAccount, topics: set[str]) -> None:
+        """Take topics out of an account, and remove it if none is left."""
+        rest = _without_topics(account, topics)
+        if rest.topics:
+            self._write(rest)
+        else:
+            self.lake.remove_note(_PREFIX + account.job_id)
 
     def _keep(self) -> None:
         """Record that every row of the lake has an account."""

@@ -6,7 +6,7 @@ from collections.abc import Mapping, Sequence
 from dataclasses import replace
 from typing import Any
 
-from ortoo.common.errors import Invalid
+from ortoo.common.errors import Conflict, Invalid
 from ortoo.spark import register
 from ortoo.spark.core.columns import BY_NAME, COLUMNS
 from ortoo.spark.core.link import link_to
@@ -121,9 +121,16 @@ def _starting_offsets(settings: PipelineSettings, continued: Sequence[LakeAccoun
     starts = {}
     for queue, stored in state.ranges.items():
         if queue.topic in topics:
-            account, offset = ends.get(queue, (continued[0], -1))
+            account, offset = ends.get(queue, (continued[0], stored.begin))
             topic_id = state.topic_ids[queue.topic]
-            is_same = account.end.topic_ids.get(queue.topic, topic_id) == topic_id and 0 <= offset <= stored.end
+            is_same = account.end.topic_ids.get(queue.topic, topic_id) == topic_id
+            if is_same and offset > stored.end:
+                raise Conflict(
+                    f"the lake has queue {queue.queue_id} of {queue.topic} on {queue.enode} up to {offset}, and the "
+                    f"topic ends at {stored.end}: it was created again or truncated. Remove the account with "
+                    f"`ortoo-pipeline accounts --reset {account.job_id}`, and start at starting_offsets",
+                    field="archive.on_new_checkpoint",
+                )
             starts[queue] = offset if is_same else stored.begin
     chosen = job.starting_offsets if job.starting_offsets == "latest" else "earliest"
     return {"startingOffsets": json.dumps(SourceOffsets(starts).to_json()), "startingOffsetsDefault": chosen}
