@@ -1,5 +1,6 @@
 """A lake keeps an account of its archives and replays: each message is added once, and a replay continues exactly."""
 
+import json
 import shutil
 from dataclasses import replace
 from pathlib import Path
@@ -10,8 +11,11 @@ import pytest
 pytest.importorskip("pyspark", reason="pyspark is not installed; run `make spark-setup`")
 pytest.importorskip("deltalake", reason="deltalake is not installed; run `make spark-setup`")
 
-from ortoo.client import OrtooError
+from ortoo.client import OrtooError, Queue
 from ortoo.common.errors import Conflict
+from ortoo.spark.core.offsets import SourceOffsets
+from ortoo.spark.lake.accounts import LakeAccount, LakeAccounts
+from ortoo.spark.lake.checkpoint import Checkpoint
 from ortoo.spark.lake.table import NOTES, Lake
 from ortoo.spark.pipeline.app import main
 from ortoo.spark.pipeline.jobs import replay as replaying
@@ -104,6 +108,37 @@ def test_a_checkpoint_that_starts_while_the_other_one_works_is_refused(
     with pytest.raises(Exception, match="from another archive"):
         _start_then(spark, second, lambda: (folder / note.name).rename(note))
     assert numbers(spark, settings) == list(range(100))
+
+
+def test_of_two_checkpoints_that_start_at_the_same_time_at_most_one_adds_its_batch(
+    folder: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Both have found no account, and then each one stores its own. The second one withdraws its account."""
+    lake = Lake(str(folder / "lake"), "parquet")
+    (folder / "lake" / NOTES).mkdir(parents=True)
+    accounts, queue = LakeAccounts(lake), Queue("orders", "enode-0", 0)
+    checkpoints = []
+    for name in ("first", "second"):
+        offsets = folder / name / "offsets"
+        offsets.mkdir(parents=True)
+        for number, end in enumerate((0, 10)):
+            text = json.dumps(SourceOffsets({queue: end}, {"orders": 7}).to_json())
+            (offsets / str(number)).write_text(f"v1\n{{}}\n{text}\n")
+        checkpoints.append(Checkpoint(folder / name))
+    found, started = LakeAccounts.all, []
+
+    def found_then_other_starts(self: LakeAccounts) -> list[LakeAccount]:
+        before = found(self)
+        if not started:
+            started.append(True)
+            accounts.begin_batch("first", checkpoints[0], 1)
+        return before
+
+    monkeypatch.setattr(LakeAccounts, "all", found_then_other_starts)
+    with pytest.raises(Conflict, match="from another archive, the job first"):
+        accounts.begin_batch("second", checkpoints[1], 1)
+    assert [account.job_id for account in accounts.all()] == ["first"]
+    accounts.begin_batch("first", checkpoints[0], 1)
 
 
 def _start_then(spark: Any, settings: PipelineSettings, step: Any) -> None:
@@ -214,7 +249,7 @@ def test_a_replay_goes_on_only_as_the_same_job(
     send(broker, topic, numbered(20))
     archive(spark, settings, said.append, once=True)
     where = "expire_at is null or expire_at > :started_at"
-    job = replace(settings.replay, job_id="j", where=where)
+    job = replace(settings.replay, job_id="2026/1", where=where)
     assert replay(spark, replace(settings, replay=job), said.append) == 20
     with pytest.raises(OrtooError, match=r"replay.where: .* was started with"):
         replay(spark, replace(settings, replay=replace(job, where="true")), said.append)
@@ -236,3 +271,17 @@ def test_messages_of_a_topic_that_was_created_again_are_replayed_too(
     assert numbers(spark, settings) == list(range(150))
     assert replay(spark, settings, said.append) == 50
     assert replayed(spark, broker, settings) == list(range(150))
+
+
+def test_a_replay_into_a_topic_that_was_created_again_is_refused(
+    spark: Any, broker: Broker, topic: str, settings: PipelineSettings
+) -> None:
+    """The next increment alone would leave a topic without the earlier ones. Another job replays all rows."""
+    said: list[str] = []
+    send(broker, topic, numbered(30))
+    archive(spark, settings, said.append, once=True)
+    assert replay(spark, settings, said.append) == 30
+    broker.client.admin.delete_topic(settings.replay.topic, at_once=True)
+    with pytest.raises(Conflict, match="was created again after increment 0"):
+        replay(spark, settings, said.append)
+    assert replay(spark, replace(settings, replay=replace(settings.replay, job_id="again")), said.append) == 30

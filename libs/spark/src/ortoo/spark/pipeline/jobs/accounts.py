@@ -1,5 +1,7 @@
 """accounts: lists the accounts of archives and replays that a lake has, or removes the account of an archive."""
 
+from urllib.parse import unquote
+
 from ortoo.common.errors import Invalid
 from ortoo.spark.lake.accounts import LakeAccounts
 from ortoo.spark.pipeline.jobs.replay_account import PREFIX, Increment
@@ -24,7 +26,7 @@ def accounts(settings: PipelineSettings, say: Say, *, reset: str = "") -> int:
         say(f"archive {account.job_id}, checkpoint {account.checkpoint or 'unknown'}")
         for queue, end in sorted(account.end.queues.items()):
             say(f"  queue {queue.queue_id} of {queue.topic} on {queue.enode}: {account.begin.queues[queue]} to {end}")
-    names = [name.removeprefix(PREFIX) for name in lake.note_names() if name.startswith(PREFIX)]
+    names = [unquote(name.removeprefix(PREFIX)) for name in lake.note_names() if name.startswith(PREFIX)]
     for increment in filter(None, (Increment.read(lake, name) for name in names)):
         say(f"replay {increment.job_id} into {increment.topic}: increment {increment.number} is the newest")
     if not found and not names:

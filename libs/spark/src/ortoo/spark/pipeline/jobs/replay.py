@@ -37,15 +37,17 @@ def replay(spark: Any, settings: PipelineSettings, say: Say) -> int:
     lake, job = settings.open_lake(), settings.replay
     if not job.topic:
         raise Invalid("missing topic; set `topic` in the table [replay]", field="replay.topic")
-    frame = lake.read(spark)
     job_id = job.job_id or _job_id(settings)
     last = Increment.read(lake, job_id)
+    frame = lake.read(spark)  # after the account, so that it has every row of that increment
     if last is not None:
         last.check_same_job(job.topic, job.where, job.mark_property)
     account, link = SinkProgress(f"replay-{job_id}", job_id, job.topic), link_to(settings.cluster)
     if job.dry_run:
         return _dry_run(settings, frame, last, account, say)
-    _ensure_topic(settings)
+    topic_id = _ensure_topic(settings)
+    if last is not None:
+        last.check_same_topic(topic_id)
     if last is None and account.is_committed(link, 0):
         say(
             f"job {job_id} was done by an older version, which did not store where it ended, so nothing was added to "
@@ -57,7 +59,7 @@ def replay(spark: Any, settings: PipelineSettings, say: Say) -> int:
     if last is not None and not account.is_committed(link, last.number):
         say(f"job {job_id} was broken off; its increment {last.number} continues")
         count = _write(settings, last, frame, account)
-    increment = _next_increment(settings, job_id, last, frame)
+    increment = _next_increment(settings, job_id, topic_id, last, frame)
     if increment is not None:
         increment.write(lake)
         count += _write(settings, increment, frame, account)
@@ -68,7 +70,9 @@ def replay(spark: Any, settings: PipelineSettings, say: Say) -> int:
     return count
 
 
-def _next_increment(settings: PipelineSettings, job_id: str, last: Increment | None, frame: Any) -> Increment | None:
+def _next_increment(
+    settings: PipelineSettings, job_id: str, topic_id: int, last: Increment | None, frame: Any
+) -> Increment | None:
     """The increment of the rows behind the last one; None if there are none."""
     job, end = settings.replay, newest_positions(frame)
     begin = last.end if last is not None else {}
@@ -77,8 +81,8 @@ def _next_increment(settings: PipelineSettings, job_id: str, last: Increment | N
     number = last.number + 1 if last is not None else 0
     now_ms = SystemClock().now_ms()
     return Increment(
-        job_id, job.topic, job.where, job.mark_property, job.tasks, tuple(frame.columns), number, now_ms, begin,
-        {**begin, **end},
+        job_id, job.topic, topic_id, job.where, job.mark_property, job.tasks, tuple(frame.columns), number,
+        now_ms, begin, {**begin, **end},
     )  # fmt: skip
 
 
@@ -87,7 +91,7 @@ def _dry_run(settings: PipelineSettings, frame: Any, last: Increment | None, acc
     count = 0
     if last is not None and not account.is_committed(link_to(settings.cluster), last.number):
         count = last.rows(frame).count()
-    increment = _next_increment(settings, account.query_id, last, frame)
+    increment = _next_increment(settings, account.query_id, 0, last, frame)
     if increment is not None:
         count += increment.rows(frame).count()
     say(f"dry run: {count:,} messages would go to {settings.replay.topic} as job {account.query_id}")
@@ -151,12 +155,13 @@ def _job_id(settings: PipelineSettings) -> str:
     return hashlib.blake2b(text.encode(), digest_size=8).hexdigest()
 
 
-def _ensure_topic(settings: PipelineSettings) -> None:
+def _ensure_topic(settings: PipelineSettings) -> int:
+    """The id of the replay's topic, which is created if the settings say so. Errors: NotFound."""
     job = settings.replay
     link = link_to(settings.cluster)
     try:
-        link.run(link.admin.describe_topic(job.topic))
+        return link.run(link.admin.describe_topic(job.topic)).topic.topic_id
     except NotFound:
         if not job.create_queue_count:
             raise
-        link.run(link.admin.ensure_topic(job.topic, queue_count=job.create_queue_count))
+        return link.run(link.admin.ensure_topic(job.topic, queue_count=job.create_queue_count)).topic_id

@@ -9,9 +9,10 @@ import json
 from collections.abc import Mapping
 from dataclasses import dataclass
 from typing import Any, Final
+from urllib.parse import quote
 
 from ortoo.client import Queue
-from ortoo.common.errors import Invalid, Unsupported
+from ortoo.common.errors import Conflict, Invalid, Unsupported
 from ortoo.spark.core.offsets import parsed_tree
 from ortoo.spark.lake.table import Lake
 
@@ -31,6 +32,7 @@ class Increment:
 
     job_id: str
     topic: str
+    topic_id: int
     where: str
     mark: str
     tasks: int
@@ -58,6 +60,15 @@ class Increment:
                     field=f"replay.{name}",
                 )
 
+    def check_same_topic(self, topic_id: int) -> None:
+        """Refuse a topic that was created again, because it lacks the earlier increments. Errors: Conflict."""
+        if self.topic_id != topic_id:
+            raise Conflict(
+                f"the topic {self.topic} was created again after increment {self.number} of the replay {self.job_id}, "
+                "whose messages it lacks; set another job_id, which replays from the first row",
+                field="replay.job_id",
+            )
+
     def rows(self, lake_rows: Any) -> Any:
         """The rows of this increment as a Spark frame, with the columns that the lake had when it started."""
         from pyspark.sql import functions as sf
@@ -77,27 +88,28 @@ class Increment:
 
     def write(self, lake: Lake) -> None:
         """Store it in the lake, in place of the previous increment of the job."""
-        lake.write_note(PREFIX + self.job_id, json.dumps(self._to_json()))
+        lake.write_note(_note_name(self.job_id), json.dumps(self._to_json()))
 
     @classmethod
     def read(cls, lake: Lake, job_id: str) -> "Increment | None":
         """The newest increment of a job; None if it has none. Errors: Unsupported for a newer format."""
-        text = lake.read_note(PREFIX + job_id)
+        text = lake.read_note(_note_name(job_id))
         if text is None:
             return None
         value = json.loads(text)
         if value.get("v") != _FORMAT:
             raise Unsupported(f"an account has format {value.get('v')!r}, expected {_FORMAT}; upgrade ortoo-spark")
         return cls(
-            job_id, value["topic"], value["where"], value["mark"], value["tasks"], tuple(value["columns"]),
-            value["increment"], value["started_at_ms"], _positions(value["after"]), _positions(value["last"]),
+            job_id, value["topic"], int(value["topic_id"], 16), value["where"], value["mark"], value["tasks"],
+            tuple(value["columns"]), value["increment"], value["started_at_ms"], _positions(value["after"]),
+            _positions(value["last"]),
         )  # fmt: skip
 
     def _to_json(self) -> dict[str, Any]:
         return {
-            "v": _FORMAT, "topic": self.topic, "where": self.where, "mark": self.mark, "tasks": self.tasks,
-            "columns": list(self.columns), "increment": self.number, "started_at_ms": self.started_at_ms,
-            "after": _trees(self.begin), "last": _trees(self.end),
+            "v": _FORMAT, "topic": self.topic, "topic_id": f"{self.topic_id:016x}", "where": self.where,
+            "mark": self.mark, "tasks": self.tasks, "columns": list(self.columns), "increment": self.number,
+            "started_at_ms": self.started_at_ms, "after": _trees(self.begin), "last": _trees(self.end),
         }  # fmt: skip
 
 
@@ -108,6 +120,10 @@ def newest_positions(lake_rows: Any) -> dict[Queue, Position]:
     newest = sf.max(sf.struct(sf.unix_micros("stored_at").alias("at"), "offset")).alias("newest")
     rows = lake_rows.groupBy("topic", "enode", "queue_id").agg(newest).collect()
     return {Queue(row.topic, row.enode, row.queue_id): (row.newest.at, row.newest.offset) for row in rows}
+
+
+def _note_name(job_id: str) -> str:
+    return PREFIX + quote(job_id, safe="")
 
 
 def _trees(positions: Mapping[Queue, Position]) -> list[dict[str, Any]]:
