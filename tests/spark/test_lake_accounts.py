@@ -74,6 +74,7 @@ def test_a_second_or_lost_checkpoint_adds_no_message_again(
 ) -> None:
     """It is refused with the remedy, or continues where the lake ends. The former checkpoint is refused then."""
     said: list[str] = []
+    Path(settings.lake.path).mkdir()
     send(broker, topic, numbered(500))
     archive(spark, settings, said.append, once=True)
     send(broker, topic, numbered(300, 500))

@@ -72,7 +72,7 @@ class Lake:
     def exists(self) -> bool:
         """Whether it was created before."""
         if self.format == "parquet":
-            return self.folder.exists()
+            return (self.folder / NOTES).exists()
         from deltalake import DeltaTable
 
         return bool(DeltaTable.is_deltatable(self.path, dict(self.storage)))
