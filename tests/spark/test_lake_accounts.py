@@ -126,7 +126,8 @@ def test_of_two_checkpoints_that_start_at_the_same_time_at_most_one_adds_its_bat
             text = json.dumps(SourceOffsets({queue: end}, {"orders": 7}).to_json())
             (offsets / str(number)).write_text(f"v1\n{{}}\n{text}\n")
         checkpoints.append(Checkpoint(folder / name))
-    found, started = LakeAccounts.all, []
+    found = LakeAccounts.all
+    started: list[bool] = []
 
     def found_then_other_starts(self: LakeAccounts) -> list[LakeAccount]:
         before = found(self)

@@ -156,7 +156,7 @@ def _job_id(settings: PipelineSettings) -> str:
 
 
 def _ensure_topic(settings: PipelineSettings) -> int:
-    """The id of the replay's topic, which is created if the settings say so. Errors: NotFound."""
+    """The id of the replay's topic. The setting `create_queue_count` creates a missing topic. Errors: NotFound."""
     job = settings.replay
     link = link_to(settings.cluster)
     try:

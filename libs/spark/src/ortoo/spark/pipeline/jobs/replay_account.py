@@ -64,8 +64,8 @@ class Increment:
         """Refuse a topic that was created again, because it lacks the earlier increments. Errors: Conflict."""
         if self.topic_id != topic_id:
             raise Conflict(
-                f"the topic {self.topic} was created again after increment {self.number} of the replay {self.job_id}, "
-                "whose messages it lacks; set another job_id, which replays from the first row",
+                f"the topic {self.topic} was created again after increment {self.number} of the replay {self.job_id}. "
+                "It lacks earlier messages; set another job_id, which replays from the first row",
                 field="replay.job_id",
             )
 
