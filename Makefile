@@ -45,7 +45,7 @@ RUNS := spark-tests official-tests all-tests
 .PHONY: help setup demo demo-ha dev check test bench bench-store bench-peers bench-guard crash descriptors simulate take-overs hand-overs rejoin lost-disks directory-away protos protos-check docs clean
 .PHONY: quick-seeds planted cancellations mutants
 .PHONY: demo-spark spark-setup spark-tests spark-long spark-kills spark-matrix bench-spark
-.PHONY: alerts drain explore full-enode hostile rolling upgrade wheels image-check manifests deploy-tools sbom arm-check
+.PHONY: alerts deep drain explore full-enode hostile rolling upgrade wheels image-check manifests deploy-tools sbom arm-check
 .PHONY: lint types imports quick-tests official-tests all-tests compiled
 
 help:  ## Show this help
@@ -137,6 +137,9 @@ full-enode: $(READY)  ## Fill the disk of one enode of two under load, three tim
 
 descriptors: $(READY)  ## 10,000 segments and 20,000 idle connections at processes with 1,024 descriptors, then a crash; ten minutes (SEGMENTS=10000)
 	@$(PY) -m tests.e2e.few_descriptors --segments $(or $(SEGMENTS),10000) --connections $(or $(CONNECTIONS),20000)
+
+deep: $(READY)  ## The seeds and sizes that `make test` leaves out, ten minutes
+	@$(PYTEST) -n 2 --dist worksteal -m deep tests
 
 crash: $(READY)  ## 2,500 stops of the store, 500 damaged places, 5,000 random runs, a full disk, a million pops, timers, message groups, replays, 20 kills a role
 	@$(PY) -m ortoo.verification.store.crash_points --points 2500
@@ -258,7 +261,7 @@ compiled: $(READY)
 	@$(PYTEST) --collect-only $(SLOW_TESTS) tests/official $(QUICK_TESTS) >/dev/null 2>&1 || true
 
 quick-tests: $(READY)
-	@$(PYTEST) -n 2 --dist worksteal $(QUICK_TESTS)
+	@$(PYTEST) -n 2 --dist worksteal -m 'not deep' $(QUICK_TESTS)
 
 # Fifty fixed seeds of the simulated cluster. A failing seed prints the command that repeats it.
 quick-seeds: $(READY)
@@ -267,7 +270,7 @@ quick-seeds: $(READY)
 # Many of these wait for processes and clocks, so more run at once than there are cores. Each free worker takes the next
 # test. Tests that wait run while Spark computes, and tests that only compute come last.
 all-tests: $(READY) $(NODE_READY)
-	@ORTOO_SKIPS=$(SKIPS)/all-tests.json $(PYTEST) -n 4 --dist load --maxschedchunk 1 -m 'not crash and not image' \
+	@ORTOO_SKIPS=$(SKIPS)/all-tests.json $(PYTEST) -n 4 --dist load --maxschedchunk 1 -m 'not crash and not image and not deep' \
 	  $(SLOW_TESTS) $(QUICK_TESTS)
 
 # Third-party clients mostly wait for the back-off of others, so they cost almost nothing beside the rest.

@@ -18,12 +18,15 @@ from ortoo.common.logs import logger as logs
 from ortoo.common.process.background import Background
 from ortoo.common.process.clock import SystemClock
 from ortoo.common.process.randomness import Randomness
+from ortoo.snode.membership.store import RELOAD_INTERVAL_S
 from tests.e2e.consumer_cluster import Books, Member, consumer_cluster, ends_of, settled, until
 from tests.e2e.drill import run_drill
 from tests.e2e.store_away import members_seen, produce
 
 TOPIC, GROUP = "flow", "workers"
 QUEUES = 32
+MEMBERS_AGREE_S = RELOAD_INTERVAL_S + 10
+"""A snode that missed a change of the members sees it when it reads them again."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -34,7 +37,10 @@ class MemberStorm:
     joins: int
     left: int
     settled_after_s: float
-    members_agree: bool
+    members: list[list[str]]
+    """The group members according to each snode, when they agreed or the wait ended."""
+    remaining: list[str]
+    """The clients that stay to the end."""
     missing: int
     duplicates: int
 
@@ -45,7 +51,10 @@ class MemberStorm:
             text
             for broken, text in (
                 (self.missing > 0, f"{self.missing} messages are missing"),
-                (not self.members_agree, "the snodes do not see the same group members"),
+                (
+                    any(seen != self.remaining for seen in self.members),
+                    f"the snodes see the group members {self.members}; expected {self.remaining}",
+                ),
             )
             if broken
         ]
@@ -94,13 +103,17 @@ async def reconnect_storm(folder: Path, *, clients: int, seconds: float, seed: i
         ends = await ends_of(mq, TOPIC)
         await until(lambda: books.missing(ends) == 0 or clock.monotonic_s() - books.last_at_s > 10, 90)
         names = [f"c{number:03}" for number in range(0, clients, 20)]
-        agree = await members_seen(running, channels) == [names, names]
+        with contextlib.suppress(TimeoutError):
+            async with asyncio.timeout(MEMBERS_AGREE_S):
+                while (members := await members_seen(running, channels)) != [names, names]:
+                    await clock.sleep(0.05)
         return MemberStorm(
             clients,
             joins,
             joins - len(staying),
             round(settled_s, 2),
-            agree,
+            members,
+            names,
             books.missing(ends),
             books.duplicates,
         )

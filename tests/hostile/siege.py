@@ -230,9 +230,12 @@ async def _words(cluster: ProcessCluster) -> Words:
 
 
 def besieged(
-    folder: Path, *, seconds: float, number: int, half_open: int, deaf: int, calm_s: float = CALM_S
+    folder: Path, *, seconds: float, number: int, half_open: int, deaf: int, calm_s: float = CALM_S, calls_min: int = 0
 ) -> Verdict:
-    """Run one attack; `number` is the seed of all invalid requests. Its findings are in the verdict."""
+    """Run one attack; `number` is the seed of all invalid requests. Its findings are in the verdict.
+
+    It lasts `seconds`, and on a slow machine until `calls_min` invalid requests were answered.
+    """
     verdict, clock = Verdict(), SystemClock()
     with asyncio.Runner() as runner:
         loop = runner.get_loop()
@@ -258,7 +261,9 @@ def besieged(
                 stack.push_async_callback(channel.close)
                 attackers.append(Nonsense(role.folder.name, channel, runner.run(methods_of(channel)), words))
             end_s = clock.monotonic_s() + seconds
-            while clock.monotonic_s() < end_s and all(role.alive for role in cluster.roles):
+            while (clock.monotonic_s() < end_s or verdict.calls < calls_min) and all(
+                role.alive for role in cluster.roles
+            ):
                 for attacker in attackers:
                     number += 1
                     attacker.round(loop, number, 10, verdict)

@@ -10,7 +10,7 @@ import ortoo.enode.log_events
 import ortoo.namesrv.log_events
 import ortoo.snode.log_events
 import ortoo.spark.core.log_events
-from ortoo.common.logs.log_event import LogEvent
+from ortoo.common.logs.log_event import LogEvent, RetryLogEvent
 
 CATALOGS: dict[str, ModuleType] = {
     "All processes": ortoo.common.logs.log_events,
@@ -25,13 +25,15 @@ HEAD = (
     "`make docs`.\n\nA line of a log is an event name with key-value fields. The name of an event stays the same "
     "in all releases, so alerts and searches can rely on it. On a terminal a line is text; elsewhere it is JSON with "
     "the name in `event`, the level in `level` and the role in `component`. Applications receive the events of the "
-    "client through the standard `logging` module, from the loggers `ortoo.*`. `reason` is the text of the error.\n"
+    "client through the standard `logging` module, from the loggers `ortoo.*`. `reason` is the text of the error. The "
+    "client writes the event of a failed attempt once, and then once a minute with the number of `omitted_lines`.\n"
 )
 
 
 def events_of(catalog: ModuleType) -> dict[str, LogEvent]:
     """Constant to event, in the order of the module."""
-    return {name: value for name, value in vars(catalog).items() if isinstance(value, LogEvent)}
+    events = {name: value.event if isinstance(value, RetryLogEvent) else value for name, value in vars(catalog).items()}
+    return {name: event for name, event in events.items() if isinstance(event, LogEvent)}
 
 
 def page() -> str:

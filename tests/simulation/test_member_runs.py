@@ -13,9 +13,9 @@ from ortoo.verification.simulation.run.simulation import run
         (10, 15.0, ()),
         (15, 30.0, ()),
         (24, 30.0, ()),
-        (1007, 15.0, ()),
-        (30, 60.0, ()),
-        (102, 60.0, ()),
+        pytest.param(1007, 15.0, (), marks=pytest.mark.deep),
+        pytest.param(30, 60.0, (), marks=pytest.mark.deep),
+        pytest.param(102, 60.0, (), marks=pytest.mark.deep),
     ],
 )
 def test_nothing_is_found(seed: int, seconds: float, kinds: tuple[str, ...]) -> None:

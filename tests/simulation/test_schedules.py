@@ -129,7 +129,7 @@ def test_a_consumer_whose_block_is_called_off_gives_back_what_it_has() -> None:
     play(script)
 
 
-@pytest.mark.parametrize("seed", [8, 13, 14])
+@pytest.mark.parametrize("seed", [8, *(pytest.param(seed, marks=pytest.mark.deep) for seed in (13, 14))])
 def test_pops_that_are_called_off_at_any_await_lose_nothing(seed: int) -> None:
     """A pop with messages of one queue, or one enode, that was cancelled at the next one.
 

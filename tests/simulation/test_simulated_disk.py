@@ -155,7 +155,9 @@ def test_a_flipped_bit_is_durable() -> None:
     assert disk.flip_bit(".idx") == ""
 
 
-@pytest.mark.parametrize(("seed", "members"), [(1, 1), (2, 1), (4, 1), (7, 1), (2, 3)])
+@pytest.mark.parametrize(
+    ("seed", "members"), [(1, 1), (2, 3), *(pytest.param(seed, 1, marks=pytest.mark.deep) for seed in (2, 4, 7))]
+)
 def test_segments_are_closed_for_others_in_every_run(seed: int, members: int, monkeypatch: pytest.MonkeyPatch) -> None:
     """A simulated store keeps one segment open for reading, so that runs close and open files all the time."""
     evicted: list[bool] = []

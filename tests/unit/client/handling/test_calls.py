@@ -69,6 +69,29 @@ def test_every_end_settles_its_message_and_only_the_consumers_own_cancellation_i
     run()
 
 
+async def test_a_handler_that_returns_in_the_turn_of_the_stop_is_settled_as_processed() -> None:
+    """Its task has ended, but the consumer has not seen that yet when the cancellation arrives."""
+    settled: list[bool] = []
+    begun, may_return = asyncio.Event(), asyncio.Event()
+
+    async def handle(_: str) -> None:
+        begun.set()
+        await may_return.wait()
+
+    async def consume() -> None:
+        async with HandlerCalls[str, None](handle, threads=1).ended("m") as end:
+            settled.append(end.failure is not None)
+
+    async with Background("test") as background:
+        consuming = background.spawn("consume", consume())
+        await begun.wait()
+        may_return.set()
+        asyncio.get_running_loop().call_soon(consuming.cancel)  # runs in the turn in which the handler's task ends
+        await asyncio.wait([consuming])
+    assert settled == [False]
+    assert consuming.cancelled()
+
+
 @in_virtual_time
 async def test_a_handler_that_returns_after_the_stop_is_settled_as_processed() -> None:
     """Its work is done, so the message must not come again; the stop is raised after that."""

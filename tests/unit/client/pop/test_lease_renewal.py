@@ -17,6 +17,7 @@ from ortoo.common.errors import Unavailable
 from ortoo.common.process.background import Background
 from ortoo.common.process.clock import Clock
 from ortoo.common.process.randomness import Randomness
+from ortoo.common.process.retry import RetryLog
 from ortoo.verification.time.virtual_clock import VirtualClock
 from ortoo.verification.time.virtual_time import in_virtual_time, running_clock
 
@@ -54,7 +55,7 @@ class Renewals:
 
 def consumer_at(clock: Clock) -> PopConsumer:
     """A consumer without a server."""
-    connection: Any = SimpleNamespace(clock=clock, client_id="c", randomness=Randomness(1))
+    connection: Any = SimpleNamespace(clock=clock, client_id="c", randomness=Randomness(1), retry_log=RetryLog(clock))
     return PopConsumer(connection, "g", "t", "*", PopSettings(invisible_ms=LEASE_S * 1000))
 
 

@@ -1,18 +1,15 @@
 """The producer's guarantees: it waits at its limits, survives breaks, and queries routes again."""
 
 import asyncio
-import multiprocessing
 from collections.abc import Awaitable
 from typing import Any
 from unittest import mock
 
 import pytest
 
-from ortoo.client import ClientClosed, Conflict, Invalid, Message, Overloaded, Queue, Unavailable, connect
-from ortoo.client.core.connection import Connection
+from ortoo.client import ClientClosed, Invalid, Message, Overloaded, Queue, Unavailable, connect
 from ortoo.client.produce.routes import Route
 from ortoo.common.process.clock import SystemClock
-from ortoo.common.process.randomness import Randomness
 from ortoo.common.process.retry import Backoff
 from tests.unit.client.simulated_store import REFUSALS, TOPIC_ID, Fault, SimulatedStore, producer_to
 
@@ -344,27 +341,6 @@ async def test_a_route_that_is_doubted_is_asked_for_again() -> None:
         assert receipt.queue == there
         groups = {(await producer.send(Message(b"x", message_group=f"{n}"))).queue for n in range(20)}
         assert groups == {gone, there}
-
-
-def _use_after_fork(connection: Connection, said: Any) -> None:
-    try:
-        connection.channel()
-    except Conflict as error:
-        said.put(str(error))
-    else:
-        said.put("")
-
-
-async def test_a_fork_is_named_in_the_child() -> None:
-    """A client of the parent is refused in a child process, where gRPC would hang; the error says to connect again."""
-    connection = Connection(["localhost:1"], clock=SystemClock(), randomness=Randomness(1))
-    context = multiprocessing.get_context("fork")
-    said = context.Queue()
-    child = context.Process(target=_use_after_fork, args=(connection, said))
-    child.start()
-    words = await asyncio.to_thread(said.get, True, 20)
-    await asyncio.to_thread(child.join)
-    assert "connect in the child" in words
 
 
 async def test_addresses_are_checked_before_anything_is_sent() -> None:

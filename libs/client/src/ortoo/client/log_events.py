@@ -1,8 +1,8 @@
 """The log events of the client: name, level, meaning, and the action for the reader of the log."""
 
-from ortoo.common.logs.log_event import error, info, warning
+from ortoo.common.logs.log_event import error, info, retry_warning, warning
 
-SESSION_BROKEN_RECONNECTING = warning(
+SESSION_BROKEN_RECONNECTING = retry_warning(
     "session_broken_reconnecting",
     "The session with a snode broke. The client opens another one.",
     "Check the snode and the network if the event repeats.",
@@ -34,7 +34,7 @@ ON_LOSS_CALLBACK_FAILED = error(
     "The application's callback for lost messages raised an error.",
     "Fix the callback.",
 )
-OFFSET_LOOKUP_FAILED_RETRYING = warning(
+OFFSET_LOOKUP_FAILED_RETRYING = retry_warning(
     "offset_lookup_failed_retrying",
     "The offset of a queue could not be read. The client retries.",
     "Check the enode of the queue if the event repeats.",
@@ -49,7 +49,7 @@ HANDLER_FAILED_WILL_REDELIVER = error(
     "The application's handler raised an error. The message is delivered again.",
     "Fix the handler, or look at the message.",
 )
-LEASE_RENEWAL_FAILED_RETRYING = warning(
+LEASE_RENEWAL_FAILED_RETRYING = retry_warning(
     "lease_renewal_failed_retrying",
     "The leases of messages that a handler is processing could not be renewed. The client retries.",
     "Expect duplicate deliveries if the event repeats until the leases expire.",
@@ -85,7 +85,7 @@ LEASE_RELEASE_FAILED = warning(
     "Leases could not be released while the consumer closed.",
     "None. The messages are delivered again when the leases expire.",
 )
-POP_FAILED_RETRYING = warning(
+POP_FAILED_RETRYING = retry_warning(
     "pop_failed_retrying",
     "A pop failed. The client retries after a delay.",
     "Check the snode if the event repeats.",
@@ -95,7 +95,7 @@ SEND_FAILED_RETRYING = warning(
     "A send was not acknowledged. The producer retries.",
     "Check the enode of the queue if the event repeats.",
 )
-ROUTE_LOOKUP_FAILED = warning(
+ROUTE_LOOKUP_FAILED = retry_warning(
     "route_lookup_failed",
     "The queues of a topic could not be read from a snode.",
     "Check the snode and the name server if the event repeats.",
@@ -125,7 +125,7 @@ QUEUE_LOCK_LOST = warning(
     "The enode no longer confirms the lock of a queue. The consumer stops processing the queue.",
     "None during a rebalance. Otherwise check the network to the enode.",
 )
-REBALANCE_FAILED_RETRYING = warning(
+REBALANCE_FAILED_RETRYING = retry_warning(
     "rebalance_failed_retrying",
     "The assignment of queues could not be computed. The client retries.",
     "Check the snode if the event repeats.",
@@ -155,7 +155,7 @@ FINAL_OFFSET_COMMIT_FAILED = warning(
     "The offsets of queues that this consumer releases were not stored.",
     "Expect some messages again.",
 )
-QUEUE_LOCK_REJECTED = warning(
+QUEUE_LOCK_REJECTED = retry_warning(
     "queue_lock_rejected",
     "The lock of a queue could not be taken or renewed. Locks that another consumer holds are not logged.",
     "Act on the error in `reason` if the event repeats. The client asks again.",
@@ -180,7 +180,7 @@ QUEUE_LOST = warning(
     "The enode gave the queue to another group member, or the queue does not exist any more.",
     "None during a rebalance.",
 )
-PULL_FAILED_RETRYING = warning(
+PULL_FAILED_RETRYING = retry_warning(
     "pull_failed_retrying",
     "A pull failed. The client retries after a delay.",
     "Check the enode of the queue if the event repeats.",
@@ -195,7 +195,7 @@ DAMAGED_MESSAGES_SKIPPED = warning(
     "A range of offsets is damaged on the enode's disk and is skipped.",
     "Read the enode's log about damage.",
 )
-REGISTRATION_REJECTED_RETRYING = warning(
+REGISTRATION_REJECTED_RETRYING = retry_warning(
     "registration_rejected_retrying",
     "The snode rejected the registration of a group. The client retries.",
     "Act on the error in `reason`.",

@@ -12,7 +12,7 @@ from contextvars import ContextVar
 from queue import Empty, SimpleQueue
 from typing import Any, Generic, TypeVar
 
-from ortoo.client.core.closed import ClientClosed
+from ortoo.client.core.closed import ClientClosed, used_before_fork
 from ortoo.common.errors import Conflict
 
 T = TypeVar("T")
@@ -92,9 +92,9 @@ class LoopThread:
         if self._is_closed:
             work.close()
             raise ClientClosed
-        if os.getpid() != self._process_id:
+        if self.is_forked:
             work.close()
-            raise Conflict("this client was connected before a fork; connect in the child process instead")
+            raise used_before_fork()
         if threading.current_thread() is self._thread:
             work.close()
             raise Conflict(
@@ -117,6 +117,11 @@ class LoopThread:
             raise
         call.cancel()
         raise TimeoutError(f"no result within {timeout_s:g} s; the outcome is unknown")
+
+    @property
+    def is_forked(self) -> bool:
+        """Whether this is a forked child, in which the thread does not run."""
+        return os.getpid() != self._process_id
 
     def open(self, manager: AbstractAsyncContextManager[T]) -> "OpenContext[T]":
         """Enter an async context manager, and leave it at `OpenContext.close` or when this thread is closed."""
@@ -191,7 +196,7 @@ class LoopThread:
 
     def close(self) -> None:
         """Close all open context managers, newest first, then end loop and thread. Errors: those of the managers."""
-        if self._is_closed or os.getpid() != self._process_id:
+        if self._is_closed or self.is_forked:
             return
         with contextlib.ExitStack() as stack:
             stack.callback(self._end)
@@ -221,9 +226,9 @@ class OpenContext(Generic[T]):
     def close(self, error: BaseException | None = None) -> bool:
         """Leave the context manager with the exception of its block; returns whether to suppress the exception.
 
-        A second call does nothing.
+        A second call, or one in a forked child, does nothing.
         """
-        if not self._thread.discard(self):
+        if not self._thread.discard(self) or self._thread.is_forked:
             return False
         if error is not None and not isinstance(error, Exception):
             # The interrupt belongs to this thread. Raised on the loop it would end the loop before anything is closed.

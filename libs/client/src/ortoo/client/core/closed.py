@@ -3,6 +3,7 @@
 import asyncio
 
 from ortoo.common.errors import Conflict
+from ortoo.common.machine.forks import is_forked_after_channel
 
 
 class ClientClosed(Conflict):
@@ -28,3 +29,18 @@ def check_loop(owner: asyncio.AbstractEventLoop | None) -> None:
             "asyncio.run_coroutine_threadsafe from a thread, or use ortoo.client.blocking, which takes calls from any "
             "thread"
         )
+
+
+def check_not_forked() -> None:
+    """Refuse to connect in a forked child of a process that has connected before. Errors: Conflict."""
+    if is_forked_after_channel():
+        raise used_before_fork()
+
+
+def used_before_fork() -> Conflict:
+    """The error for a connection in a forked child."""
+    return Conflict(
+        "this process was forked from one that had a connection, and gRPC's threads do not survive a fork. Connect for "
+        "the first time after the fork. In gunicorn, leave out --preload or use the hook post_fork. In Celery, use the "
+        "signal worker_process_init, and in multiprocessing the method spawn"
+    )

@@ -10,18 +10,18 @@ from typing import Any, Self, TypeVar
 import grpc
 from google.protobuf import json_format
 
-from ortoo.client.core.closed import ClientClosed, check_loop
+from ortoo.client.core.closed import ClientClosed, check_loop, check_not_forked, used_before_fork
 from ortoo.client.core.credentials import Credentials
 from ortoo.common.cluster.addresses import is_address, proxy_variable
 from ortoo.common.cluster.process_name import process_name
-from ortoo.common.errors import Conflict, Invalid, OrtooError, Unavailable
+from ortoo.common.errors import Invalid, OrtooError, Unavailable
 from ortoo.common.errors.status import error_of_rpc, rpc_errors
 from ortoo.common.grpc.channels import Channels
 from ortoo.common.grpc.signature import signing
 from ortoo.common.grpc.tls import SYSTEM, TlsClient
 from ortoo.common.process.clock import Clock
 from ortoo.common.process.randomness import Randomness
-from ortoo.common.process.retry import Backoff
+from ortoo.common.process.retry import Backoff, RetryLog
 
 Stub = TypeVar("Stub")
 call_explainer: ContextVar[Callable[[str], object] | None] = ContextVar("call_explainer", default=None)
@@ -50,7 +50,10 @@ class Connection:
 
         Calls are not signed without `credentials`, and not encrypted without `tls`. `call` waits `call_timeout_s` for
         each answer and makes at most `attempts_max` attempts.
+
+        Errors: Invalid, or Conflict in a forked child of a process that has connected before.
         """
+        check_not_forked()
         if not addresses:
             raise Invalid("no address; expected host:port of a snode, such as localhost:8081", field="addresses")
         for address in addresses:
@@ -59,6 +62,7 @@ class Connection:
         self.clock = clock
         self.randomness = randomness
         self.backoff = Backoff()
+        self.retry_log = RetryLog(clock)
         self.zone = zone
         self.client_id = client_id or self.new_client_id()
         self._addresses = list(addresses)
@@ -106,10 +110,7 @@ class Connection:
         if self._is_closed:
             raise ClientClosed
         if os.getpid() != self._process_id:
-            raise Conflict(
-                "this client was connected before a fork, and gRPC's threads do not survive it; connect in the child "
-                "process, or use the spawn method"
-            )
+            raise used_before_fork()
         check_loop(self._loop)
 
     def mark_failed(self, address: str) -> None:

@@ -66,7 +66,7 @@ class ReconnectingSession(ABC, Generic[Request, Response]):
         except OrtooError as error:
             if not error.retriable and self._on_refused(error):
                 return None
-            _log.emit(log_events.SESSION_BROKEN_RECONNECTING, reason=str(error))
+            self._connection.retry_log.emit(_log, log_events.SESSION_BROKEN_RECONNECTING, error)
         finally:
             self._stream = None
             self._on_stream_end()

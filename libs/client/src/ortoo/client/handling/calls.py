@@ -136,11 +136,12 @@ class HandlerCalls(Generic[G, R]):
 
         task = cast("asyncio.Task[Any]", asyncio.current_task())
         cancellations = task.cancelling()
-        work = end()
+        work = asyncio.get_running_loop().create_task(end())
         try:
-            return await asyncio.get_running_loop().create_task(work)
+            return await work
         except asyncio.CancelledError as error:
-            work.close()
+            if not work.cancelled():  # the handler ended in the turn of the loop in which the stop came
+                return work.result()
             if task.cancelling() > cancellations:  # stopped before the handler began
                 raise
             return self._failed(given, error)  # it cancelled its task and returned

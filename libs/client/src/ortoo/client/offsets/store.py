@@ -108,10 +108,11 @@ class RemoteOffsets(OffsetStore):
         request = pull_pb2.QueryConsumerOffsetsRequest(group=self._group, queues=map(wire_queue, queues))
         answer = await self._connection.call(ConsumerServiceStub, "QueryOffsets", request)
         for refused in answer.refused:
-            _log.emit(
+            self._connection.retry_log.emit(
+                _log,
                 log_events.OFFSET_LOOKUP_FAILED_RETRYING,
+                refused.failure.message,
                 queue=str(queue_of(refused.queue)),
-                reason=refused.failure.message,
             )
         loaded: dict[Queue, int | None] = {}
         for item in answer.offsets:

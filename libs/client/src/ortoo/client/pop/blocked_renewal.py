@@ -51,7 +51,9 @@ class BlockedRenewal:
                         timeout_s=self._invisible_ms / 6_000,
                     )
                 except OrtooError as error:
-                    _log.emit(log_events.LEASE_RENEWAL_FAILED_RETRYING, leases=len(part), reason=str(error))
+                    self._connection.retry_log.emit(
+                        _log, log_events.LEASE_RENEWAL_FAILED_RETRYING, error, leases=len(part)
+                    )
                     return
                 for lease in part:
                     lease.renewed_at_s = now_s

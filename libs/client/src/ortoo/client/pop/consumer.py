@@ -278,8 +278,7 @@ class PopConsumer:
             except OrtooError as error:
                 if not error.retriable:
                     raise
-                if not failures:
-                    _log.emit(log_events.POP_FAILED_RETRYING, reason=str(error))
+                self._connection.retry_log.emit(_log, log_events.POP_FAILED_RETRYING, error)
                 await self._connection.back_off(failures)
                 failures += 1
 
@@ -385,7 +384,7 @@ class PopConsumer:
         try:
             refused, stale = await self._calls.renew(receipts, invisible_ms, timeout_s=self._renew_interval_s)
         except OrtooError as error:
-            _log.emit(log_events.LEASE_RENEWAL_FAILED_RETRYING, leases=len(leases), reason=str(error))
+            self._connection.retry_log.emit(_log, log_events.LEASE_RENEWAL_FAILED_RETRYING, error, leases=len(leases))
             return
         for lease in leases:
             lease.renewed_at_s = now_s

@@ -385,7 +385,7 @@ class Producer:
             try:
                 await self._refresh_route()
             except OrtooError as error:
-                _log.emit(log_events.ROUTE_LOOKUP_FAILED, topic=self._topic, reason=str(error))
+                self._connection.retry_log.emit(_log, log_events.ROUTE_LOOKUP_FAILED, error, topic=self._topic)
             await self._clock.sleep(_ROUTE_REFRESH_MIN_S)
 
 

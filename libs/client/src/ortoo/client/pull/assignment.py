@@ -129,7 +129,7 @@ class QueueAssignment:
             try:
                 assigned[topic] = self._assigned_of(topic, await readable_queues(self._connection, topic))
             except OrtooError as error:
-                _log.emit(log_events.ROUTE_LOOKUP_FAILED, topic=topic, reason=str(error))
+                self._connection.retry_log.emit(_log, log_events.ROUTE_LOOKUP_FAILED, error, topic=topic)
         return assigned
 
     def _assigned_of(self, topic: str, queues: list[Queue]) -> list[Queue]:

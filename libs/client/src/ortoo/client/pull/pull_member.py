@@ -287,7 +287,7 @@ class PullMember:
             try:
                 is_complete = await self._rebalance()
             except OrtooError as error:
-                _log.emit(log_events.REBALANCE_FAILED_RETRYING, group=self.group, reason=str(error))
+                self._connection.retry_log.emit(_log, log_events.REBALANCE_FAILED_RETRYING, error, group=self.group)
                 is_complete = False
             if not is_complete:
                 await pause(self.settings.lock_retry_ms / 1000, self._assignment.changed, self._clock)

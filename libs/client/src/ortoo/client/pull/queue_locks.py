@@ -79,7 +79,9 @@ class ConsumerQueueLocks:
         for refused in answer.refused:
             queue = queue_of(refused.queue)
             if refused.HasField("failure"):
-                _log.emit(log_events.QUEUE_LOCK_REJECTED, queue=str(queue), reason=refused.failure.message)
+                self._connection.retry_log.emit(
+                    _log, log_events.QUEUE_LOCK_REJECTED, refused.failure.message, queue=str(queue)
+                )
                 if self.generation(queue):
                     granted.add(queue)  # its enode gave no answer; the existing trust expires
             else:

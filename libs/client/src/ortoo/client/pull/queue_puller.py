@@ -62,7 +62,7 @@ class QueuePuller:
                 self.on_lost(queue)
                 return
             except OrtooError as error:
-                _log.emit(log_events.PULL_FAILED_RETRYING, queue=str(queue.queue), reason=str(error))
+                self.connection.retry_log.emit(_log, log_events.PULL_FAILED_RETRYING, error, queue=str(queue.queue))
                 if error.retriable:
                     self.connection.mark_failed(address)
                 await self.connection.clock.sleep(backoff.delay_s(failures, self.connection.randomness))

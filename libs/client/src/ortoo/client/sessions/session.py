@@ -138,7 +138,9 @@ class Session(ReconnectingSession[session_pb2.ConnectRequest, session_pb2.Connec
         if answer.HasField("failure"):
             error = error_of(answer.failure)
             if error.retriable or (joined.registered.done() and isinstance(error, NotFound)):
-                _log.emit(log_events.REGISTRATION_REJECTED_RETRYING, group=answer.group, reason=str(error))
+                self._connection.retry_log.emit(
+                    _log, log_events.REGISTRATION_REJECTED_RETRYING, error, group=answer.group
+                )
                 self._background.spawn("register again", self._retry_registration(joined))
             elif joined.registered.done():
                 self._groups.pop(answer.group)

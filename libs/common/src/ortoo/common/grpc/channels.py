@@ -10,6 +10,7 @@ import grpc
 from ortoo.common.cluster.addresses import is_loopback
 from ortoo.common.grpc.tls import ReloadingFiles
 from ortoo.common.grpc.transport import current_transport
+from ortoo.common.machine.forks import mark_channel_opened
 
 Headers = tuple[tuple[str, str], ...]
 HeadersOf = Callable[[str, bytes | None], Headers]
@@ -84,6 +85,7 @@ class Channels:
 
         `path` is that of the method, and `answer` the class of the response.
         """
+        mark_channel_opened()
         data = request.SerializeToString()
         headers = self._headers_of(path, data) if self._headers_of is not None else ()
         options = self._options(address, tls=self._tls is not None)
@@ -98,6 +100,7 @@ class Channels:
 
     def _connected(self, address: str) -> grpc.aio.Channel:
         """A new channel, with the newest certificates if it uses TLS; only sockets do."""
+        mark_channel_opened()
         credentials = self._credentials
         if credentials is None:
             return current_transport().channel(address, self._options(address))

@@ -23,6 +23,13 @@ class LogEvent:
     """The remedy; "None." where no action is needed."""
 
 
+@dataclass(frozen=True, slots=True)
+class RetryLogEvent:
+    """The event of a failed attempt that is made again until it succeeds. Only `RetryLog` writes it."""
+
+    event: LogEvent
+
+
 def debug(name: str, meaning: str, action: str) -> LogEvent:
     """An event that helps to find a defect."""
     return LogEvent(name, "debug", meaning, action)
@@ -36,6 +43,11 @@ def info(name: str, meaning: str, action: str) -> LogEvent:
 def warning(name: str, meaning: str, action: str) -> LogEvent:
     """An event that an operator may have to look at."""
     return LogEvent(name, "warning", meaning, action)
+
+
+def retry_warning(name: str, meaning: str, action: str) -> RetryLogEvent:
+    """A warning about an attempt that failed and is made again."""
+    return RetryLogEvent(warning(name, meaning, action))
 
 
 def error(name: str, meaning: str, action: str) -> LogEvent:

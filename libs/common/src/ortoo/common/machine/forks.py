@@ -1,0 +1,17 @@
+"""Whether this process is a forked child of one that has used gRPC, whose threads are missing in such a child."""
+
+import os
+
+_process_with_channels: int | None = None
+
+
+def mark_channel_opened() -> None:
+    """Remember that this process has opened a channel."""
+    global _process_with_channels
+    if _process_with_channels is None:
+        _process_with_channels = os.getpid()
+
+
+def is_forked_after_channel() -> bool:
+    """Whether an ancestor of this process had opened a channel when it forked. A new channel would hang or crash."""
+    return _process_with_channels not in (None, os.getpid())

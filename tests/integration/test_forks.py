@@ -1,0 +1,110 @@
+"""A forked child of a process with a connection is refused at once, and the parent's calls continue."""
+
+import subprocess
+import sys
+from pathlib import Path
+
+import pytest
+
+from ortoo.testing.pytest_broker import BlockingBroker
+
+PROGRAM = """
+import multiprocessing, os, sys
+from ortoo.client import Conflict
+from ortoo.client.blocking import connect
+
+address, how = sys.argv[1:]
+
+def child(parents, producer, told):
+    for name, attempt in (
+        ("send", lambda: producer.send(b"child")),
+        ("admin", lambda: parents.admin.list_topics()),
+        ("connect", lambda: connect(address).__enter__()),
+    ):
+        try:
+            attempt()
+        except Conflict as refused:
+            print(name, refused, flush=True)
+    told.wait()
+
+def forked(target, *arguments):
+    if how == "multiprocessing":
+        started = multiprocessing.get_context("fork").Process(target=target, args=arguments)
+        started.start()
+        return lambda: started.join() or started.exitcode
+    number = os.fork()
+    if not number:
+        target(*arguments)
+        sys.exit(0)
+    return lambda: os.waitstatus_to_exitcode(os.waitpid(number, 0)[1])
+
+with connect(address) as mq, mq.producer("orders") as producer:
+    producer.send(b"before")
+    told = multiprocessing.get_context("fork").Event()
+    wait = forked(child, mq, producer, told)
+    for _ in range(100):
+        producer.send(b"while the child lives")
+    told.set()
+    print("child ended with", wait(), flush=True)
+    producer.send(b"after")
+"""
+SPAWNING = """
+import multiprocessing, sys
+from ortoo.client.blocking import connect
+
+def send(address):
+    with connect(address) as mq, mq.producer("orders") as producer:
+        producer.send(b"x")
+
+if __name__ == "__main__":
+    send(sys.argv[1])
+    child = multiprocessing.get_context("spawn").Process(target=send, args=sys.argv[1:])
+    child.start()
+    child.join()
+    sys.exit(child.exitcode)
+"""
+
+
+@pytest.mark.parametrize("how", ["os.fork", "multiprocessing"])
+def test_a_forked_child_is_refused_by_name_and_the_parent_sends_on(blocking_broker: BlockingBroker, how: str) -> None:
+    """Before, the child hung or crashed, and the parent's calls stopped while the child lived."""
+    port = blocking_broker.port()
+    blocking_broker.create_topic("orders")
+    command = [sys.executable, "-c", PROGRAM, f"localhost:{port}", how]
+    ended = subprocess.run(command, capture_output=True, text=True, timeout=60, check=False)
+    assert ended.returncode == 0, ended.stderr
+    *refusals, last = ended.stdout.splitlines()
+    assert [line.split()[0] for line in refusals] == ["send", "admin", "connect"], ended.stdout + ended.stderr
+    assert all("Connect for the first time after the fork" in line for line in refusals)
+    assert last == "child ended with 0"
+
+
+def test_a_child_forked_before_the_first_connection_connects(blocking_broker: BlockingBroker) -> None:
+    """As workers of gunicorn without --preload and of Celery do."""
+    port = blocking_broker.port()
+    blocking_broker.create_topic("orders")
+    program = """
+import os, sys
+from ortoo.client.blocking import connect
+
+number = os.fork()
+with connect(sys.argv[1]) as mq, mq.producer("orders") as producer:
+    producer.send(b"x")
+if not number:
+    sys.exit(0)
+sys.exit(os.waitstatus_to_exitcode(os.waitpid(number, 0)[1]))
+"""
+    command = [sys.executable, "-c", program, f"localhost:{port}"]
+    ended = subprocess.run(command, capture_output=True, text=True, timeout=60, check=False)
+    assert (ended.returncode, ended.stderr) == (0, "")
+
+
+def test_a_spawned_child_of_a_connected_parent_connects(blocking_broker: BlockingBroker, tmp_path: Path) -> None:
+    """`multiprocessing` with the method spawn, as the page on programs says."""
+    port = blocking_broker.port()
+    blocking_broker.create_topic("orders")
+    program = tmp_path / "program.py"
+    program.write_text(SPAWNING)
+    command = [sys.executable, str(program), f"localhost:{port}"]
+    ended = subprocess.run(command, capture_output=True, text=True, timeout=60, check=False)
+    assert (ended.returncode, ended.stderr) == (0, "")
