@@ -18,12 +18,13 @@ export PYTHONDONTWRITEBYTECODE :=
 export OPENBLAS_NUM_THREADS := 1
 
 # Every distribution, dependencies first; common includes its compressors.
-MEMBERS := libs/wire libs/common[zstd,lz4,tracing] libs/client services/namesrv[postgresql] services/enode services/snode libs/cli libs/testing libs/verification
+MEMBERS := libs/wire libs/common[zstd,lz4,tracing] libs/client services/namesrv[postgresql] services/enode services/snode libs/cli libs/ortoo libs/testing libs/verification
 # The Spark package. Its dependencies are 400 MB, so only targets that run Spark install them (`make spark-setup`).
-SPARK_MEMBERS := libs/spark[lake,msgpack,test]
+SPARK_MEMBERS := libs/spark[lake,msgpack]
 PROJECTS := pyproject.toml $(wildcard libs/*/pyproject.toml services/*/pyproject.toml)
 PIP_READY := $(VENV)/.pip-ready
 READY := $(VENV)/.ready
+GENERATOR := $(VENV)/generator
 COMPILED := $(VENV)/.compiled
 DEMO_READY := $(VENV)/.demo-ready
 NODE_CLIENT := tests/official/node
@@ -45,7 +46,7 @@ RUNS := spark-tests official-tests all-tests
 .PHONY: help setup demo demo-ha dev check test bench bench-store bench-peers bench-guard crash descriptors simulate take-overs hand-overs rejoin lost-disks directory-away protos protos-check docs clean
 .PHONY: quick-seeds planted cancellations mutants
 .PHONY: demo-spark spark-setup spark-tests spark-long spark-kills spark-matrix bench-spark
-.PHONY: alerts deep drain explore full-enode hostile rolling upgrade wheels image-check manifests deploy-tools sbom arm-check
+.PHONY: alerts deep drain explore full-enode hostile rolling upgrade dist install-tests wheels image-check manifests deploy-tools sbom arm-check
 .PHONY: lint types imports quick-tests official-tests all-tests compiled
 
 help:  ## Show this help
@@ -100,6 +101,12 @@ manifests: $(READY) deploy-tools  ## Write the dashboards and the values schema,
 	@$(PY) -m tests.repo.chart_schema deploy/k8s/chart/values.schema.json
 	@$(PY) deploy/k8s/dashboard.py
 	@$(PY) deploy/k8s/render.py
+
+dist: $(PIP_READY)  ## Build wheels and source archives of all published distributions into dist
+	@$(PY) deploy/dist.py
+
+install-tests: $(READY)  ## Build the packages, install them with the lowest and newest libraries, and run the programs of the pages, five minutes (PYTHON=python3.13)
+	@ORTOO_INSTALL_PYTHON='$(PYTHON)' $(PYTEST) -o faulthandler_timeout=0 tests/install
 
 wheels: $(READY)  ## Download every package of the image into build/wheels
 	@mkdir -p build/wheels
@@ -221,12 +228,12 @@ spark-matrix: $(SPARK_READY)  ## A selection of Spark's tests under the newest p
 spark-tests: $(SPARK_READY) $(NODE_READY)
 	@ORTOO_SKIPS=$(SKIPS)/spark-tests.json $(PYTEST) -m 'not long' tests/spark
 
-protos: $(READY)  ## Regenerate libs/wire from protos/
-	@$(PY) libs/wire/generate.py
+protos: $(READY) $(GENERATOR)/.ready  ## Regenerate libs/wire from protos/
+	@[ -e $(GENERATOR)/.ready ] && PYTHONPATH=$(GENERATOR) $(PY) libs/wire/generate.py
 
-protos-check: $(READY)  ## Lint protos/ and compare libs/wire with it
+protos-check: $(READY) $(GENERATOR)/.ready  ## Lint protos/ and compare libs/wire with it
 	@buf lint
-	@$(PY) libs/wire/generate.py --check
+	@[ ! -e $(GENERATOR)/.ready ] || PYTHONPATH=$(GENERATOR) $(PY) libs/wire/generate.py --check
 
 docs: $(READY)  ## Regenerate the generated documents, such as the list of decisions and the client's public names
 	@$(PY) -m tests.repo.adr_index docs/adr
@@ -270,8 +277,8 @@ quick-seeds: $(READY)
 # Many of these wait for processes and clocks, so more run at once than there are cores. Each free worker takes the next
 # test. Tests that wait run while Spark computes, and tests that only compute come last.
 all-tests: $(READY) $(NODE_READY)
-	@ORTOO_SKIPS=$(SKIPS)/all-tests.json $(PYTEST) -n 4 --dist load --maxschedchunk 1 -m 'not crash and not image and not deep' \
-	  $(SLOW_TESTS) $(QUICK_TESTS)
+	@ORTOO_SKIPS=$(SKIPS)/all-tests.json $(PYTEST) -n 4 --dist load --maxschedchunk 1 \
+	  -m 'not crash and not image and not install and not deep' $(SLOW_TESTS) $(QUICK_TESTS) tests/install
 
 # Third-party clients mostly wait for the back-off of others, so they cost almost nothing beside the rest.
 official-tests: $(READY) $(NODE_READY)
@@ -304,11 +311,20 @@ $(COMPILED): $(READY)
 	@$(PY) -m compileall -qq -j 0 -x '/tests?/' $(VENV)/lib
 	@touch $@
 
+# Modules of an old generator can be imported beside every later protobuf and grpcio. It has a folder of its own, because
+# it asks for an old protobuf, which it does not need. It has no wheel for Python 3.13, and takes minutes to compile.
+$(GENERATOR)/.ready: | $(READY)
+	@if $(PY) -c 'import sys; sys.exit(sys.version_info >= (3, 13))'; then \
+	  $(PIP) install --no-compile --no-deps --only-binary=:all: --upgrade --target $(GENERATOR) grpcio-tools==1.62.3 && touch $@; \
+	else \
+	  echo 'THE GENERATOR IS MISSING: libs/wire is NOT compared with protos/; use Python 3.11 or 3.12: make setup PYTHON=python3.12'; \
+	fi
+
 # The sources of the Spark package are always installed for lint and types; `--no-deps` leaves Spark itself out.
 # Spark puts a zip of pyspark before the installed one. Each worker would compile it again, which triples its start.
 $(SPARK_READY): $(READY)
 	@echo 'installing pyspark (a minute or two the first time)'
-	@$(INSTALL) --no-build-isolation $(foreach member,$(SPARK_MEMBERS),-e '$(member)')
+	@$(INSTALL) --no-build-isolation --group spark $(foreach member,$(SPARK_MEMBERS),-e '$(member)')
 	@rm -f $(VENV)/lib/python*/site-packages/pyspark/python/lib/pyspark.zip
 	@touch $@
 

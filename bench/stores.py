@@ -17,7 +17,7 @@ from ortoo.enode.disk.disk import Disk, RealDisk
 from ortoo.enode.leadership.services import SWITCH_INTERVAL_S
 from ortoo.enode.log.results import TopicCopy
 from ortoo.enode.log.settings import StoreSettings
-from ortoo.enode.store.store import Store
+from ortoo.verification.store.single_store import SingleStore, open_single_store
 
 TOPIC_ID = 1
 QUEUES = 8
@@ -26,11 +26,11 @@ DISTINCT_BATCHES = 64
 
 
 @asynccontextmanager
-async def open_store(folder: Path, *, disk: Disk | None = None, **settings: Any) -> AsyncIterator[Store]:
+async def open_store(folder: Path, *, disk: Disk | None = None, **settings: Any) -> AsyncIterator[SingleStore]:
     """A store with one topic of 8 queues and unlimited retention; closed at the end."""
     configure(level="error")
     sys.setswitchinterval(SWITCH_INTERVAL_S)
-    store = await Store.open(
+    store = await open_single_store(
         folder,
         settings=StoreSettings(retention_age_ms=0, **settings),
         disk=disk or RealDisk(),
@@ -51,7 +51,7 @@ def repeated_batches(body_bytes: int, messages_per_batch: int) -> Callable[[int]
     return lambda number: made[number % DISTINCT_BATCHES]
 
 
-async def append_all(store: Store, make: Callable[[int], SealedBatch], batches: range) -> None:
+async def append_all(store: SingleStore, make: Callable[[int], SealedBatch], batches: range) -> None:
     """Append the batches with these numbers, in turn to all queues, several at a time."""
     numbers = iter(batches)
 

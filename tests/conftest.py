@@ -5,9 +5,9 @@ import os
 from collections.abc import Iterator
 
 import pytest
-import structlog
 from hypothesis import settings
 
+from ortoo.common.logs.logger import restored_configuration
 from ortoo.common.machine.allocator import freeze_startup_objects
 from tests import skips
 
@@ -48,6 +48,5 @@ def _processes_are_forked() -> Iterator[None]:
 @pytest.fixture(autouse=True)
 def _logs_are_left_as_they_were() -> Iterator[None]:
     """Restore the log level, which is process-wide: a command called in a test must not silence the next test."""
-    before = structlog.get_config()
-    yield
-    structlog.configure(**before)
+    with restored_configuration():
+        yield

@@ -77,21 +77,23 @@ FILES = (
     StoreFile(
         "`reign`",
         r"reign",
-        "The hard state of a replica: its number, disk id, set and vote. Also the former end of the log if the "
-        "disk has lost it (`owed`), and the number of the last start.",
+        "The hard state of the replica: its number, disk id, set and vote. Also the former end of the log if the "
+        "disk has lost it (`owed`), and the start counter with its random part.",
         "no",
-        "Refuses, because a replica without its vote could vote twice. An older copy is recognized by `serials`.",
-        NEVER_THERE,
+        "Refuses, because a replica without its vote could vote twice. An older copy is recognized by `serials`. "
+        "Without other replicas the file does not change after the first start, so an older copy equals it. A store of "
+        "an earlier version, or of a backup, has none before its first start.",
+        outcomes(Start.REFUSED, older=Start.RIGHT),
         REFUSED,
     ),
     StoreFile(
         "`outline`",
         r"outline",
-        "The log summary of a replica: epochs, the replicas of the set, a truncation in progress.",
+        "The log summary of the replica: epochs, the replicas of the set, a truncation in progress.",
         "no",
         "Refuses, because no other file has the first replicas of a set. An older copy is recognized by `serials`; it "
         "may contain a truncation that was completed long ago.",
-        NEVER_THERE,
+        REFUSED,
         REFUSED,
     ),
     StoreFile(

@@ -10,11 +10,11 @@ from ortoo.common.process.randomness import Randomness
 from ortoo.common.records.batch import open_batch
 from ortoo.enode.delays.scheduler import DelayScheduler
 from ortoo.enode.delays.segment_rescue import SegmentRescue
-from ortoo.enode.store.store import Store
 from ortoo.enode.transactions.checks import CheckSchedule
 from ortoo.enode.transactions.coordinator import TransactionCoordinator
 from ortoo.testing.disks.faulty_disk import FaultyDisk
 from ortoo.testing.disks.memory_disk import MemoryDisk
+from ortoo.verification.store.single_store import SingleStore
 from ortoo.verification.time.virtual_clock import VirtualClock
 from tests.contract.one_store import QUEUES, TOPIC, OneStore
 
@@ -27,7 +27,7 @@ class DeferredStore(OneStore):
     transactions: TransactionCoordinator = field(init=False)
     _background: Background | None = None
 
-    async def open(self) -> Store:
+    async def open(self) -> SingleStore:
         """Open it and start all tasks; earlier tasks on the store ended with its process."""
         await self.halt()
         store = await OneStore.open(self)

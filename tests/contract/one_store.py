@@ -7,11 +7,11 @@ from ortoo.common.process.randomness import Randomness
 from ortoo.common.records.sealed_batch import SealedBatch, crc32c
 from ortoo.enode.log.results import AppendResult, TopicCopy
 from ortoo.enode.log.settings import StoreSettings
-from ortoo.enode.store.store import Store
 from ortoo.testing.disks.disk_image import CrashOutcome
 from ortoo.testing.disks.faulty_disk import FaultyDisk
 from ortoo.testing.disks.memory_disk import USUAL_OUTCOME, MemoryDisk
 from ortoo.verification.store.model import observe
+from ortoo.verification.store.single_store import SingleStore, open_single_store
 from ortoo.verification.store.workload import FOLDER
 from ortoo.verification.time.virtual_clock import VirtualClock
 
@@ -32,25 +32,25 @@ class OneStore:
     clock: VirtualClock = field(default_factory=VirtualClock)
     disk: FaultyDisk = field(default_factory=lambda: FaultyDisk(MemoryDisk()))
     settings: StoreSettings = SETTINGS
-    store: Store = field(init=False)
+    store: SingleStore = field(init=False)
 
-    async def open(self) -> Store:
+    async def open(self) -> SingleStore:
         """Open it; the topic exists."""
-        self.store = await Store.open(
+        self.store = await open_single_store(
             FOLDER, settings=self.settings, disk=self.disk, clock=self.clock, randomness=Randomness(1)
         )  # fmt: skip
         if not self.store.topics():
             await self.store.put_topics([TopicCopy(TOPIC, "orders", QUEUES, 1)])
         return self.store
 
-    async def crash(self, seed: int, fate: CrashOutcome = USUAL_OUTCOME) -> Store:
+    async def crash(self, seed: int, fate: CrashOutcome = USUAL_OUTCOME) -> SingleStore:
         """Cut the power, and open the remaining store."""
         before, self.disk = self.store, FaultyDisk(self.disk.after_crash(Randomness(seed), fate))
         await self.open()
         await before.close()
         return self.store
 
-    async def restart(self) -> Store:
+    async def restart(self) -> SingleStore:
         """Stop and start again."""
         await self.store.close()
         return await self.open()
@@ -65,7 +65,7 @@ class OneStore:
         return [(first_offset, one.records) for first_offset, one in found.batches[TOPIC, queue_id]]
 
 
-async def refusal(store: Store, one: SealedBatch, queue_id: int = 0, topic_id: int = TOPIC) -> OrtooError | None:
+async def refusal(store: SingleStore, one: SealedBatch, queue_id: int = 0, topic_id: int = TOPIC) -> OrtooError | None:
     """Why a batch is not stored; None when it is."""
     try:
         await store.append(topic_id, queue_id, one)

@@ -21,12 +21,13 @@ from ortoo.enode.log.checkpoint import CheckpointSlice
 from ortoo.enode.log.flushing.flush_group import FlushGroup
 from ortoo.enode.log.frame import FrameHeader
 from ortoo.enode.log.segment import Segment, remove_below, segment_name
-from ortoo.enode.recovery import opening as recovery
-from ortoo.enode.recovery.opening import Recovered
+from ortoo.enode.recovery import only_copy, opening
 from ortoo.enode.recovery.refold import StateRefold
+from ortoo.enode.replication import log_opening
+from ortoo.enode.replication.replicated_log import ReplicatedLog
 from ortoo.enode.state.tables.dedup import Duplicate, Sequencer, SequenceWindowTable
 from ortoo.enode.state.tables.offsets import GroupOffsetTable
-from ortoo.enode.store import checkpoints, engine, housekeeping
+from ortoo.enode.store import checkpoints, housekeeping
 from ortoo.enode.store.checkpoints import CHECKPOINTS_KEPT
 from ortoo.enode.store.housekeeping import Housekeeping
 
@@ -70,15 +71,15 @@ def no_folder_fsync(patch: pytest.MonkeyPatch) -> None:
 
 def offsets_given_twice(patch: pytest.MonkeyPatch) -> None:
     """After a restart, continue with the last batch's offset instead of the one after it."""
-    settle = recovery.set_queue_ranges
+    start = ReplicatedLog.start_serving
 
-    def settled(recovered: Recovered) -> None:
-        settle(recovered)
-        for queue in recovered.catalog.queues.values():
+    def started(log: ReplicatedLog) -> None:
+        start(log)
+        for queue in log.engine.catalog.queues.values():
             if queue.rows:
                 queue.next_offset = queue.rows.first_offsets[-1]
 
-    patch.setattr(recovery, "set_queue_ranges", settled)
+    patch.setattr(ReplicatedLog, "start_serving", started)
 
 
 def acknowledged_before_the_flush(patch: pytest.MonkeyPatch) -> None:
@@ -97,8 +98,9 @@ def stale_snapshot(patch: pytest.MonkeyPatch) -> None:
     def is_end_of_log(clean: CleanStop, last: Segment, log_mark: int) -> bool:
         return last.base <= clean.end_position <= last.limit
 
-    patch.setattr(recovery, "is_at_log_end", is_end_of_log)
-    patch.setattr(engine, "remove_clean_stop", lambda disk, folder: None)
+    patch.setattr(only_copy, "is_at_log_end", is_end_of_log)
+    patch.setattr(opening, "is_at_log_end", is_end_of_log)
+    patch.setattr(log_opening, "remove_clean_stop", lambda disk, folder: None)
 
 
 def cut_too_early(patch: pytest.MonkeyPatch) -> None:
@@ -107,7 +109,7 @@ def cut_too_early(patch: pytest.MonkeyPatch) -> None:
     def find_cut(found: SegmentSurvey, read: scan.Read, base: int, limit: int) -> int:
         return max(base, found.durable_below)
 
-    patch.setattr(recovery, "find_log_end", find_cut)
+    patch.setattr(only_copy, "find_log_end", find_cut)
 
 
 def torn_frame_accepted(patch: pytest.MonkeyPatch) -> None:
@@ -222,10 +224,12 @@ def carried_changes_lost(patch: pytest.MonkeyPatch) -> None:
 
 def page_cache_believed(patch: pytest.MonkeyPatch) -> None:
     """At a start, treat readable data after the last durable byte as durable."""
-    patch.setattr(recovery, "rewrite_unsynced", lambda segment, position, end: None)
+    patch.setattr(only_copy, "rewrite_unsynced", lambda segment, position, end: None)
 
 
-BUGS_OF_A_FAILING_DISK: dict[Plant, str] = {page_cache_believed: "is lost|damage is reported|DataLoss|instead of"}
+BUGS_OF_A_FAILING_DISK: dict[Plant, str] = {
+    page_cache_believed: "is lost|damage is reported|DataLoss|instead of|expected one of"
+}
 """Those that show when a flush fails, the process starts again on the same disk, and then the power is cut."""
 BUGS: dict[Plant, str] = {
     no_fsync: "is lost|damage is reported|instead of|DataLoss|expected one of",
@@ -254,3 +258,6 @@ SOONEST: dict[Plant, int] = {
     torn_frame_accepted: 3,
 }  # fmt: skip
 """The seeds of runs that show those bugs after few points that the first run shows late; found by trying."""
+
+SMALL_SEGMENTS: dict[Plant, int] = {no_folder_fsync: 4096}
+"""The segment size of runs that need many segments: another file syncs the folder after the first one has its name."""

@@ -36,7 +36,7 @@ def test_a_crash_after_any_operation_loses_nothing_acknowledged() -> None:
     """
     report = enumerate_points(2, points_max=100, every=12, variants=2, lives=1, steps=60)
     assert report.points == report.starts == 100
-    assert report.torn_tails > 10
+    assert report.torn_tails > 5
     assert report.restarts_after_crash >= 1
     assert not report.broken
     assert report.messages_checked > 15_000
@@ -103,7 +103,7 @@ def test_the_workload_is_a_mixed_one() -> None:
     kinds = [type(one) for one in recording.operations]
     assert min(kinds.count(WriteFile), kinds.count(SyncData)) > 100
     assert kinds.count(SyncFolder) > 20
-    assert {header.kind for header, _ in frames_written(recording.operations).values()} == {1, 2, 3, 4}
+    assert {header.kind for header, _ in frames_written(recording.operations).values()} == {1, 2, 3, 4, 5, 7}
 
 
 def test_the_image_at_a_point_is_that_of_the_run() -> None:

@@ -5,7 +5,8 @@ import pytest
 from ortoo.verification.store.crash_points import enumerate_points
 from ortoo.verification.store.failed_flushes import enumerate_failed_flushes
 from ortoo.verification.store.model import StoreViolation
-from tests.contract.planted_bugs import BUGS, BUGS_OF_A_FAILING_DISK, SOONEST, Plant
+from ortoo.verification.store.workload import SETTINGS
+from tests.contract.planted_bugs import BUGS, BUGS_OF_A_FAILING_DISK, SMALL_SEGMENTS, SOONEST, Plant
 
 POINTS_MAX = 1500
 
@@ -15,7 +16,8 @@ def test_a_planted_bug_is_caught(plant: Plant, monkeypatch: pytest.MonkeyPatch) 
     """Stopping after every few operations shows the bug, and the report names the failure."""
     plant(monkeypatch)
     with pytest.raises(StoreViolation, match=BUGS[plant]):
-        enumerate_points(SOONEST.get(plant, 1), points_max=POINTS_MAX, every=5, variants=3, lives=0)
+        seed, segment_bytes = SOONEST.get(plant, 1), SMALL_SEGMENTS.get(plant, SETTINGS.segment_bytes)
+        enumerate_points(seed, points_max=POINTS_MAX, every=5, variants=3, lives=0, segment_bytes=segment_bytes)
 
 
 @pytest.mark.parametrize("plant", BUGS_OF_A_FAILING_DISK, ids=lambda plant: plant.__name__)

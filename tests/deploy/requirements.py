@@ -10,7 +10,7 @@ from tests.repo.tree import ROOT
 MEMBERS = tuple(f"libs/{name}" for name in ("wire", "common", "client", "cli")) + tuple(
     f"services/{name}" for name in ("namesrv", "enode", "snode")
 )
-EXTRAS = {"libs/common": ("zstd", "lz4", "tracing"), "services/namesrv": ("postgresql",)}
+EXTRAS = {"libs/common": ("arrays", "service", "zstd", "lz4", "tracing"), "services/namesrv": ("postgresql",)}
 
 
 def requirements() -> list[str]:

@@ -31,6 +31,8 @@ ELSEWHERE = {
     "helm upgrade": "tests/deploy/test_chart_upgrade.py",
     "docker build": "tests/deploy/test_image.py",
     "make dev": "tests/e2e/test_readme.py",
+    "make -C ortoo dist": "tests/install/test_archives.py",
+    "pip install": "tests/install/test_installed.py",
     "ortoo profile": "tests/unit/cli/test_main.py",
     **dict.fromkeys(("ortoo topic list --json", "ortoo lag billing --json", "ortoo dlq list billing --json"), JSON),
     "ortoo explain": "tests/simulation/test_explain.py",
@@ -51,7 +53,6 @@ NOT_RUN = {
     "python -m tests.simulation": "takes as long as its bugs need seeds",
     "kubectl": "there is no Kubernetes here",
     "python -m bench": "tests/unit/bench runs what it reckons",
-    "pip install": "it is about machines that have a package index",
 }
 
 

@@ -28,6 +28,7 @@ from ortoo.enode.transactions.checks import CheckSchedule
 from ortoo.enode.transactions.coordinator import TransactionCoordinator
 from ortoo.namesrv.catalog.catalog import Catalog
 from ortoo.namesrv.directory.directory import Directory
+from ortoo.verification.store.single_store import SingleStore, open_single_store
 
 STORES = Path(__file__).parent / "stores"
 COMMITS = sorted(folder.name for folder in STORES.iterdir())
@@ -58,7 +59,7 @@ class SetClock:
 class OldStore:
     """An open store of an older version, and the content that the older version found in it."""
 
-    store: Store
+    store: SingleStore
     clock: SetClock
     expected: dict[str, Any]
     background: Background
@@ -85,7 +86,7 @@ async def opened(commit: str, kind: str, tmp_path: Path) -> AsyncIterator[OldSto
         cluster="sample", enode="enode-a", segment_bytes=8192, headroom_bytes=0, retention_age_ms=0, threads=False
     )
     clock = SetClock(expected["now_ms"])
-    store = await Store.open(folder, settings=settings, disk=RealDisk(), clock=clock, randomness=Randomness(8))
+    store = await open_single_store(folder, settings=settings, disk=RealDisk(), clock=clock, randomness=Randomness(8))
     try:
         async with Background("old") as background:
             yield OldStore(store, clock, expected, background)

@@ -6,7 +6,7 @@ from collections.abc import AsyncIterator, Sequence
 from contextlib import AbstractAsyncContextManager
 from typing import Any
 
-from ortoo.enode.leadership.running_replica import RunningReplica, open_replica
+from ortoo.enode.app import RunningEnode, open_enode
 from ortoo.enode.settings import EnodeSettings
 from ortoo.v1 import namesrv_pb2
 from ortoo.verification.servers.cluster import STOP_GRACE_S, InProcessCluster
@@ -15,7 +15,7 @@ from ortoo.verification.servers.ports import free_address, free_ports
 
 def one_member(
     cluster: InProcessCluster, number: int, address: str, /, **chosen: Any
-) -> AbstractAsyncContextManager[RunningReplica]:
+) -> AbstractAsyncContextManager[RunningEnode]:
     """A replica of `enode-0` that others reach at `address`; `chosen` are settings of it."""
     settings: dict[str, Any] = {
         "name": "enode-0",
@@ -27,13 +27,13 @@ def one_member(
         "store": cluster.store,
         "stop_grace_s": STOP_GRACE_S,
     }
-    return open_replica(EnodeSettings(**settings | chosen), clock=cluster.clock, randomness=cluster.randomness)
+    return open_enode(EnodeSettings(**settings | chosen), clock=cluster.clock, randomness=cluster.randomness)
 
 
 @contextlib.asynccontextmanager
 async def open_members(
     cluster: InProcessCluster, count: int = 3, /, **chosen: Any
-) -> AsyncIterator[list[RunningReplica]]:
+) -> AsyncIterator[list[RunningEnode]]:
     """Run `enode-0` with `count` replicas, which form a new set."""
     addresses = [f"127.0.0.1:{port}" for port in free_ports(count)]
     chosen |= {"replicas": count, "replica_addresses": ";".join(addresses)}
@@ -42,7 +42,7 @@ async def open_members(
         yield [await stack.enter_async_context(one) for one in opening]
 
 
-async def leading(cluster: InProcessCluster, members: Sequence[RunningReplica]) -> RunningReplica:
+async def leading(cluster: InProcessCluster, members: Sequence[RunningEnode]) -> RunningEnode:
     """The serving replica, as soon as there is one and its name server knows it."""
     async with asyncio.timeout(30):
         while True:

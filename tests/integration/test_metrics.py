@@ -21,10 +21,10 @@ from ortoo.enode.log.results import TopicCopy
 from ortoo.enode.log.settings import StoreSettings
 from ortoo.enode.observe.backlog import Backlogs
 from ortoo.enode.observe.metrics import register_backlogs, register_store
-from ortoo.enode.store.store import Store
 from ortoo.verification.servers.cluster import InProcessCluster, open_cluster
 from ortoo.verification.servers.ports import free_ports
 from ortoo.verification.servers.scrape import families, get, scraped
+from ortoo.verification.store.single_store import open_single_store
 
 ROLES = ("namesrv", "enode", "snode")
 
@@ -170,7 +170,9 @@ async def test_every_role_satisfies_prometheus(metered: InProcessCluster, addres
 async def test_ten_thousand_pairs_are_scraped_quickly(tmp_path: Path) -> None:
     """10,000 (topic, group) pairs take at most 300 ms and 5 MB."""
     settings = StoreSettings(segment_bytes=4 << 20, headroom_bytes=0, key_index=False)
-    store = await Store.open(tmp_path, settings=settings, disk=RealDisk(), clock=SystemClock(), randomness=Randomness())
+    store = await open_single_store(
+        tmp_path, settings=settings, disk=RealDisk(), clock=SystemClock(), randomness=Randomness()
+    )
     async with contextlib.AsyncExitStack() as parts:
         parts.push_async_callback(store.close)
         topics = [TopicCopy(n + 1, f"topic-{n:03}", 1, n + 1) for n in range(100)]

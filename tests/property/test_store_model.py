@@ -16,11 +16,11 @@ from ortoo.common.process.randomness import Randomness
 from ortoo.common.records.sealed_batch import SealedBatch, crc32c
 from ortoo.enode.log.results import TopicCopy
 from ortoo.enode.log.settings import StoreSettings
-from ortoo.enode.store.store import Store
 from ortoo.testing.disks.disk_image import KEEP_UNSYNCED
 from ortoo.testing.disks.memory_disk import MemoryDisk
 from ortoo.verification.store.crash_points import OUTCOMES, silence_logs
 from ortoo.verification.store.model import observe
+from ortoo.verification.store.single_store import SingleStore, open_single_store
 from ortoo.verification.store.workload import FOLDER, NEEDED
 from ortoo.verification.time.virtual_clock import VirtualClock
 from tests.property.slow_store import SlowStore, refusal
@@ -60,7 +60,7 @@ class Run:
         self.model = SlowStore()
         self.serial = 0
         self.generations: dict[int, int] = {}
-        self.store: Store
+        self.store: SingleStore
 
     async def all(self, steps: list[tuple[Any, ...]]) -> None:
         """Open, do everything, compare everything, restart, compare again."""
@@ -77,7 +77,7 @@ class Run:
         await self.store.close()
 
     async def _open(self) -> None:
-        self.store = await Store.open(
+        self.store = await open_single_store(
             FOLDER, settings=SETTINGS, disk=self.disk, clock=self.clock, randomness=Randomness(1)
         )  # fmt: skip
 

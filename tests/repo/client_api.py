@@ -4,12 +4,14 @@ import enum
 import inspect
 import re
 import sys
-from collections.abc import Iterator
+from collections.abc import AsyncIterator, Iterator
+from functools import cached_property
 from pathlib import Path
 from types import ModuleType
 
 import ortoo.client
 import ortoo.client.blocking
+from ortoo.client.produce.transactions import TransactionChecker
 from ortoo.common.records.message_fields import ColumnFields
 
 HEAD = """# Client API
@@ -40,6 +42,13 @@ def page() -> str:
     return api_of(ortoo.client) + BLOCKING + _names_of(ortoo.client.blocking)
 
 
+_NAMES = {name: getattr(ortoo.client, name) for name in ortoo.client.__all__} | {
+    "AsyncIterator": AsyncIterator,
+    "TransactionChecker": TransactionChecker,
+}
+"""The names in the annotations that are evaluated only here, because their modules are imported at the first use."""
+
+
 def _names_of(module: ModuleType) -> str:
     lines = [line for name in sorted(module.__all__) for line in _described(name, getattr(module, name))]
     return "\n".join(lines) + "\n```\n"
@@ -65,7 +74,7 @@ def _described(name: str, value: object) -> Iterator[str]:
 
 
 def _member(name: str, value: object) -> Iterator[str]:
-    if isinstance(value, property):
+    if isinstance(value, property | cached_property):
         yield f"    {name}: property"
     elif isinstance(value, classmethod | staticmethod):
         yield f"    {type(value).__name__} {_signature(name, value.__func__)}"
@@ -76,7 +85,7 @@ def _member(name: str, value: object) -> Iterator[str]:
 def _signature(name: str, value: object) -> str:
     kind = "async def" if inspect.iscoroutinefunction(value) else "def"
     try:
-        text = str(inspect.signature(value)) if callable(value) else "()"
+        text = str(inspect.signature(value, locals=_NAMES, eval_str=True)) if callable(value) else "()"
     except ValueError:
         text = "(...)"
     return f"{kind} {name}" + re.sub(r"\b(?:ortoo|collections\.abc)(?:\.[a-z_0-9]+)*\.(?=[A-Z])", "", text)

@@ -18,8 +18,10 @@ import types
 import typing
 from collections.abc import Callable, Collection, Iterator, Mapping
 from dataclasses import dataclass
-from functools import cache
+from functools import cache, cached_property
 from typing import Any
+
+import ortoo.client
 
 Value = Any
 """A module, class or function; an `Instance` or `Items`; None = unknown."""
@@ -190,8 +192,8 @@ class _Example:
                 return getattr(kind, name)
             if isinstance(found, types.FunctionType):
                 return Method(found, value)
-            if isinstance(found, property):
-                return _returned(found.fget, value)
+            if isinstance(found, property | cached_property):
+                return _returned(found.fget if isinstance(found, property) else found.func, value)
             return _of_hint(_hints(kind).get(name) or _set_attributes(kind).get(name), value)
         if not isinstance(value, types.ModuleType | type):
             return None
@@ -294,10 +296,15 @@ def _assigned(node: ast.AST) -> Iterator[tuple[ast.expr, ast.expr | None]]:
             yield target, value
 
 
+_CLIENT = {name: getattr(ortoo.client, name) for name in ortoo.client.__all__}
+"""The names of annotations that only type checkers import, because the client imports its modules at the first use."""
+
+
 @cache
 def _hints(thing: Any) -> dict[str, Any]:
-    with contextlib.suppress(NameError, TypeError, AttributeError):
-        return typing.get_type_hints(thing)
+    for names in (None, _CLIENT):
+        with contextlib.suppress(NameError, TypeError, AttributeError):
+            return typing.get_type_hints(thing, localns=names)
     return {}
 
 

@@ -92,10 +92,13 @@ def required(tree: Tree) -> Iterator[Requirement]:
     for name, project in project_files(tree).items():
         if name == SPARK and importlib.util.find_spec("pyspark") is None:
             continue
-        texts = [*project["project"]["dependencies"], *project.get("dependency-groups", {}).get("dev", [])]
+        groups = project.get("dependency-groups", {})
+        texts = [*project["project"]["dependencies"], *groups.get("dev", [])]
+        if importlib.util.find_spec("pyspark") is not None:
+            texts.extend(groups.get("spark", []))
         for extra in project["project"].get("optional-dependencies", {}).values():
             texts.extend(extra)
-        asked = [r for text in texts if not (r := Requirement(text)).name.startswith("ortoo-")]
+        asked = [r for text in texts if not is_ours(r := Requirement(text))]
         yield from (r for r in asked if r.marker is None or r.marker.evaluate())
 
 
@@ -170,12 +173,124 @@ def test_every_member_is_set_up(tree: Tree) -> None:
     assert {re.sub(r"\[.*\]", "", word) for line in lines for word in line.split()[2:]} == members
 
 
-def test_every_member_is_typed(tree: Tree) -> None:
-    """Each distribution ships the marker of typed packages."""
-    for name in project_files(tree):
-        if "/" in name:
-            member = name.removesuffix("pyproject.toml")
-            assert any(tree.named("/py.typed", below=member, generated=True)), member
+def untyped_packages(tree: Tree) -> list[str]:
+    """Packages of the distributions whose folder lacks the marker of typed packages."""
+    inits = [
+        name.removesuffix("/__init__.py") for name in tree.named("/__init__.py", generated=True) if "/src/" in name
+    ]
+    outermost = [folder for folder in inits if folder.rsplit("/", 1)[0] not in inits]
+    return [folder for folder in outermost if f"{folder}/py.typed" not in tree.names]
+
+
+def test_every_package_is_typed(tree: Tree) -> None:
+    """Each package below the namespace ships the marker of typed packages."""
+    assert untyped_packages(tree) == []
+
+
+def test_the_rule_on_typed_packages_fires(tmp_path: Path) -> None:
+    """A package without the marker is named; packages inside a marked package need none."""
+    planted = dict.fromkeys(
+        ("libs/a/src/ortoo/a/__init__.py", "libs/a/src/ortoo/a/py.typed", "libs/a/src/ortoo/a/b/__init__.py"), ""
+    )
+    planted["libs/c/src/ortoo/c/__init__.py"] = ""
+    assert untyped_packages(Tree.planted(tmp_path, planted)) == ["libs/c/src/ortoo/c"]
+
+
+def published(tree: Tree) -> dict[str, dict[str, Any]]:
+    """The table `project` of each distribution that may be published, by its folder."""
+    return {
+        name.removesuffix("/pyproject.toml"): project["project"]
+        for name, project in project_files(tree).items()
+        if "/" in name and "Private :: Do Not Upload" not in project["project"].get("classifiers", ())
+    }
+
+
+LICENSE_FILES = ["LICENSE", "NOTICE"]
+CLASSIFIERS = (
+    "Development Status :: ",
+    "Intended Audience :: ",
+    "Programming Language :: Python :: 3.11",
+    "Typing :: ",
+)
+UPPER_BOUNDS = {"pyspark": "a major version of Spark may change the API of Python data sources"}
+"""The only libraries with an upper bound, each with the reason."""
+
+
+def incomplete_metadata(tree: Tree) -> list[str]:
+    """Published distributions whose metadata lack something that an index or an installer shows."""
+    found = []
+    for folder, table in published(tree).items():
+        checks = {
+            "no description": bool(table.get("description")),
+            "license is not Apache-2.0": table.get("license") == "Apache-2.0",
+            "authors are not The Ortoo authors": table.get("authors") == [{"name": "The Ortoo authors"}],
+            "readme is not README.md": table.get("readme") == "README.md" and f"{folder}/README.md" in tree.names,
+            "license-files are not LICENSE and NOTICE": table.get("license-files") == LICENSE_FILES,
+            "a class of classifiers is missing": all(
+                any(one.startswith(start) for one in table.get("classifiers", ())) for start in CLASSIFIERS
+            ),
+        }
+        # Copies, because an archive of sources would contain a link to a file outside of it.
+        for file in LICENSE_FILES:
+            path = tree.root / folder / file
+            is_copy = path.is_file() and not path.is_symlink() and path.read_text() == tree.text(file)
+            checks[f"{file} is not a copy of the one in the root"] = is_copy
+        found += [f"{folder}: {fault}" for fault, is_right in checks.items() if not is_right]
+    return found
+
+
+def loose_dependencies(tree: Tree) -> list[str]:
+    """Dependencies on other distributions of Ortoo with another pin than `==`, and others without a lowest version."""
+    found = []
+    for folder, table in published(tree).items():
+        extras = [text for extra in table.get("optional-dependencies", {}).values() for text in extra]
+        for requirement in map(Requirement, [*table["dependencies"], *extras]):
+            bounds = {bound.operator: bound.version for bound in requirement.specifier}
+            if is_ours(requirement):
+                if bounds != {"==": table["version"]}:
+                    found.append(f"{folder}: {requirement} is not pinned to {table['version']}")
+            elif ">=" not in bounds:
+                found.append(f"{folder}: {requirement} has no lowest version")
+            elif len(bounds) > 1 and requirement.name not in UPPER_BOUNDS:
+                found.append(f"{folder}: {requirement} has an upper bound without a reason")
+    return found
+
+
+def test_every_distribution_can_be_published(tree: Tree) -> None:
+    """Metadata are complete and each distribution brings its license; only the tests' own one stays unpublished."""
+    assert "libs/ortoo" in published(tree)
+    assert "libs/verification" not in published(tree)
+    assert incomplete_metadata(tree) == []
+
+
+def test_dependencies_have_the_right_bounds(tree: Tree) -> None:
+    """Distributions of one release are installed together; libraries have a lowest version and no upper bound."""
+    assert loose_dependencies(tree) == []
+
+
+def test_the_rules_on_metadata_fire(tmp_path: Path) -> None:
+    """Missing metadata, a loose sibling, a library without a lowest version and a needless upper bound are named."""
+    planted = {
+        "LICENSE": "l",
+        "NOTICE": "n",
+        "libs/a/LICENSE": "other",
+        "libs/a/pyproject.toml": '[project]\nname = "ortoo-a"\nversion = "2"\n'
+        'dependencies = ["ortoo-b==1", "x", "y>=1,<2", "z>=1", "pyspark>=1,<2"]\n',
+        "libs/p/pyproject.toml": '[project]\nname = "ortoo-p"\nversion = "2"\ndependencies = ["x"]\n'
+        'classifiers = ["Private :: Do Not Upload"]\n',
+    }
+    tree = Tree.planted(tmp_path, planted)
+    assert len(incomplete_metadata(tree)) == 8
+    assert loose_dependencies(tree) == [
+        "libs/a: ortoo-b==1 is not pinned to 2",
+        "libs/a: x has no lowest version",
+        "libs/a: y<2,>=1 has an upper bound without a reason",
+    ]
+
+
+def is_ours(requirement: Requirement) -> bool:
+    """Whether a requirement names a distribution of this repository."""
+    return requirement.name == "ortoo" or requirement.name.startswith("ortoo-")
 
 
 def test_members_say_what_they_import(tree: Tree) -> None:

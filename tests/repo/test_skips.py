@@ -3,8 +3,10 @@
 import ast
 import json
 import os
+import re
 import subprocess
 import sys
+from collections.abc import Iterable
 from pathlib import Path
 
 import pytest
@@ -102,6 +104,31 @@ def test_make_test_ends_with_the_list() -> None:
     assert "$(PY) -m tests.skips $(RUNS:%=$(SKIPS)/%.json); exit $$status" in text
     for target in runs:
         assert f"@ORTOO_SKIPS=$(SKIPS)/{target}.json $(PYTEST)" in text
+
+
+def left_out_silently(makefile: str, folders: Iterable[str]) -> list[str]:
+    """Folders of tests that no run of `make test` collects, so that its list cannot name their tests."""
+    sources = makefile.replace("\\\n", " ").splitlines()
+    collected = {
+        word
+        for line in sources
+        if re.match(r"(?:SLOW|QUICK)_TESTS :=|\t@ORTOO_SKIPS=", line)
+        for word in re.findall(r"\btests/\w+", line)
+    }
+    return sorted(set(folders) - collected)
+
+
+def test_make_test_collects_every_folder_of_tests(tree: Tree) -> None:
+    """Tests that `make test` does not run are left out by their marker, which the list of skipped tests shows."""
+    folders = {"/".join(name.split("/")[:2]) for name in tree.named(".py", below="tests/") if "/test_" in name}
+    assert left_out_silently(tree.text("Makefile"), folders) == []
+
+
+def test_the_rule_on_folders_fires() -> None:
+    """A folder of tests that no run names is found; a target that does not belong to `make test` does not count."""
+    runs = "SLOW_TESTS := $(wildcard tests/a)\nb:\n\t@ORTOO_SKIPS=b.json pytest \\\n\t  tests/b\n"
+    makefile = runs + "c:\n\t@pytest tests/c\n"
+    assert left_out_silently(makefile, ("tests/a", "tests/b", "tests/c")) == ["tests/c"]
 
 
 def test_every_reason_says_what_would_make_it_run(tree: Tree) -> None:

@@ -20,6 +20,7 @@ KINDS = frozenset(
         "spark",
         "deploy",
         "simulation",
+        "install",
     }
 )
 

@@ -3,7 +3,7 @@
 import pytest
 
 from ortoo.client import ProducerSettings
-from ortoo.enode.leadership.running_replica import RunningReplica
+from ortoo.enode.app import RunningEnode
 from ortoo.enode.replication import driver, log_bytes
 from ortoo.testing.simulation.cluster.roles import ReplicaMachine
 from tests.simulation.scripted_cluster import ScriptedCluster, play
@@ -15,7 +15,7 @@ BODIES = [b"%02d" % number * 10_000 for number in range(50)]
 
 def appended(machine: ReplicaMachine) -> int:
     """The end of a replica's log."""
-    assert isinstance(machine.running, RunningReplica)
+    assert isinstance(machine.running, RunningEnode)
     of = machine.running.process.driver
     return of.replica.log.appended if of is not None else 0
 

@@ -5,7 +5,7 @@ import asyncio
 import pytest
 
 from ortoo.client import Client
-from ortoo.enode.leadership.running_replica import RunningReplica
+from ortoo.enode.app import RunningEnode
 from ortoo.testing.simulation.cluster.roles import ReplicaMachine
 from tests.simulation.scripted_cluster import ScriptedCluster, play
 from tests.simulation.test_take_over import TAKE_OVER_S, THREE, bodies, leader, sent, topic
@@ -17,7 +17,7 @@ SEND_MAX_S = 1.0
 
 def epoch_of(machine: ReplicaMachine) -> int:
     """The epoch in which a replica leads."""
-    assert isinstance(machine.running, RunningReplica)
+    assert isinstance(machine.running, RunningEnode)
     assert machine.running.process.driver is not None
     return machine.running.process.driver.leading_epoch or 0
 

@@ -7,7 +7,7 @@ from collections.abc import AsyncIterator, Callable
 import pytest
 
 from ortoo.client import Client, OrtooError
-from ortoo.enode.leadership.running_replica import RunningReplica
+from ortoo.enode.app import RunningEnode
 from ortoo.enode.settings import Durability
 from ortoo.testing.simulation.cluster.roles import ReplicaMachine
 from tests.simulation.scripted_cluster import ScriptedCluster, play
@@ -47,7 +47,7 @@ async def sending(stage: ScriptedCluster, client: Client, stored: list[bytes]) -
 def cut_messages(stage: ScriptedCluster) -> int:
     """The number of messages that the replicas truncated from their logs."""
     running = [one.running for one in stage.cluster.replicas]
-    return sum(one.process.truncated_messages for one in running if isinstance(one, RunningReplica))
+    return sum(one.process.truncated_messages for one in running if isinstance(one, RunningEnode))
 
 
 @pytest.mark.parametrize("seed", [1, 2, 3, 4])
@@ -79,7 +79,7 @@ def test_a_take_over_loses_at_most_what_only_the_leader_had(durability: Durabili
                 before = len(stored)
                 while len(stored) < before + 20:  # the same producer continues
                     await stage.clock.sleep(0.05)
-            assert isinstance(running, RunningReplica)
+            assert isinstance(running, RunningEnode)
             await stage.clock.sleep(3.0)
             found = await bodies(client, queue)
             lost = [one for one in stored if one not in found]

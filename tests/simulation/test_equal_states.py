@@ -4,8 +4,8 @@ from dataclasses import replace
 from unittest import mock
 
 from ortoo.common.errors import Overloaded
-from ortoo.enode.leadership import replica_process
-from ortoo.enode.leadership.running_replica import RunningReplica
+from ortoo.enode.app import RunningEnode
+from ortoo.enode.leadership import open_log
 from ortoo.enode.replication.driver import Driver
 from ortoo.testing.simulation.cluster.roles import ReplicaMachine
 from ortoo.verification.simulation.run.agreement import differences
@@ -15,7 +15,7 @@ from tests.simulation.test_take_over import THREE, leader, sent, topic
 
 def driver(machine: ReplicaMachine) -> Driver:
     """The driver of a running replica."""
-    assert isinstance(machine.running, RunningReplica)
+    assert isinstance(machine.running, RunningEnode)
     found = machine.running.process.driver
     assert found is not None
     return found
@@ -70,7 +70,7 @@ def test_a_member_whose_state_is_not_the_leaders_says_so_and_folds_again() -> No
             assert "offsets" in differences(stage.cluster.replicas)
             await driver(first).log.engine.housekeeping.checkpoint()
             running = other.running
-            assert isinstance(running, RunningReplica)
+            assert isinstance(running, RunningEnode)
             while running.process.driver in (wrong, None):
                 await stage.clock.sleep(0.05)
             assert [one.name for one in running.process.findings()] == ["state mismatch"]
@@ -105,7 +105,7 @@ def test_a_member_that_leads_before_it_has_folded_again_does_so_all_the_same() -
             await wrong.log.engine.housekeeping.checkpoint()
             assert wrong.comparison.mismatches == 1
             running = other.running
-            assert isinstance(running, RunningReplica)
+            assert isinstance(running, RunningEnode)
             while running.process.driver in (wrong, None):
                 await stage.clock.sleep(0.05)
             await agreed(stage)
@@ -127,7 +127,7 @@ def test_a_full_disk_ends_no_process_that_opens_its_log() -> None:
             other = next(one for one in stage.cluster.replicas if one is not first)
             driver(other)._end_log("for a test")
             full = Overloaded("the disk is full")
-            with mock.patch.object(replica_process, "open_replicated_log", side_effect=full):
+            with mock.patch.object(open_log, "open_replicated_log", side_effect=full):
                 await stage.clock.sleep(3.0)
             await agreed(stage)
 

@@ -12,7 +12,7 @@ import pytest
 
 from ortoo.client import Client, OrtooError
 from ortoo.common.errors import DataLoss
-from ortoo.enode.leadership.running_replica import RunningReplica
+from ortoo.enode.app import RunningEnode
 from ortoo.testing.simulation.cluster.roles import ReplicaMachine
 from ortoo.verification.simulation.run.agreement import SEGMENT_SUFFIX, differences
 from tests.simulation.scripted_cluster import ScriptedCluster, play
@@ -111,7 +111,7 @@ def harm_file(machine: ReplicaMachine, row: StoreFile, harm: Harm, older: Files)
 
 def set_of(machine: ReplicaMachine) -> str:
     """The set id of a running replica."""
-    assert isinstance(machine.running, RunningReplica)
+    assert isinstance(machine.running, RunningEnode)
     return machine.running.process.membership.stored.set_id
 
 
@@ -120,7 +120,7 @@ async def opened(stage: ScriptedCluster, machine: ReplicaMachine) -> bool:
     machine.start()
     await stage.clock.sleep(START_S)
     running = machine.running if machine.alive and machine.ready.is_set() else None
-    return isinstance(running, RunningReplica) and running.process.driver is not None
+    return isinstance(running, RunningEnode) and running.process.driver is not None
 
 
 async def settled(stage: ScriptedCluster, client: Client, machine: ReplicaMachine, stored: list[bytes]) -> None:

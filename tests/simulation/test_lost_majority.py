@@ -7,9 +7,9 @@ import grpc
 
 from ortoo.client import OrtooError
 from ortoo.common.grpc.channels import Channels
-from ortoo.enode.leadership.running_replica import RunningReplica
+from ortoo.enode.app import RunningEnode
 from ortoo.enode.offline.elect import become_single_replica, read_survivor
-from ortoo.enode.recovery.replica_opening import durable_end
+from ortoo.enode.recovery.opening import durable_end
 from ortoo.testing.simulation.cluster.roles import ReplicaMachine
 from ortoo.v1 import enode_replicas_pb2 as pb
 from ortoo.v1.enode_replicas_pb2_grpc import EnodeReplicasServiceStub
@@ -68,7 +68,7 @@ def test_the_last_disk_goes_on_and_grows_to_a_set_of_three_again() -> None:
 async def joined(stage: ScriptedCluster, leads: ReplicaMachine, joiner: ReplicaMachine) -> None:
     """Add an empty disk, and wait until it votes."""
     await joiner.ready.wait()
-    assert isinstance(joiner.running, RunningReplica)
+    assert isinstance(joiner.running, RunningEnode)
     kept, address = joiner.running.process.membership.stored.replica, joiner.running.replica_address
     member = ReplicaId(number=kept.number, disk=kept.disk)
     async with Channels() as channels:

@@ -4,7 +4,7 @@ import pytest
 
 from ortoo.client import Conflict
 from ortoo.common.grpc.channels import Channels
-from ortoo.enode.leadership.running_replica import RunningReplica
+from ortoo.enode.app import RunningEnode
 from ortoo.enode.rpc.replicas.peers import ask_to_join
 from ortoo.testing.simulation.cluster.cluster import ClusterShape
 from ortoo.v1.replication_pb2 import JoinRequest
@@ -47,8 +47,8 @@ def test_a_disk_is_added_when_it_is_said_to_be() -> None:
                 await client.admin.replicas.add(lost.enode, lost.number)
             lost.start()
             await lost.ready.wait()
-            assert isinstance(lost.running, RunningReplica)
-            assert isinstance(first.running, RunningReplica)
+            assert isinstance(lost.running, RunningEnode)
+            assert isinstance(first.running, RunningEnode)
             of, new = first.running.process, lost.running.process.membership.stored.replica
             async with Channels() as channels:
                 kept, cluster = of.membership.stored, of.settings.cluster

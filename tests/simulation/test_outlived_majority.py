@@ -7,8 +7,8 @@ import pytest
 from ortoo.common.errors import Fenced, NotFound
 from ortoo.common.records.batch import Message, encode
 from ortoo.common.records.sealed_batch import SealedBatch, crc32c
+from ortoo.enode.app import RunningEnode
 from ortoo.enode.changes.halves import HalfVerdict, VerdictOrigin
-from ortoo.enode.leadership.running_replica import RunningReplica
 from ortoo.enode.leadership.services import EnodeServices
 from ortoo.enode.offline.elect import become_single_replica
 from ortoo.enode.store.lock_table import LockGranted, LockRequest
@@ -26,7 +26,7 @@ async def leading(stage: ScriptedCluster, before: EnodeServices | None = None) -
     """The leader, and its serving parts if they are newer than `before`."""
     while True:
         machine = await leader(stage)
-        parts = machine.running.process.services if isinstance(machine.running, RunningReplica) else None
+        parts = machine.running.process.services if isinstance(machine.running, RunningEnode) else None
         if parts not in (None, before):
             return machine, parts
         await stage.clock.sleep(0.1)

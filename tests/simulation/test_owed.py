@@ -3,7 +3,7 @@
 import asyncio
 
 from ortoo.client import Client
-from ortoo.enode.leadership.running_replica import RunningReplica
+from ortoo.enode.app import RunningEnode
 from ortoo.enode.log.frame import MAGIC_BYTES
 from ortoo.testing.simulation.cluster.roles import ReplicaMachine
 from ortoo.verification.simulation.run.agreement import SEGMENT_SUFFIX
@@ -18,7 +18,7 @@ BUSY_S = 1.5
 
 def flushed(machine: ReplicaMachine) -> int:
     """The durable position of a replica's disk, as reported to its leader."""
-    assert isinstance(machine.running, RunningReplica)
+    assert isinstance(machine.running, RunningEnode)
     driver = machine.running.process.driver
     return driver.replica.log.flushed if driver is not None else 0
 
@@ -53,7 +53,7 @@ def test_a_busy_member_owes_what_damage_took() -> None:
                 machine.disk.flip(path, content.rindex(MAGIC_BYTES, 0, content.index(MESSAGE)))
                 machine.start()
                 await machine.ready.wait()
-                assert isinstance(machine.running, RunningReplica)
+                assert isinstance(machine.running, RunningEnode)
                 while (driver := machine.running.process.driver) is None:
                     await stage.clock.sleep(0.001)
                 assert driver.log.summary.flushed < position  # as it was opened; by now it may have the range again

@@ -4,7 +4,7 @@ import contextlib
 from functools import partial
 
 from ortoo.client import Client, Message, OrtooError, PullSettings, Queue
-from ortoo.enode.leadership.running_replica import RunningReplica
+from ortoo.enode.app import RunningEnode
 from ortoo.enode.log.copies.frame_copies import frames_in
 from ortoo.enode.log.frame import BadFrame
 from ortoo.testing.disks.disk_image import KEEP_UNSYNCED
@@ -142,5 +142,5 @@ def test_a_follower_that_stopped_inside_a_frame_leads_a_whole_log() -> None:
 async def committed_position(machine: ReplicaMachine) -> int:
     """The committed position that a replica knows; 0 while it opens its log."""
     running = machine.running
-    driver = running.process.driver if isinstance(running, RunningReplica) else None
+    driver = running.process.driver if isinstance(running, RunningEnode) else None
     return driver.replica.log.committed if driver is not None else 0

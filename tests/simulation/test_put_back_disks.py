@@ -3,7 +3,7 @@
 from pathlib import Path
 
 from ortoo.enode.offline.elect import become_single_replica
-from ortoo.enode.recovery.replica_opening import durable_end
+from ortoo.enode.recovery.opening import durable_end
 from ortoo.testing.simulation.cluster.roles import ReplicaMachine
 from ortoo.verification.simulation.run.agreement import SEGMENT_SUFFIX
 from tests.simulation.scripted_cluster import ScriptedCluster, play

@@ -7,7 +7,7 @@ import pytest
 
 from ortoo.client import Client, Queue
 from ortoo.common.grpc.channels import Channels
-from ortoo.enode.leadership.running_replica import RunningReplica
+from ortoo.enode.app import RunningEnode
 from ortoo.enode.replication.driver import Driver
 from ortoo.snode.enodes.request_stream import PEER_RETRY_S
 from ortoo.snode.settings import ReadFrom
@@ -143,7 +143,7 @@ def test_a_member_that_refuses_to_be_read_is_asked_itself_later() -> None:
         async with stage.connect("app") as client:
             queue, stored, _, others = await filled(stage, client)
             other = others[queue.queue_id % 2]
-            assert isinstance(other.running, RunningReplica)
+            assert isinstance(other.running, RunningEnode)
             service = other.running.process.leader_service
             given, service.committed_reads = service.committed_reads, None
             assert await bodies(client, queue) == stored

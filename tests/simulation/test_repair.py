@@ -7,7 +7,7 @@ import pytest
 
 from ortoo.client import Client, DataLoss, OrtooError, Queue
 from ortoo.common.grpc.channels import Channels
-from ortoo.enode.leadership.running_replica import RunningReplica
+from ortoo.enode.app import RunningEnode
 from ortoo.enode.log.segment import INDEX_SUFFIX
 from ortoo.testing.simulation.cluster.roles import ReplicaMachine
 from ortoo.v1 import enode_replicas_pb2 as pb
@@ -41,7 +41,7 @@ def closed_segments(machine: ReplicaMachine) -> list[bytes]:
 
 def repaired(machine: ReplicaMachine) -> int:
     """The number of frames that a replica has repaired."""
-    assert isinstance(machine.running, RunningReplica)
+    assert isinstance(machine.running, RunningEnode)
     return machine.running.process.repaired_frames
 
 
@@ -203,7 +203,7 @@ def test_a_frame_beside_one_that_nobody_has_is_read() -> None:
 
 async def handed_over(stage: ScriptedCluster, old: ReplicaMachine, new: ReplicaMachine) -> None:
     """Transfer leadership to another replica."""
-    assert isinstance(new.running, RunningReplica)
+    assert isinstance(new.running, RunningEnode)
     kept = new.running.process.membership.stored.replica
     async with Channels() as channels:
         operator = EnodeReplicasServiceStub(channels.channel_to(old.address))

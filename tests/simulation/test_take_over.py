@@ -9,7 +9,7 @@ import pytest
 from ortoo.client import Client, OrtooError, Producer, ProducerSettings, Queue
 from ortoo.common.grpc.channels import Channels
 from ortoo.common.process.background import Background
-from ortoo.enode.leadership.running_replica import RunningReplica
+from ortoo.enode.app import RunningEnode
 from ortoo.testing.simulation.cluster.cluster import ClusterShape
 from ortoo.testing.simulation.cluster.roles import ReplicaMachine
 from ortoo.v1 import enode_replicas_pb2 as pb
@@ -243,7 +243,7 @@ def test_an_emptied_disk_joins_as_another_member() -> None:
             operator = EnodeReplicasServiceStub(channels.channel_to(first.address))
             before = await operator.DescribeReplicas(pb.DescribeReplicasRequest(enode=lost.enode))
             old = next(one.replica for one in before.replicas if one.replica.number == lost.number)
-            assert isinstance(lost.running, RunningReplica)
+            assert isinstance(lost.running, RunningEnode)
             new = ReplicaId(number=lost.number, disk=lost.running.process.membership.stored.replica.disk)
             address = lost.running.replica_address
             await operator.AddReplica(pb.AddReplicaRequest(enode=lost.enode, replica=new, replica_address=address))

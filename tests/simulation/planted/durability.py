@@ -5,11 +5,11 @@ from typing import Any
 from ortoo.enode.log import appender, segment
 from ortoo.enode.log.flushing import flush_group
 from ortoo.enode.log.flushing.flush_group import FlushGroup
-from ortoo.enode.recovery import opening
+from ortoo.enode.recovery import only_copy
 from ortoo.enode.store import checkpoints
 
-recovery: Any = opening
-"""Names that the module `opening` imported are replaced there."""
+recovery: Any = only_copy
+"""Names that the module `only_copy` imported are replaced there."""
 writing: Any = checkpoints
 
 

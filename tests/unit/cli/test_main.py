@@ -1,6 +1,7 @@
 """The command without a cluster: help, exit codes and error output."""
 
 import json
+import sys
 import tomllib
 from pathlib import Path
 from typing import Any
@@ -13,7 +14,7 @@ from ortoo.cli.commands.draining import RemainingMessages
 from ortoo.cli.terminal.output import json_lines
 from ortoo.client import Queue
 from ortoo.client.core.credentials import current_profile
-from ortoo.common.errors import NotFound, Unavailable
+from ortoo.common.errors import NotFound, Unavailable, Unsupported
 from ortoo.common.errors.findings import process_version
 from ortoo.common.process import entry_point
 from ortoo.enode import __main__ as enode
@@ -39,6 +40,14 @@ def test_the_version_is_said(capsys: pytest.CaptureFixture[str]) -> None:
             entry_point.main(role, ["--version"])
         assert ended.value.code == 0
         assert capsys.readouterr().out == f"ortoo-{role.name} {process_version()}\n"
+
+
+def test_dev_without_the_servers_names_the_installation(monkeypatch: pytest.MonkeyPatch) -> None:
+    """`ortoo dev` of an installation without servers is an error with the command that installs them."""
+    monkeypatch.delitem(sys.modules, "ortoo.cli.dev.cluster", raising=False)
+    monkeypatch.setitem(sys.modules, "ortoo.enode.app", None)
+    with pytest.raises(Unsupported, match=r"ortoo\.enode\.app is not installed: pip install 'ortoo\[server\]'"):
+        CliRunner().invoke(app, ["dev"], catch_exceptions=False)
 
 
 def test_json_is_an_object_a_line() -> None:

@@ -16,6 +16,7 @@ from ortoo.common.grpc.bulk_calls import MEMBER_MESSAGE
 from ortoo.common.grpc.limits.element_limits import ELEMENTS_MAX
 from ortoo.common.grpc.limits.raw_elements import FIELDS_MAX, UNCOUNTED_BYTES, WEIGHT_MAX
 from ortoo.common.grpc.limits.request_shape import counted, shape_of
+from ortoo.common.grpc.messages import is_repeated
 from ortoo.common.records.wire import bytes_field, varint
 from ortoo.v1 import consumer_pb2, producer_pb2, record_pb2, replication_pb2
 from tests.hostile.contract import METHODS, path_of
@@ -30,7 +31,7 @@ def ways_to_lists(
     """The fields that lead to each list of a message, the list itself last."""
     for field in descriptor.fields:
         way = (*above, field)
-        if field.is_repeated:
+        if is_repeated(field):
             yield way
         if field.message_type is not None:
             yield from ways_to_lists(field.message_type, way)

@@ -72,7 +72,6 @@ class Served:
     def add(self, server: Any) -> None:
         """Add the methods as generated code does."""
         server.add_generic_rpc_handlers((grpc.method_handlers_generic_handler(NAME, self.handlers),))
-        server.add_registered_method_handlers(NAME, self.handlers)
 
     async def echo(self, request: bytes, context: Any) -> bytes:
         return request

@@ -23,6 +23,20 @@ def test_a_program_that_says_nothing_about_logs_gets_warnings_on_stderr_alone() 
     assert "asked for" in done.stderr
 
 
+HALF_IMPORTED = """
+import sys, types
+from ortoo.common.logs import log_event, logger as logs
+sys.modules["structlog"] = types.ModuleType("structlog")
+logs.get_logger("planted").emit(log_event.warning("still heard", "", ""))
+"""
+
+
+def test_a_line_is_logged_while_another_thread_imports_structlog() -> None:
+    """A module whose import has not ended has no names yet; the line goes to Python's logging."""
+    done = subprocess.run([sys.executable, "-c", HALF_IMPORTED], capture_output=True, text=True, check=True)
+    assert "still heard" in done.stderr
+
+
 CLOSED = """
 import io, sys
 standard = sys.stderr

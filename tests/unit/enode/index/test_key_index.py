@@ -29,7 +29,7 @@ from ortoo.enode.index.key_process import KeyIndexProcess
 from ortoo.enode.index.key_search import FoundMessage, KeyQuery, LogStretch
 from ortoo.enode.log.results import TopicCopy
 from ortoo.enode.log.settings import StoreSettings
-from ortoo.enode.store.store import Store
+from ortoo.verification.store.single_store import SingleStore, open_single_store
 
 SETTINGS = StoreSettings(segment_bytes=32 << 10, headroom_bytes=0, retention_age_ms=0)
 
@@ -97,14 +97,16 @@ def test_a_key_file_finds_what_was_put_in_and_notices_damage() -> None:
     assert KeyIndexFile(lambda at, n: encode_keys(0, 64, *KeyEntries(0).sorted())[at : at + n], 36 + 4, 0).find(7) == []
 
 
-async def opened(folder: Path, settings: StoreSettings = SETTINGS) -> Store:
+async def opened(folder: Path, settings: StoreSettings = SETTINGS) -> SingleStore:
     """A store with two topics."""
-    store = await Store.open(folder, settings=settings, disk=RealDisk(), clock=SystemClock(), randomness=Randomness(1))
+    store = await open_single_store(
+        folder, settings=settings, disk=RealDisk(), clock=SystemClock(), randomness=Randomness(1)
+    )
     await store.put_topics([TopicCopy(1, "a", 2, 1), TopicCopy(2, "b", 1, 1)])
     return store
 
 
-async def filled(folder: Path, settings: StoreSettings = SETTINGS) -> Store:
+async def filled(folder: Path, settings: StoreSettings = SETTINGS) -> SingleStore:
     """150 batches of four messages over several segments; message n has the keys n and n mod 10, and an id."""
     store = await opened(folder, settings)
     for number in range(0, 600, 4):

@@ -1,6 +1,5 @@
 """The reports of a replica."""
 
-import asyncio
 from functools import partial
 from types import SimpleNamespace
 from typing import Any
@@ -60,13 +59,10 @@ async def test_who_stops_while_it_is_about_to_lead_hands_over_as_soon_as_it_does
     driver, log = driving(run, Passing())
     log.pause = log.follow = lambda reason: None
     log.engine.appender.flush = nothing
-    reports = SimpleNamespace(report_now=lambda: None, report_leaving=nothing)
-    process: Any = SimpleNamespace(driver=driver, clock=driver.clock, reports=reports, _run_task=None)
-    process._transfer_leadership, process._stopping = (
-        partial(ReplicaProcess._transfer_leadership, process),
-        asyncio.Event(),
-    )
-    await ReplicaProcess.stop(process)
+    reports = SimpleNamespace(report_now=lambda: None)
+    process: Any = SimpleNamespace(driver=driver, clock=driver.clock, reports=reports)
+    process._transfer_leadership = partial(ReplicaProcess._transfer_leadership, process)
+    await ReplicaProcess.transfer_leadership(process)
     assert not to_come
 
 

@@ -15,14 +15,16 @@ from ortoo.common.process.randomness import Randomness
 from ortoo.common.records.sealed_batch import SealedBatch, crc32c
 from ortoo.enode.disk.disk import RealDisk, RealFile
 from ortoo.enode.disk.log_begin import LogBegin, read_log_begin, write_log_begin
+from ortoo.enode.disk.log_summary_file import StoredLogSummary, write_log_summary
 from ortoo.enode.log.results import TopicCopy
 from ortoo.enode.log.segment import segment_bases, segment_name
 from ortoo.enode.log.settings import StoreSettings
 from ortoo.enode.offline.backup import take_backup
 from ortoo.enode.offline.restore import make_store
-from ortoo.enode.replication.membership import ReplicaMembership
+from ortoo.enode.replication.protocol.identity import Configuration, ReplicaId
+from ortoo.enode.replication.protocol.log_summary import ConfigurationFrame, LogSummary
 from ortoo.enode.store.lock_table import LockGranted, LockRequest
-from ortoo.enode.store.store import Store
+from ortoo.verification.store.single_store import SingleStore, open_single_store
 
 SETTINGS = StoreSettings(
     segment_bytes=16 << 10, headroom_bytes=0, retention_age_ms=0, retention_bytes=40_000, retention_interval_ms=5
@@ -45,15 +47,15 @@ def noticing(disk: RealDisk, suffix: str) -> Iterator[list[Path]]:
     yield made
 
 
-async def opened(folder: Path, seed: int = 1, settings: StoreSettings = SETTINGS) -> Store:
+async def opened(folder: Path, seed: int = 1, settings: StoreSettings = SETTINGS) -> SingleStore:
     """Open the store."""
-    return await Store.open(folder, settings=settings, disk=RealDisk(), clock=CLOCK, randomness=Randomness(seed))
+    return await open_single_store(folder, settings=settings, disk=RealDisk(), clock=CLOCK, randomness=Randomness(seed))
 
 
 class Sender:
     """Appends one batch after another with a producer's numbers."""
 
-    def __init__(self, store: Store) -> None:
+    def __init__(self, store: SingleStore) -> None:
         self.store = store
         self.acknowledged = 0
 
@@ -65,7 +67,7 @@ class Sender:
             self.acknowledged += 1
 
 
-async def batches(store: Store) -> list[tuple[int, bytes]]:
+async def batches(store: SingleStore) -> list[tuple[int, bytes]]:
     """(first offset, bytes) of every batch."""
     found = []
     [queue, *_] = store.describe_queues(1)
@@ -136,8 +138,6 @@ async def test_who_outlived_a_lost_store_begins_again_at_the_restored_one(tmp_pa
     opening = store.describe().store_open_number
     await store.close()
     make_store(disk, tmp_path / "backup", tmp_path / "first", CLOCK, Randomness(2))
-    with pytest.raises(Conflict, match="Start it once without replicas"):
-        ReplicaMembership(disk, tmp_path / "first", CLOCK, Randomness(1))
     first = await opened(tmp_path / "first")
     shutil.copytree(tmp_path / "first", tmp_path / "crashed")
     for other in (first, await opened(tmp_path / "crashed")):
@@ -226,7 +226,9 @@ async def test_what_cannot_be_backed_up_or_restored_is_named(tmp_path: Path) -> 
     with pytest.raises(Conflict, match="is not empty"):
         make_store(disk, backup, store_folder, CLOCK, Randomness())
     await store.close()
-    (store_folder / "reign").write_text("x")
+    voters = Configuration((ReplicaId(1, "disk-1"), ReplicaId(2, "disk-2")))
+    summary = LogSummary(configurations=(ConfigurationFrame(0, voters),))
+    write_log_summary(disk, store_folder, StoredLogSummary(summary))
     with pytest.raises(Unsupported, match="replica of enode enode-0"):
         take_backup(disk, store_folder, backup, CLOCK)
     [first, *_] = sorted(backup.glob("*.seg"))

@@ -21,15 +21,15 @@ from ortoo.enode.log.settings import StoreSettings
 from ortoo.enode.offline import repair
 from ortoo.enode.offline.backup import take_backup
 from ortoo.enode.offline.restore import make_store
-from ortoo.enode.store.store import Store
+from ortoo.verification.store.single_store import SingleStore, open_single_store
 from tests.unit.enode.offline.test_backup import CLOCK, Sender, batches
 
 SETTINGS = StoreSettings(segment_bytes=16 << 10, headroom_bytes=0, retention_age_ms=0, retention_bytes=0)
 
 
-async def opened(folder: Path) -> Store:
+async def opened(folder: Path) -> SingleStore:
     """Open the store, without retention."""
-    return await Store.open(folder, settings=SETTINGS, disk=RealDisk(), clock=CLOCK, randomness=Randomness(1))
+    return await open_single_store(folder, settings=SETTINGS, disk=RealDisk(), clock=CLOCK, randomness=Randomness(1))
 
 
 async def fallen_idle(folder: Path, count: int) -> list[tuple[int, bytes]]:

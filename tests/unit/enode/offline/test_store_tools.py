@@ -19,16 +19,18 @@ from ortoo.enode.log.segment import segment_name
 from ortoo.enode.log.settings import StoreSettings
 from ortoo.enode.offline import inspect, repair
 from ortoo.enode.store.lock_table import LockGranted, LockRequest
-from ortoo.enode.store.store import Store
+from ortoo.verification.store.single_store import SingleStore, open_single_store
 
 SETTINGS = StoreSettings(
     segment_bytes=16 << 10, headroom_bytes=0, retention_age_ms=0, retention_bytes=40_000, retention_interval_ms=5
 )
 
 
-async def opened(folder: Path) -> Store:
+async def opened(folder: Path) -> SingleStore:
     """Open the store."""
-    return await Store.open(folder, settings=SETTINGS, disk=RealDisk(), clock=SystemClock(), randomness=Randomness(1))
+    return await open_single_store(
+        folder, settings=SETTINGS, disk=RealDisk(), clock=SystemClock(), randomness=Randomness(1)
+    )
 
 
 @pytest.fixture
@@ -86,9 +88,7 @@ def test_a_store_is_read_without_a_server(folder: Path, capsys: pytest.CaptureFi
     assert sum(1 for _ in kinds(lines, "segment")) >= 2
     frames = list(kinds(lines, "frame"))
     assert next(kinds(lines, "verified"))["frames"] == str(len(frames))
-    assert {frame["kind"] for frame in frames} == {"messages", "state", "checkpoint", "mark"} - (
-        {"state"} if all(frame["kind"] != "state" for frame in frames) else set()
-    )
+    assert {frame["kind"] for frame in frames} >= {"messages", "checkpoint", "mark"}
     message = next(frame for frame in frames if frame["kind"] == "messages")
     message_id = f"{message['topic_id']}-enode-0-{message['queue_id']}-{int(str(message['first_offset'])) + 1}"
     (found,) = lines_of(folder, "--message", message_id, capsys=capsys)
@@ -147,6 +147,8 @@ async def test_repair_shows_before_it_does(folder: Path, capsys: pytest.CaptureF
         "begin",
         "durable",
         "identity",
+        "outline",
+        "reign",
         "serials",
     }
     store = await opened(folder)

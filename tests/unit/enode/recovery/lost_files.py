@@ -11,10 +11,10 @@ from ortoo.enode.disk.identity import FILE_NAME as IDENTITY_NAME
 from ortoo.enode.log.results import TopicCopy
 from ortoo.enode.offline.backup import take_backup
 from ortoo.enode.offline.restore import make_store
-from ortoo.enode.store.store import Store
 from ortoo.testing.disks.disk_image import KEEP_UNSYNCED
 from ortoo.testing.disks.faulty_disk import FaultyDisk
 from ortoo.testing.disks.memory_disk import MemoryDisk
+from ortoo.verification.store.single_store import SingleStore, open_single_store
 from ortoo.verification.store.workload import FOLDER
 from ortoo.verification.time.virtual_clock import VirtualClock
 from tests.contract.one_store import SETTINGS
@@ -54,12 +54,12 @@ class Life:
     clock: VirtualClock = field(default_factory=VirtualClock)
     keys: dict[tuple[int, int], str] = field(default_factory=dict)
     """The key of each stored message."""
-    store: Store = field(init=False)
+    store: SingleStore = field(init=False)
 
-    async def open(self) -> Store:
-        """Start it. Errors: as `Store.open`."""
+    async def open(self) -> SingleStore:
+        """Start it. Errors: as `open_replicated_log`."""
         self.seed += 1
-        self.store = await Store.open(
+        self.store = await open_single_store(
             FOLDER, settings=SMALL, disk=self.disk, clock=self.clock, randomness=Randomness(self.seed)
         )
         return self.store
@@ -135,7 +135,7 @@ async def made(seed: int, how: str) -> AtRest:
     await store.close()
     older = files_of(life.disk)
     store = await life.open()
-    await life.send(30)
+    await life.send(22)
     await _grown_old(life)
     await store.offsets.commit(TOPIC, "g", {0: 17})
     await life.send(2)

@@ -13,11 +13,15 @@ import pytest
 from ortoo.common.errors import DataLoss
 from ortoo.enode.disk.identity import read_identity
 from ortoo.enode.disk.segment_files import SegmentFiles
+from ortoo.enode.log.results import TopicCopy
 from ortoo.enode.log.segment import Segment, segment_bases, segment_name
+from ortoo.enode.offline.repair import remove_caches
+from ortoo.enode.recovery.opening import durable_end
 from ortoo.enode.recovery.refold import StateRefold
+from ortoo.enode.recovery.restored import OPENINGS_GAP
 from ortoo.verification.store.workload import FOLDER
 from tests.store_files import FILES, Harm, Start, StoreFile, names_of, of_another_log, undescribed
-from tests.unit.enode.recovery.lost_files import TOPIC, AtRest, Life, disk_of, files_of, made
+from tests.unit.enode.recovery.lost_files import SMALL, TOPIC, AtRest, Life, disk_of, files_of, made
 
 STARTS = 3
 WAYS = ("stopped", "killed", "restored")
@@ -88,6 +92,44 @@ def test_a_segment_of_another_store_changes_no_state() -> None:
         assert {topic_id for (topic_id, _), _ in fold.state.ends.all()} <= {TOPIC}
 
 
+def test_segments_lost_with_all_marks_of_the_log_are_missed() -> None:
+    """The vote shows that there was a log. The end in the log summary shows that its last segment existed."""
+    for how in ("stopped", "killed"):
+        one = at_rest(1, how)
+        marks = [name for name in ("clean", "durable") if name in one.files]
+        segments = [name for name in one.files if name.endswith(".seg")]
+        alone = {name: data for name, data in one.files.items() if name not in (*marks, *segments)}
+        asyncio.run(is_missed(alone))
+        last = {name: data for name, data in one.files.items() if name not in (*marks, max(segments))}
+        asyncio.run(names_the_loss(one, last, max(segments)))
+        end = durable_end(disk_of(one.files), FOLDER)  # a start after the loss has made a segment there, and was killed
+        begun = {name: data for name, data in one.files.items() if name not in ("clean", max(segments))}
+        asyncio.run(names_the_loss(one, {**begun, segment_name(end): bytes(SMALL.segment_bytes)}, max(segments)))
+
+
+async def test_the_only_segment_lost_with_the_durable_mark_is_missed() -> None:
+    """The log summary has no end before a segment is full, but the vote shows that there was a log."""
+    life = Life(1)
+    store = await life.open()
+    await store.put_topics([TopicCopy(TOPIC, "orders", 1, 1)])
+    await life.clock.pass_time(1)
+    await life.kill()
+    left = {name: data for name, data in files_of(life.disk).items() if not name.endswith((".seg", "durable"))}
+    await is_missed(left)
+
+
+async def is_missed(files: Mapping[str, bytes]) -> None:
+    """The start is refused until the operator accepts an empty log, whose numbers continue above the lost ones."""
+    life = Life(50, disk_of(files))
+    with pytest.raises(DataLoss, match="--caches"):
+        await life.open()
+    for step in remove_caches(life.disk, FOLDER):
+        step.run()
+    store = await life.open()
+    assert min(store.describe().store_open_number, store.engine.appender.epoch) > OPENINGS_GAP
+    await life.kill()
+
+
 async def refuses(one: AtRest, files: Mapping[str, bytes], name: str) -> None:
     """Each start names the wrong file and changes nothing; with the file restored all data is there."""
     life = Life(50, disk_of(files))
@@ -122,9 +164,12 @@ async def starts_right(one: AtRest, files: Mapping[str, bytes], name: str) -> No
 async def names_the_loss(one: AtRest, files: Mapping[str, bytes], name: str) -> None:
     """The file's data is reported as lost and never replaced; no offset is assigned twice under one store id."""
     gone: set[tuple[int, int]] = set()
+    is_end_missing = name not in files and name == max(one for one in one.files if one.endswith(".seg"))
+    lowest = OPENINGS_GAP if is_end_missing else 0
     life, known, base = Life(50, disk_of(files)), dict(one.acknowledged), int(name.removesuffix(".seg"))
     for number in range(STARTS):
         store = await life.open()
+        assert min(store.describe().store_open_number, store.engine.appender.epoch) > lowest
         found, lost = await life.seen()
         assert [one for one in store.describe().damages if base < one.position + one.length_bytes]
         # A store that was restored and never started has acknowledged nothing under its id.

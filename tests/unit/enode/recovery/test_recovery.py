@@ -17,18 +17,20 @@ from ortoo.enode.disk.segment_files import SegmentFiles
 from ortoo.enode.log.frame import HEADER_BYTES, FrameKind, decode_header
 from ortoo.enode.log.results import TopicCopy
 from ortoo.enode.log.settings import StoreSettings
-from ortoo.enode.recovery.opening import recover
-from ortoo.enode.store.store import Store
+from ortoo.enode.recovery.only_copy import recover
+from ortoo.verification.store.single_store import SingleStore, open_single_store
 
 SETTINGS = StoreSettings(segment_bytes=32 << 10, headroom_bytes=0, recent_bytes=0, retention_age_ms=0)
 
 
-async def reopened(folder: Path, settings: StoreSettings = SETTINGS) -> Store:
+async def reopened(folder: Path, settings: StoreSettings = SETTINGS) -> SingleStore:
     """Open the store."""
-    return await Store.open(folder, settings=settings, disk=RealDisk(), clock=SystemClock(), randomness=Randomness(1))
+    return await open_single_store(
+        folder, settings=settings, disk=RealDisk(), clock=SystemClock(), randomness=Randomness(1)
+    )
 
 
-async def filled(folder: Path, batches: int = 120) -> Store:
+async def filled(folder: Path, batches: int = 120) -> SingleStore:
     """A store with two topics, offsets and batches over several segments; batch n of topic 1 queue 0 has the text n."""
     store = await reopened(folder)
     await store.put_topics([TopicCopy(1, "a", 2, 1), TopicCopy(2, "b", 1, 1)])
@@ -47,7 +49,7 @@ def crashed_copy(folder: Path, target: Path) -> Path:
     return target
 
 
-async def numbers(store: Store) -> list[int]:
+async def numbers(store: SingleStore) -> list[int]:
     """The texts of topic 1 queue 0."""
     found: list[int] = []
     offset = store.describe_queues(1)[0].begin_offset
@@ -235,7 +237,9 @@ async def test_a_checkpoint_whose_body_never_arrived_is_torn_off(tmp_path: Path)
     end = recover(SegmentFiles(RealDisk()), copy, repairs=False).end_position
     known = [place for place in range(0, end - base, 64) if data[place : place + 4] == b"ORTO"]
     newest = decode_header(data[known[-1] : known[-1] + HEADER_BYTES], base + known[-1])
-    head = newest._replace(kind=FrameKind.CHECKPOINT, position=end, prefix_length=0, length=500, payload_crc=1)
+    head = newest._replace(
+        kind=FrameKind.CHECKPOINT, position=end, prefix_length=0, length=500, payload_crc=1, producer_id=0
+    )
     damage(last, end - base, head.encoded())
     store = await reopened(copy)
     assert await numbers(store) == list(range(120))
@@ -329,11 +333,11 @@ async def test_after_retention_deleted_the_first_half_the_caches_are_not_needed(
     bare = tmp_path / "bare"
     shutil.copytree(folder, bare, ignore=shutil.ignore_patterns("*.idx", "*.keys", "clean", "durable"))
     others = {one.name for one in bare.iterdir() if one.suffix != ".seg"}
-    assert others == {"identity", "begin", "serials"}
+    assert others == {"identity", "begin", "serials", "reign", "outline"}
     assert await everything(bare) == await everything(folder)
 
 
-async def idle(store: Store, folder: Path) -> None:
+async def idle(store: SingleStore, folder: Path) -> None:
     """Wait until the durable position is in the log and in the durable mark."""
     async with asyncio.timeout(20):
         while True:

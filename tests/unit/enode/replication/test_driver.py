@@ -9,7 +9,7 @@ from ortoo.common.errors import Conflict
 from ortoo.common.process.background import Background
 from ortoo.common.process.clock import SystemClock
 from ortoo.enode.disk.hard_state_file import StoredHardState
-from ortoo.enode.replication.driver import Driver, StateComparison
+from ortoo.enode.replication.driver import Driver
 from ortoo.enode.replication.protocol.events import (
     Action,
     AddLearner,
@@ -33,6 +33,7 @@ from ortoo.enode.replication.protocol.messages import (
     RequestVote,
     StaleEpoch,
 )
+from ortoo.enode.replication.state_comparison import StateComparison
 from tests.unit.enode.replication.protocol.test_replica import FOUR, LATER_S, ONE, THREE, THREE_REPLICAS, TWO, Run, beat
 
 
@@ -70,7 +71,8 @@ def driving(run: Run, clock: Stopped) -> tuple[Driver, Any]:
     """A driver and its log, whose work has not started."""
     engine = SimpleNamespace(appender=SimpleNamespace(), committer=SimpleNamespace(), housekeeping=SimpleNamespace())
     log: Any = SimpleNamespace(engine=engine, bytes=SimpleNamespace(cached_frames=whole), commit=lambda position: None)
-    membership: Any = SimpleNamespace(stored=StoredHardState(ONE.replica))
+    log.report_progress = lambda: None
+    membership: Any = SimpleNamespace(stored=StoredHardState(ONE.replica), may_defer=lambda reign, others: False)
     background = Background("test")
     return Driver(log, run.member, membership, lambda to, message: None, background, clock, StateComparison()), log
 

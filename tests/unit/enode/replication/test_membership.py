@@ -9,19 +9,20 @@ from ortoo.common.process.clock import SystemClock
 from ortoo.common.process.randomness import Randomness
 from ortoo.enode.disk.identity import StoreIdentity, claim_folder, read_identity, write_identity
 from ortoo.enode.disk.log_summary_file import StoredLogSummary, read_log_summary, write_log_summary
+from ortoo.enode.replication.log_opening import open_replicated_log
 from ortoo.enode.replication.membership import ReplicaMembership, next_incarnation
 from ortoo.enode.replication.protocol.events import DeleteBelow, Reset, Tick, Truncate
 from ortoo.enode.replication.protocol.identity import Configuration, ReplicaId
 from ortoo.enode.replication.protocol.log_summary import ConfigurationFrame, LogSummary
 from ortoo.enode.replication.protocol.replica import Replica
 from ortoo.enode.replication.protocol.step import step
-from ortoo.enode.replication.replicated_log import open_replicated_log
 from ortoo.testing.disks.disk_image import KEEP_UNSYNCED
 from ortoo.testing.disks.faulty_disk import FaultyDisk
 from ortoo.testing.disks.memory_disk import MemoryDisk
 from ortoo.verification.store.workload import FOLDER
 from ortoo.verification.time.virtual_clock import VirtualClock
-from tests.contract.one_store import SETTINGS, OneStore
+from tests.contract.one_store import SETTINGS, OneStore, batch
+from tests.golden.enode.test_store_v1 import GOLDEN, TOPIC
 
 BUSY = replace(SETTINGS, idle_mark_ms=1_000_000)
 """A store that is never idle, so that no durable mark is written."""
@@ -89,30 +90,36 @@ def test_a_store_that_becomes_a_set_may_be_interrupted_anywhere() -> None:
         ReplicaMembership(left, FOLDER, SystemClock(), Randomness(3))
 
 
+def without_replicas() -> FaultyDisk:
+    """The disk of a store of the version before replicas."""
+    disk = MemoryDisk()
+    disk.make_folder(FOLDER)
+    for path in GOLDEN.iterdir():
+        file = disk.open(FOLDER / path.name, create=True)
+        file.write(0, [path.read_bytes()])
+        file.sync_data()
+        file.close()
+    return FaultyDisk(disk)
+
+
 @pytest.mark.parametrize("trace", ["identity", "outline", "cut-2-640", "serials", "frames", "last frame"])
 @pytest.mark.parametrize("opened_as", ["replica 1", "replica 2", "enode without replicas"])
 async def test_a_disk_of_a_set_without_its_hard_state_is_refused(trace: str, opened_as: str) -> None:
     """A missing file proves nothing: one trace of the set is enough, and a refused start changes nothing."""
-    one = OneStore(settings=SETTINGS)
-    await one.open()
-    await one.append(b"x" * 100)
-    if trace.endswith(("frames", "frame")):
-        one.store.engine.appender.epoch = 3
-        for number in range(20 if trace == "frames" else 1):
-            await one.append(b"%03d " % number + bytes(1_000))
-    await one.store.close()
-    disk = one.disk
-    if trace == "last frame":
-        disk.remove(FOLDER / "clean")
-    if trace in ("identity", "serials"):
-        ReplicaMembership(disk, FOLDER, SystemClock(), Randomness(1))
-        for name in ("reign", "outline", *(("serials",) if trace == "identity" else ())):
-            disk.remove(FOLDER / name)
-        if trace == "serials":
-            disk.remove(FOLDER / "identity")
-            write_identity(disk, FOLDER, StoreIdentity("default", "enode-0", one.store.describe().store_id, 1))
-    elif not trace.endswith(("frames", "frame")):
+    one = OneStore(disk=without_replicas(), settings=replace(SETTINGS, cluster="golden", enode="enode-a"))
+    disk, former = one.disk, read_identity(one.disk, FOLDER)
+    assert former is not None
+    if trace in ("outline", "cut-2-640"):
         disk.open(FOLDER / trace, create=True).close()
+    else:
+        await one.open()
+        for number in range(20 if trace == "frames" else 1):
+            await one.store.append(TOPIC, 0, batch(b"%03d " % number + bytes(1_000)))
+        await one.store.close()
+        for name in ("reign", "outline", "clean", *(("serials",) if trace != "serials" else ())):
+            disk.remove(FOLDER / name)
+        if trace != "identity":
+            write_identity(disk, FOLDER, former)
     before = contents(disk)
     for _ in range(3):
         with pytest.raises(DataLoss, match=r"its hard state, .*, is missing: restore .*`ortoo enode"):
@@ -198,7 +205,13 @@ async def test_a_killed_log_is_not_cut_by_a_replica_with_nobody_to_ask(others: i
     for _ in range(2):
         kept, outline = joining.next_incarnation()
         log = await open_replicated_log(
-            FOLDER, identity=identity, settings=BUSY, disk=disk, clock=clock, stored=outline
+            FOLDER,
+            identity=identity,
+            settings=BUSY,
+            disk=disk,
+            clock=clock,
+            stored=outline,
+            begin_under_another_id=joining.begin_under_another_id,
         )
         assert log.engine.appender.appended_position == end
         replica = Replica.initial(kept.identity, log.summary, kept.hard_state, now_s=0.0)

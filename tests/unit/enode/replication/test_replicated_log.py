@@ -14,9 +14,10 @@ from ortoo.enode.disk.identity import StoreIdentity
 from ortoo.enode.log.copies.frame_copies import frames_in, make_entry
 from ortoo.enode.log.frame import FrameFlag, FrameKind
 from ortoo.enode.log.segment import Segment
+from ortoo.enode.replication.log_opening import open_replicated_log
 from ortoo.enode.replication.membership import ReplicaMembership
-from ortoo.enode.replication.replicated_log import ReplicatedLog, open_replicated_log
-from ortoo.enode.store.store import Store
+from ortoo.enode.replication.replicated_log import ReplicatedLog
+from ortoo.verification.store.single_store import SingleStore
 from ortoo.verification.store.workload import FOLDER
 from tests.contract.one_store import SETTINGS, OneStore
 
@@ -26,7 +27,13 @@ async def opened_log(one: OneStore, joining: ReplicaMembership) -> ReplicatedLog
     kept, outline = joining.next_incarnation()
     identity = StoreIdentity("default", "enode-0", kept.set_id, kept.created_at_ms)
     return await open_replicated_log(
-        FOLDER, identity=identity, settings=one.settings, disk=one.disk, clock=one.clock, stored=outline
+        FOLDER,
+        identity=identity,
+        settings=one.settings,
+        disk=one.disk,
+        clock=one.clock,
+        stored=outline,
+        begin_under_another_id=joining.begin_under_another_id,
     )
 
 
@@ -109,7 +116,13 @@ async def test_a_start_without_a_descriptor_releases_the_folder(monkeypatch: pyt
         nonlocal left
         left = operations
         return await open_replicated_log(
-            FOLDER, identity=identity, settings=one.settings, disk=disk, clock=one.clock, stored=outline
+            FOLDER,
+            identity=identity,
+            settings=one.settings,
+            disk=disk,
+            clock=one.clock,
+            stored=outline,
+            begin_under_another_id=joining.begin_under_another_id,
         )
 
     monkeypatch.setattr(disk, "_need_descriptor", opened_or_refused)
@@ -137,7 +150,7 @@ async def test_closing_a_log_that_was_emptied_writes_nothing_about_what_it_held(
     log.engine.appender.commit_limit = 1 << 62
     log.start_epoch(1)
     log.start_serving()
-    one.store = Store(log.engine)
+    one.store = SingleStore(log.engine)
     while len(log.engine.catalog.segments) < 3:
         await one.append(b"x" * 1_000)
     end = log.engine.appender.appended_position

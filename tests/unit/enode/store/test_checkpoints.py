@@ -14,7 +14,7 @@ from ortoo.enode.index.catalog import SealedSegment
 from ortoo.enode.log.checkpoint import complete_checkpoints
 from ortoo.enode.log.queue_index import SliceLocation
 from ortoo.enode.log.settings import StoreSettings
-from ortoo.enode.recovery.opening import recover
+from ortoo.enode.recovery.only_copy import recover
 from ortoo.enode.store.checkpoints import CONTENT_PER_SLICE_MAX, Checkpoints, is_due, is_worth_it
 from ortoo.enode.store.housekeeping import Housekeeping
 from ortoo.testing.disks.disk_image import WriteFile

@@ -14,7 +14,7 @@ from ortoo.enode.log.segment import Segment
 from ortoo.enode.log.settings import StoreSettings
 from ortoo.enode.store.retention import Expired, RetentionClock
 from ortoo.enode.store.retention import expired as expired_segments
-from ortoo.enode.store.store import Store
+from ortoo.verification.store.single_store import open_single_store
 from ortoo.verification.time.virtual_clock import VirtualClock
 
 DAY_MS = 86_400_000
@@ -114,7 +114,7 @@ async def test_retention_changes_while_the_store_is_open(tmp_path: Path) -> None
     settings = StoreSettings(
         segment_bytes=16 << 10, headroom_bytes=0, retention_age_ms=0, retention_interval_ms=5, key_index=False
     )
-    store = await Store.open(
+    store = await open_single_store(
         tmp_path, settings=settings, disk=RealDisk(), clock=SystemClock(), randomness=Randomness(1)
     )
     await store.put_topics([TopicCopy(1, "t", 1, 1)])
@@ -127,4 +127,23 @@ async def test_retention_changes_while_the_store_is_open(tmp_path: Path) -> None
         while store.describe().log_begin_position == 0:
             await store.append(1, 0, batch)
     assert store.engine.housekeeping.settings.segment_bytes == settings.segment_bytes
+    await store.close()
+
+
+async def test_two_requests_to_delete_the_same_segments_delete_no_others(tmp_path: Path) -> None:
+    """Retention and the replication protocol may request the same deletion at the same time."""
+    settings = StoreSettings(segment_bytes=16 << 10, headroom_bytes=0, retention_age_ms=0, key_index=False)
+    store = await open_single_store(
+        tmp_path, settings=settings, disk=RealDisk(), clock=SystemClock(), randomness=Randomness(1)
+    )
+    await store.put_topics([TopicCopy(1, "t", 1, 1)])
+    batch = encode([b"x" * 1_000] * 8, now_ms=1)
+    for _ in range(12):
+        await store.append(1, 0, batch)
+    housekeeping, segments = store.engine.housekeeping, store.engine.catalog.segments
+    assert len(segments) > 5
+    begin = segments[2].base
+    await asyncio.gather(housekeeping.delete_below(begin), housekeeping.delete_below(begin))
+    assert store.describe().log_begin_position == begin
+    assert housekeeping.deleted_segments == 2
     await store.close()

@@ -13,15 +13,17 @@ from ortoo.enode.changes.kinds import OffsetsCommitted
 from ortoo.enode.disk.disk import RealDisk
 from ortoo.enode.log.results import TopicCopy
 from ortoo.enode.log.settings import FlushMode, StoreSettings
-from ortoo.enode.store.store import Store
+from ortoo.verification.store.single_store import SingleStore, open_single_store
 
 TOPIC = 77
 SETTINGS = StoreSettings(segment_bytes=64 << 10, headroom_bytes=0, recent_bytes=1 << 20)
 
 
-async def opened(folder: Path, settings: StoreSettings = SETTINGS) -> Store:
+async def opened(folder: Path, settings: StoreSettings = SETTINGS) -> SingleStore:
     """A store with one topic of four queues."""
-    store = await Store.open(folder, settings=settings, disk=RealDisk(), clock=SystemClock(), randomness=Randomness(1))
+    store = await open_single_store(
+        folder, settings=settings, disk=RealDisk(), clock=SystemClock(), randomness=Randomness(1)
+    )
     await store.put_topics([TopicCopy(TOPIC, "orders", 4, 1)])
     return store
 
@@ -31,7 +33,7 @@ def batch(text: bytes, count: int = 1, producer_id: int = 0, first_sequence: int
     return SealedBatch(text, crc32c(text), count, len(text), producer_id, first_sequence)
 
 
-async def read_all(store: Store, queue_id: int = 0) -> list[tuple[int, bytes]]:
+async def read_all(store: SingleStore, queue_id: int = 0) -> list[tuple[int, bytes]]:
     """Every batch of a queue: first offset and bytes."""
     found: list[tuple[int, bytes]] = []
     offset = store.describe_queues(TOPIC)[queue_id].begin_offset

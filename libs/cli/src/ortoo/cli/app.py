@@ -155,7 +155,14 @@ def dev(
     ] = 1,
 ) -> None:
     """Run a whole cluster in this process, for development."""
-    from ortoo.cli.dev.cluster import run as run_cluster
+    try:
+        from ortoo.cli.dev.cluster import run as run_cluster
+    except ModuleNotFoundError as error:
+        from ortoo.common.errors import Unsupported
+
+        raise Unsupported(
+            f"ortoo dev runs the servers, but {error.name} is not installed: pip install 'ortoo[server]'"
+        ) from error
 
     if replicas not in (1, 3, 5):
         raise typer.BadParameter("expected 1, 3 or 5", param_hint="--replicas")

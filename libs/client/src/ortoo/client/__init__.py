@@ -14,88 +14,98 @@
     asyncio.run(main())
 
 `ortoo.client.blocking` has the same calls for programs without an event loop.
+
+A name is imported at its first use, so that a program loads only the parts of the client that it uses.
 """
 
-from ortoo.client.admin.admin import Admin
-from ortoo.client.admin.descriptions import (
-    Adoption,
-    ClientDescription,
-    ClientInfo,
-    ClientQueue,
-    ClusterInfo,
-    ConsumeDirectlyResult,
-    DeadLetter,
-    DelayedMessage,
-    DeletedGroup,
-    DeletedTopic,
-    FoundMessages,
-    GroupDescription,
-    GroupInfo,
-    GroupMemberInfo,
-    OpenTransaction,
-    OrphanedTopic,
-    PeekedMessage,
-    ProcessInfo,
-    QueueInfo,
-    QueueOffset,
-    ReplayProgress,
-    TopicDescription,
-    TopicInfo,
-    TopicMode,
-    TopicPlacement,
-    TopicProgress,
-)
-from ortoo.client.admin.groups import GroupAdmin
-from ortoo.client.admin.lag import GroupLag, LagByState, QueueLag
-from ortoo.client.admin.operations import (
-    ClusterFinding,
-    Explanation,
-    MessageDeliveries,
-    MessageDelivery,
-    ProcessSettings,
-    Reason,
-)
-from ortoo.client.admin.replicas import ForgottenEnode, ReplicaAdmin, ReplicaInfo, ReplicaSetInfo
-from ortoo.client.app import Client, connect
-from ortoo.client.apps.app import App, TopicProducer
-from ortoo.client.core.closed import ClientClosed, ConsumerClosed
-from ortoo.client.core.filters import Filter, Sql
-from ortoo.client.core.handlers import RetryLater
-from ortoo.client.core.queues import Queue, Receipt
-from ortoo.client.core.received import ReceivedBatch, ReceivedMessage
-from ortoo.client.offsets.losses import LostMessages
-from ortoo.client.pop.consumer import PopConsumer
-from ortoo.client.pop.popped import PoppedMessage
-from ortoo.client.pop.settings import PopSettings
-from ortoo.client.produce.producer import Producer
-from ortoo.client.produce.producer_batch import SendFuture, SendFutures
-from ortoo.client.produce.producer_settings import ProducerSettings
-from ortoo.client.produce.transactions import Transaction, TransactionalProducer, TransactionCheck, TransactionVerdict
-from ortoo.client.pull.consumer import PullConsumer
-from ortoo.client.pull.flow_control import FlowLimits
-from ortoo.client.pull.pull_call import PullResult, PullStatus
-from ortoo.client.pull.pull_handlers import CommitVerdict
-from ortoo.client.pull.settings import HandlerOptions, PullSettings
-from ortoo.client.push.consumer import Consumer, ConsumerSettings
-from ortoo.client.read.tailing import StoredMessage
-from ortoo.common.errors import (
-    AlreadyExists,
-    Conflict,
-    DataLoss,
-    Fenced,
-    Forbidden,
-    Internal,
-    Invalid,
-    NotFound,
-    OrtooError,
-    OutOfRange,
-    Overloaded,
-    Unavailable,
-    Unsupported,
-)
-from ortoo.common.groups.allocation import AllocationStrategy
-from ortoo.common.records.compression import Codec
-from ortoo.common.records.message import Message
+from typing import TYPE_CHECKING, Any
+
+if TYPE_CHECKING:
+    from ortoo.client.admin.admin import Admin
+    from ortoo.client.admin.descriptions import (
+        Adoption,
+        ClientDescription,
+        ClientInfo,
+        ClientQueue,
+        ClusterInfo,
+        ConsumeDirectlyResult,
+        DeadLetter,
+        DelayedMessage,
+        DeletedGroup,
+        DeletedTopic,
+        FoundMessages,
+        GroupDescription,
+        GroupInfo,
+        GroupMemberInfo,
+        OpenTransaction,
+        OrphanedTopic,
+        PeekedMessage,
+        ProcessInfo,
+        QueueInfo,
+        QueueOffset,
+        ReplayProgress,
+        TopicDescription,
+        TopicInfo,
+        TopicMode,
+        TopicPlacement,
+        TopicProgress,
+    )
+    from ortoo.client.admin.groups import GroupAdmin
+    from ortoo.client.admin.lag import GroupLag, LagByState, QueueLag
+    from ortoo.client.admin.operations import (
+        ClusterFinding,
+        Explanation,
+        MessageDeliveries,
+        MessageDelivery,
+        ProcessSettings,
+        Reason,
+    )
+    from ortoo.client.admin.replicas import ForgottenEnode, ReplicaAdmin, ReplicaInfo, ReplicaSetInfo
+    from ortoo.client.app import Client, connect
+    from ortoo.client.apps.app import App, TopicProducer
+    from ortoo.client.core.closed import ClientClosed, ConsumerClosed
+    from ortoo.client.core.filters import Filter, Sql
+    from ortoo.client.core.handlers import RetryLater
+    from ortoo.client.core.queues import Queue, Receipt
+    from ortoo.client.core.received import ReceivedBatch, ReceivedMessage
+    from ortoo.client.offsets.losses import LostMessages
+    from ortoo.client.pop.consumer import PopConsumer
+    from ortoo.client.pop.popped import PoppedMessage
+    from ortoo.client.pop.settings import PopSettings
+    from ortoo.client.produce.producer import Producer
+    from ortoo.client.produce.producer_batch import SendFuture, SendFutures
+    from ortoo.client.produce.producer_settings import ProducerSettings
+    from ortoo.client.produce.transactions import (
+        Transaction,
+        TransactionalProducer,
+        TransactionCheck,
+        TransactionVerdict,
+    )
+    from ortoo.client.pull.consumer import PullConsumer
+    from ortoo.client.pull.flow_control import FlowLimits
+    from ortoo.client.pull.pull_call import PullResult, PullStatus
+    from ortoo.client.pull.pull_handlers import CommitVerdict
+    from ortoo.client.pull.settings import HandlerOptions, PullSettings
+    from ortoo.client.push.consumer import Consumer, ConsumerSettings
+    from ortoo.client.read.tailing import StoredMessage
+    from ortoo.common.errors import (
+        AlreadyExists,
+        Conflict,
+        DataLoss,
+        Fenced,
+        Forbidden,
+        Internal,
+        Invalid,
+        NotFound,
+        OrtooError,
+        OutOfRange,
+        Overloaded,
+        Unavailable,
+        Unsupported,
+    )
+    from ortoo.common.groups.allocation import AllocationStrategy
+    from ortoo.common.records.compression import Codec
+    from ortoo.common.records.message import Message
 
 __all__ = [
     "Admin",
@@ -191,3 +201,108 @@ __all__ = [
     "Unsupported",
     "connect",
 ]
+
+_MODULES: dict[str, tuple[str, ...]] = {
+    "ortoo.client.admin.admin": ("Admin",),
+    "ortoo.client.admin.descriptions": (
+        "Adoption",
+        "ClientDescription",
+        "ClientInfo",
+        "ClientQueue",
+        "ClusterInfo",
+        "ConsumeDirectlyResult",
+        "DeadLetter",
+        "DelayedMessage",
+        "DeletedGroup",
+        "DeletedTopic",
+        "FoundMessages",
+        "GroupDescription",
+        "GroupInfo",
+        "GroupMemberInfo",
+        "OpenTransaction",
+        "OrphanedTopic",
+        "PeekedMessage",
+        "ProcessInfo",
+        "QueueInfo",
+        "QueueOffset",
+        "ReplayProgress",
+        "TopicDescription",
+        "TopicInfo",
+        "TopicMode",
+        "TopicPlacement",
+        "TopicProgress",
+    ),
+    "ortoo.client.admin.groups": ("GroupAdmin",),
+    "ortoo.client.admin.lag": ("GroupLag", "LagByState", "QueueLag"),
+    "ortoo.client.admin.operations": (
+        "ClusterFinding",
+        "Explanation",
+        "MessageDeliveries",
+        "MessageDelivery",
+        "ProcessSettings",
+        "Reason",
+    ),
+    "ortoo.client.admin.replicas": ("ForgottenEnode", "ReplicaAdmin", "ReplicaInfo", "ReplicaSetInfo"),
+    "ortoo.client.app": ("Client", "connect"),
+    "ortoo.client.apps.app": ("App", "TopicProducer"),
+    "ortoo.client.core.closed": ("ClientClosed", "ConsumerClosed"),
+    "ortoo.client.core.filters": ("Filter", "Sql"),
+    "ortoo.client.core.handlers": ("RetryLater",),
+    "ortoo.client.core.queues": ("Queue", "Receipt"),
+    "ortoo.client.core.received": ("ReceivedBatch", "ReceivedMessage"),
+    "ortoo.client.offsets.losses": ("LostMessages",),
+    "ortoo.client.pop.consumer": ("PopConsumer",),
+    "ortoo.client.pop.popped": ("PoppedMessage",),
+    "ortoo.client.pop.settings": ("PopSettings",),
+    "ortoo.client.produce.producer": ("Producer",),
+    "ortoo.client.produce.producer_batch": ("SendFuture", "SendFutures"),
+    "ortoo.client.produce.producer_settings": ("ProducerSettings",),
+    "ortoo.client.produce.transactions": (
+        "Transaction",
+        "TransactionalProducer",
+        "TransactionCheck",
+        "TransactionVerdict",
+    ),
+    "ortoo.client.pull.consumer": ("PullConsumer",),
+    "ortoo.client.pull.flow_control": ("FlowLimits",),
+    "ortoo.client.pull.pull_call": ("PullResult", "PullStatus"),
+    "ortoo.client.pull.pull_handlers": ("CommitVerdict",),
+    "ortoo.client.pull.settings": ("HandlerOptions", "PullSettings"),
+    "ortoo.client.push.consumer": ("Consumer", "ConsumerSettings"),
+    "ortoo.client.read.tailing": ("StoredMessage",),
+    "ortoo.common.errors": (
+        "AlreadyExists",
+        "Conflict",
+        "DataLoss",
+        "Fenced",
+        "Forbidden",
+        "Internal",
+        "Invalid",
+        "NotFound",
+        "OrtooError",
+        "OutOfRange",
+        "Overloaded",
+        "Unavailable",
+        "Unsupported",
+    ),
+    "ortoo.common.groups.allocation": ("AllocationStrategy",),
+    "ortoo.common.records.compression": ("Codec",),
+    "ortoo.common.records.message": ("Message",),
+}
+"""The names of each module: those above, for the interpreter."""
+_MODULE_OF = {name: module for module, names in _MODULES.items() for name in names}
+
+
+def __getattr__(name: str) -> Any:
+    """Import a public name at its first use. Errors: AttributeError."""
+    if name not in _MODULE_OF:
+        raise AttributeError(f"module {__name__!r} has no attribute {name!r}")
+    from importlib import import_module
+
+    value = globals()[name] = getattr(import_module(_MODULE_OF[name]), name)
+    return value
+
+
+def __dir__() -> list[str]:
+    """The public names, imported or not."""
+    return [*globals(), *(name for name in _MODULE_OF if name not in globals())]

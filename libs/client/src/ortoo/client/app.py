@@ -3,27 +3,30 @@
 import os
 from collections.abc import AsyncIterator, Sequence
 from contextlib import asynccontextmanager
+from functools import cached_property
+from typing import TYPE_CHECKING
 
-from ortoo.client.admin.admin import Admin
 from ortoo.client.core.connection import Connection
 from ortoo.client.core.credentials import addresses_from, credentials_from, effective_environment, tls_from
 from ortoo.client.core.filters import Filter, TopicFilters, topic_filters
 from ortoo.client.core.queues import Queue
-from ortoo.client.core.received import ReceivedBatch
-from ortoo.client.pop.consumer import PopConsumer
-from ortoo.client.pop.settings import PopSettings
 from ortoo.client.produce.producer import Producer
 from ortoo.client.produce.producer_settings import ProducerSettings
-from ortoo.client.produce.transactions import TransactionalProducer, TransactionChecker
-from ortoo.client.pull.consumer import PullConsumer
-from ortoo.client.pull.settings import PullSettings
-from ortoo.client.push.consumer import Consumer, ConsumerSettings
-from ortoo.client.read.fetch import fetch
 from ortoo.client.sessions.session import Session
 from ortoo.common.process.clock import Clock, current_clock
 from ortoo.common.process.randomness import Randomness, current_randomness
 from ortoo.v1 import producer_pb2
 from ortoo.v1.producer_pb2_grpc import ProducerServiceStub
+
+if TYPE_CHECKING:  # imported at the first use, because an application rarely uses all of them
+    from ortoo.client.admin.admin import Admin
+    from ortoo.client.core.received import ReceivedBatch
+    from ortoo.client.pop.consumer import PopConsumer
+    from ortoo.client.pop.settings import PopSettings
+    from ortoo.client.produce.transactions import TransactionalProducer, TransactionChecker
+    from ortoo.client.pull.consumer import PullConsumer
+    from ortoo.client.pull.settings import PullSettings
+    from ortoo.client.push.consumer import Consumer, ConsumerSettings
 
 
 class Client:
@@ -32,28 +35,37 @@ class Client:
     def __init__(self, connection: Connection, session: Session) -> None:
         """Applications get a client from `connect`."""
         self._session = session
-        self.admin = Admin(connection)
-        """The operator's calls."""
         self._connection = connection
+
+    @cached_property
+    def admin(self) -> "Admin":
+        """The operator's calls."""
+        from ortoo.client.admin.admin import Admin
+
+        return Admin(self._connection)
 
     def producer(self, topic: str, settings: ProducerSettings | None = None) -> Producer:
         """A producer for one topic; enter it with `async with`."""
         return Producer(self._connection, topic, settings or ProducerSettings())
 
-    def transactional_producer(self, topic: str, group: str, checker: TransactionChecker) -> TransactionalProducer:
+    def transactional_producer(self, topic: str, group: str, checker: "TransactionChecker") -> "TransactionalProducer":
         """A producer whose messages wait for a verdict; enter it with `async with`.
 
         `checker` returns the verdict of a transaction of `group` if the verdict was lost. Any producer of the group may
         have begun that transaction.
         """
+        from ortoo.client.produce.transactions import TransactionalProducer
+
         return TransactionalProducer(self._connection, topic, group, checker)
 
-    def consumer(self, group: str, topics: TopicFilters, settings: ConsumerSettings | None = None) -> Consumer:
+    def consumer(self, group: str, topics: TopicFilters, settings: "ConsumerSettings | None" = None) -> "Consumer":
         """A member of `group`; enter it with `async with`.
 
         `topics` names whole topics, or maps each topic to a tag expression such as "UA || DL" ("*" = all messages) or
         to an `Sql` condition.
         """
+        from ortoo.client.push.consumer import Consumer, ConsumerSettings
+
         return Consumer(self._connection, group, topic_filters(topics), settings or ConsumerSettings())
 
     async def recall(self, recall_handle: str) -> None:
@@ -67,33 +79,41 @@ class Client:
         await self._connection.call(ProducerServiceStub, "RecallMessage", request)
 
     def pull_consumer(
-        self, group: str, topics: TopicFilters | None = None, settings: PullSettings | None = None
-    ) -> PullConsumer:
+        self, group: str, topics: TopicFilters | None = None, settings: "PullSettings | None" = None
+    ) -> "PullConsumer":
         """A member of `group` that pulls from queues that it has locked; enter it with `async with`.
 
         `topics` has the same form as in `consumer`. Without topics, the consumer joins no group and pulls from the
         queues given to `assign`.
         """
+        from ortoo.client.pull.consumer import PullConsumer
+        from ortoo.client.pull.settings import PullSettings
+
         filters = topic_filters(topics) if topics is not None else {}
         return PullConsumer(self._connection, self._session, group, filters, settings or PullSettings())
 
     def pop_consumer(
-        self, group: str, topic: str, filter: Filter = "*", settings: PopSettings | None = None
-    ) -> PopConsumer:
+        self, group: str, topic: str, filter: Filter = "*", settings: "PopSettings | None" = None
+    ) -> "PopConsumer":
         """A worker of `group` that takes messages of `topic` one by one, each with a lease; enter it with `async with`.
 
         Any number of workers share the topic, independent of its number of queues. `filter` is a tag expression or an
         `Sql` condition. Messages that do not match count as consumed by the group.
         """
+        from ortoo.client.pop.consumer import PopConsumer
+        from ortoo.client.pop.settings import PopSettings
+
         return PopConsumer(self._connection, group, topic, filter, settings or PopSettings())
 
     def fetch(
         self, queue: Queue, from_offset: int = 0, to_offset: int = 0, *, follow: bool = False, filter: Filter = "*"
-    ) -> AsyncIterator[ReceivedBatch]:
+    ) -> "AsyncIterator[ReceivedBatch]":
         """Read batches of one queue outside any group: no lock is taken and no offset moves.
 
         `to_offset` is exclusive; 0 = the queue's end at the time of the call. With `follow` the iterator never ends.
         """
+        from ortoo.client.read.fetch import fetch
+
         return fetch(self._connection, queue, from_offset, to_offset, follow=follow, filter=filter)
 
 

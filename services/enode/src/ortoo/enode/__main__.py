@@ -13,7 +13,6 @@ from ortoo.common.process import entry_point, service
 from ortoo.common.process.service import Running
 from ortoo.common.process.settings import LoadedSettings
 from ortoo.enode.app import open_enode
-from ortoo.enode.leadership.running_replica import open_replica
 from ortoo.enode.settings import IMPORTANT, EnodeSettings, load
 
 TOOLS = ("inspect", "repair", "elect", "backup", "restore")
@@ -22,9 +21,8 @@ TOOLS = ("inspect", "repair", "elect", "backup", "restore")
 def open_process(
     loaded: LoadedSettings[EnodeSettings], load_again: Callable[[], LoadedSettings[EnodeSettings]]
 ) -> AbstractAsyncContextManager[Running]:
-    """The enode, or one of its replicas if it has several."""
-    open_role = open_replica if loaded.settings.replica_listen_address else open_enode
-    return open_role(loaded.settings, live=DynamicSettings(loaded, load_again))
+    """The enode, or one of its replicas."""
+    return open_enode(loaded.settings, live=DynamicSettings(loaded, load_again))
 
 
 ROLE = entry_point.RoleDefinition(

@@ -1,20 +1,25 @@
-"""Assembly of the enode: store, deferred messages, pops, server, announcements."""
+"""Assembly of the enode: one of its replicas, servers, announcements. An enode alone is a replica set of one."""
 
-import asyncio
 import contextlib
 import sys
 from collections.abc import AsyncIterator
 from dataclasses import dataclass
+from functools import partial
+from typing import Any
 
 from ortoo.common.cluster.address_server import resolve_name_servers, update_name_servers
+from ortoo.common.cluster.addresses import advertised_address_of
 from ortoo.common.cluster.dynamic_settings import DynamicSettings
-from ortoo.common.errors.findings import ClusterIdentity, Findings
-from ortoo.common.grpc.cluster_token import cluster_channels, cluster_token
-from ortoo.common.logs.logger import get_logger
+from ortoo.common.errors.findings import Findings
+from ortoo.common.grpc import bulk_calls
+from ortoo.common.grpc.cluster_token import ClusterToken, cluster_channels, cluster_token
+from ortoo.common.grpc.inner.guard import inner_guards
+from ortoo.common.grpc.server import AddServicer, GrpcServer
+from ortoo.common.grpc.tls import cluster_listener
 from ortoo.common.machine.descriptors import Descriptors
 from ortoo.common.process.background import Background
 from ortoo.common.process.clock import Clock, SystemClock
-from ortoo.common.process.memory_budget import MemoryBudget, memory_bytes
+from ortoo.common.process.memory_budget import MemoryBudget
 from ortoo.common.process.randomness import Randomness
 from ortoo.common.process.service import Running
 from ortoo.common.process.settings import LoadedSettings
@@ -26,22 +31,52 @@ from ortoo.enode.appends.router import AppendRouter
 from ortoo.enode.cluster.topic_copies import TopicCopies
 from ortoo.enode.disk.data_dir import make_data_dir
 from ortoo.enode.disk.disk import Disk, RealDisk
-from ortoo.enode.leadership.services import CERTIFICATES_INTERVAL_S, SWITCH_INTERVAL_S, open_enode_services
-from ortoo.enode.rpc.service import EnodeService, enode_server
-from ortoo.enode.rpc.streams.runner import StreamRunner
+from ortoo.enode.leadership.replica_metrics import register_replica
+from ortoo.enode.leadership.replica_process import ReplicaProcess
+from ortoo.enode.leadership.services import CERTIFICATES_INTERVAL_S, SWITCH_INTERVAL_S, EnodeServices
+from ortoo.enode.recovery.hard_state import check_only_replica
+from ortoo.enode.replication.membership import ReplicaMembership
+from ortoo.enode.rpc.replicas.operators import NAME as REPLICAS_NAME
+from ortoo.enode.rpc.replicas.service import NAME, ReplicaService
+from ortoo.enode.rpc.service import enode_server
 from ortoo.enode.settings import EnodeSettings
 from ortoo.enode.store.store import Store
+from ortoo.v1.enode_replicas_pb2_grpc import add_EnodeReplicasServiceServicer_to_server
+from ortoo.v1.replication_pb2_grpc import add_ReplicationServiceServicer_to_server
 
-_log = get_logger("enode")
+REPLICA_ADVICE = "configure replica_listen_address, replica and replicas as before, or choose another folder"
+PEERS_MAX = 64
+"""The maximum number of connections of other replicas. They have a separate port, so that clients cannot take them."""
 
 
 @dataclass(frozen=True, slots=True)
 class RunningEnode(Running):
-    """A running enode, with its store, its topics, and the entry for appends."""
+    """A running replica of an enode, leading or not. An enode without other replicas always leads."""
 
-    store: Store
-    topics: TopicCopies
-    appends: AppendRouter
+    replica_address: str
+    """Where other replicas reach this one; empty = the enode has no others."""
+    process: ReplicaProcess
+
+    @property
+    def services(self) -> EnodeServices:
+        """The services for clients, while this replica leads."""
+        assert self.process.services is not None, "this replica does not lead"
+        return self.process.services
+
+    @property
+    def store(self) -> Store:
+        """The store, while this replica leads."""
+        return self.services.store
+
+    @property
+    def topics(self) -> TopicCopies:
+        """The copies of the topics, while this replica leads."""
+        return self.services.handlers.topics
+
+    @property
+    def appends(self) -> AppendRouter:
+        """The entry for batches, while this replica leads."""
+        return self.services.appends
 
 
 @contextlib.asynccontextmanager
@@ -54,10 +89,13 @@ async def open_enode(
     live: DynamicSettings[EnodeSettings] | None = None,
     descriptors: Descriptors | None = None,
 ) -> AsyncIterator[RunningEnode]:
-    """Run an enode. It serves its stored topics whether or not a name server answers; leaving the block drains it.
+    """Run an enode, or one of its replicas. It serves its stored topics whether or not a name server answers.
+
+    An enode without other replicas serves when the block begins. A replica is up before it leads, and before its set is
+    initialized. Leaving the block transfers leadership and drains the servers.
 
     `descriptors` is the role's share of the process's file descriptors; None = all of them.
-    Errors: Invalid, Conflict, Unsupported, DataLoss, as `Store.open` and the server.
+    Errors: Invalid, Conflict, Unsupported, DataLoss, from its folder and its servers.
     """
     clock, randomness = clock or SystemClock(), randomness or Randomness()
     descriptors = descriptors or Descriptors.of_process()
@@ -65,49 +103,90 @@ async def open_enode(
     live = live or DynamicSettings(LoadedSettings(settings, {}), clock=clock)
     sys.setswitchinterval(SWITCH_INTERVAL_S)
     telemetry, token = RoleTelemetry("enode", settings, clock), cluster_token(settings.cluster_token_file, clock)
-    async with contextlib.AsyncExitStack() as parts:
+    async with contextlib.AsyncExitStack() as stack:
         make_data_dir(disk, settings.data_dir)
-        store_settings = settings.store_settings.with_memory_limits(settings.memory_share_percent, memory_bytes())
-        store = await Store.open(
-            settings.data_dir, settings=store_settings, disk=disk, clock=clock, randomness=randomness
-        )
-        parts.push_async_callback(store.close)
-        channels = await parts.enter_async_context(cluster_channels(settings, token))
-        background = await parts.enter_async_context(Background("enode"))
+        number, initial_voters, addresses = settings.replica, settings.replicas, settings.replica_address_list
+        with disk.lock(settings.data_dir):
+            if not settings.replica_listen_address:
+                check_only_replica(disk, settings.data_dir, REPLICA_ADVICE)
+            membership = ReplicaMembership(
+                disk, settings.data_dir, clock, randomness, number, initial_voters, addresses
+            )
+        channels = await stack.enter_async_context(cluster_channels(settings, token))
+        background = await stack.enter_async_context(Background("enode"))
         name_servers = await resolve_name_servers(settings.namesrv_address, background=background, clock=clock)
-        enode_services = await parts.enter_async_context(
-            open_enode_services(store, settings, background, clock=clock, randomness=randomness)
+        replica_service = ReplicaService(settings.cluster, settings.name, membership)
+        metrics = telemetry.metrics
+        process = ReplicaProcess(
+            settings, membership, channels, name_servers, background, replica_service, metrics, clock, randomness
         )
-        handlers = enode_services.handlers
         memory = MemoryBudget(settings.memory_budget_bytes, clock, spared_percent=settings.memory_share_percent)
-        register_memory(telemetry.metrics, memory)
-        found = Findings("enode", settings.name)
-        found.identity = lambda: ClusterIdentity(handlers.topics.directory_id, name_servers.addresses)
-        services = [findings_servicer(found, clock), settings_servicer("enode", live)]
-        server = enode_server(handlers, settings, telemetry.calls, token, memory, services, descriptors.connections)
-        register_connections(telemetry.metrics, server.ended_connections)
-        handlers.streams = StreamRunner(background, server.draining)
-        background.run_contained("drain", _close_waiting_pops(handlers, server.draining))
-        parts.callback(enode_services.register_metrics(telemetry.metrics))
-        await parts.enter_async_context(telemetry.open(ready=lambda: server.serving))
-        await parts.enter_async_context(server)
-
-        own_findings = await parts.enter_async_context(enode_services.announce(server, name_servers, channels))
-        found.sources += [*own_findings, server.findings, memory.findings, telemetry.findings, live.findings]
+        register_memory(metrics, memory)
+        register_replica(metrics, process)
+        found = Findings("enode", settings.name, [process.findings, memory.findings, telemetry.findings, live.findings])
+        found.identity = process.cluster_identity
+        add_operator_service: AddServicer = partial(
+            add_EnodeReplicasServiceServicer_to_server, process.operator_service
+        )
+        services = [
+            (REPLICAS_NAME, add_operator_service),
+            findings_servicer(found, clock),
+            settings_servicer("enode", live),
+        ]
+        peers_max = min(PEERS_MAX, descriptors.connections // 4) if settings.replica_listen_address else 0
+        process.server = enode_server(
+            process.leader_service,
+            settings,
+            telemetry.calls,
+            token,
+            memory,
+            services,
+            descriptors.connections - peers_max,
+        )
+        register_connections(metrics, process.server.ended_connections)
+        found.sources.append(process.server.findings)
+        await stack.enter_async_context(telemetry.open(ready=lambda: process.server.serving))
+        if settings.replica_listen_address:
+            replica_server = _replica_server(replica_service, settings, token, peers_max)
+            found.sources.append(replica_server.findings)
+            await stack.enter_async_context(replica_server)
+            process.replica_address = advertised_address_of(
+                replica_server.address or replica_server.cluster_address, settings.advertised_address
+            )
+        stack.push_async_callback(process.stop)
+        await stack.enter_async_context(process.server)
         background.every("certificates", CERTIFICATES_INTERVAL_S, channels.renew, clock=clock)
-        live.appliers += [lambda new: update_name_servers(name_servers, new.namesrv_address), enode_services.apply]
+        await process.start()
+        stack.push_async_callback(process.transfer_leadership)
+
+        live.appliers += [lambda new: update_name_servers(name_servers, new.namesrv_address), process.apply]
         yield RunningEnode(
             settings.name,
-            server.cluster_address or server.address,
-            store,
-            handlers.topics,
-            enode_services.appends,
+            process.server.cluster_address or process.server.address,
+            process.replica_address,
+            process,
             reload=live.reload,
-            health_address=server.address,
+            health_address=process.server.address,
         )
 
 
-async def _close_waiting_pops(handlers: EnodeService, draining: asyncio.Event) -> None:
-    """At a shutdown, answer waiting pops while their streams are open: snodes may wait for other enodes with them."""
-    await draining.wait()
-    await handlers.pops.lines.close()
+def _replica_server(
+    service: ReplicaService, settings: EnodeSettings, token: ClusterToken | None, connections: int
+) -> GrpcServer:
+    """The server for the other replicas."""
+
+    def add(server: Any) -> None:
+        bulk_calls.add_service(server, add_ReplicationServiceServicer_to_server, service, "Exchange")
+
+    tls = cluster_listener(settings, settings.replica_listen_address)
+    return GrpcServer(
+        settings.replica_listen_address if tls is None else "",
+        [(NAME, add)],
+        guards=inner_guards(settings, token),
+        cluster_tls=tls,
+        grace_s=0.0,
+        setting="replica_listen_address",
+        connections_max=settings.connections_max,
+        connections_per_address_max=settings.connections_per_address_max,
+        descriptors_max=connections,
+    )

@@ -51,8 +51,9 @@ def _is_subclass_of(kind: Any, module: str, name: str) -> bool:
     return loaded is not None and isinstance(kind, type) and issubclass(kind, getattr(loaded, name))
 
 
-_DECODE_ERRORS = (ValueError, OSError, KeyError, NotImplementedError, RecursionError)
-"""Exceptions of the libraries for invalid bodies: msgspec's also for deep nesting, Arrow's various kinds."""
+_DECODE_ERRORS = (msgspec.MsgspecError, ValueError, OSError, KeyError, NotImplementedError, RecursionError)
+"""Exceptions of the libraries for invalid bodies. Those of msgspec are no ValueErrors in its older versions, and it
+raises others for deep nesting. Arrow raises various kinds."""
 
 
 def _checked(decode: Callable[[bytes], T]) -> Callable[[bytes], T]:

@@ -1,6 +1,7 @@
 """The client for programs without an event loop: the same calls, each returning when it has completed."""
 
 from collections.abc import Callable, Iterable, Sequence
+from functools import cached_property
 
 from ortoo.client import app as asynchronous
 from ortoo.client.blocking.admin import BlockingAdmin
@@ -66,11 +67,10 @@ class BlockingTransactionalProducer(ClosableFacade[AsyncTransactionalProducer]):
 class BlockingClient(ClosableFacade[asynchronous.Client]):
     """A connected client: makes producers and consumers, and has the operator's calls as `admin`. Made by `connect`."""
 
-    def __init__(self, thread: LoopThread, wrapped: asynchronous.Client) -> None:
-        """Applications get a client from `connect`."""
-        super().__init__(thread, wrapped)
-        self.admin = BlockingAdmin(thread, wrapped.admin)
+    @cached_property
+    def admin(self) -> BlockingAdmin:
         """The operator's calls."""
+        return BlockingAdmin(self._thread, self._wrapped.admin)
 
     producer = opening(asynchronous.Client.producer, BlockingProducer)
     consumer = opening(asynchronous.Client.consumer, BlockingConsumer)

@@ -8,7 +8,6 @@ from contextvars import ContextVar
 from typing import Any, Self, TypeVar
 
 import grpc
-from google.protobuf import json_format
 
 from ortoo.client.core.closed import ClientClosed, check_loop, check_not_forked, used_before_fork
 from ortoo.client.core.credentials import Credentials
@@ -222,6 +221,8 @@ class Connection:
 
 def grpcurl_command(address: str, stub: str, method: str, request: Any, tls: TlsClient | None = None) -> str:
     """The equivalent grpcurl command of a call."""
+    from google.protobuf import json_format  # only for operators that ask for commands
+
     options = ["-plaintext"]
     if tls is not None:
         options = [] if tls.ca_file == SYSTEM else ["-cacert", shlex.quote(tls.ca_file)]

@@ -5,7 +5,6 @@ name of the current profile. A profile is used completely or, if an address or O
 """
 
 import os
-import tomllib
 from collections.abc import Mapping
 from contextlib import suppress
 from dataclasses import dataclass, field
@@ -99,6 +98,8 @@ def current_profile(environ: Mapping[str, str] = os.environ) -> str:
 
 def read_profile(name: str, environ: Mapping[str, str] = os.environ) -> dict[str, str]:
     """The contents of a profile. Errors: NotFound, Invalid for an unreadable file or an unknown key."""
+    import tomllib
+
     file = profile_file(name, environ)
     try:
         values = tomllib.loads(file.read_text())

@@ -3,7 +3,6 @@
 from collections.abc import Callable, Iterable, Sequence
 from dataclasses import dataclass, field
 from functools import cache
-from importlib import metadata
 
 
 @dataclass(frozen=True, slots=True)
@@ -59,6 +58,8 @@ class Findings:
 @cache
 def process_version(package: str = "ortoo-common") -> str:
     """The version of this process's code, or of one package of it."""
+    from importlib import metadata  # takes as long as gRPC's own import
+
     try:
         return metadata.version(package)
     except metadata.PackageNotFoundError:

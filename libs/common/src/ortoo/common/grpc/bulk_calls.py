@@ -4,7 +4,7 @@ On the wire they follow the protos. Handlers take and return `BulkMessage` objec
 `bulk_field` gives the reason.
 """
 
-from collections.abc import Callable, Mapping
+from collections.abc import Callable
 from typing import Any
 
 import grpc
@@ -90,8 +90,14 @@ speak = BulkCall("ortoo.v1.ReplicationService/Exchange", MEMBER_MESSAGE, replica
 _CALLS = {call.name: call for call in (produce, append, fetch_batches, push, fetch, speak)}
 
 
-def serve(server: Any, calls: Mapping[str, Callable[..., Any]]) -> None:
-    """Add handlers of these calls to `server`; `calls` maps method names to handlers. Add the services first."""
-    for name, call in calls.items():
+def add_service(server: Any, add: Callable[[Any, Any], None], servicer: Any, *names: str) -> None:
+    """Add a service to `server` by its generated function. The methods with these names become bulk calls.
+
+    gRPC uses the first handler of a method, so the handlers of bulk calls are added before the generated ones. Handlers
+    of registered methods would not depend on the order, but many versions of grpc.aio silently ignore them.
+    """
+    for name in names:
         known = _CALLS[name]
-        server.add_registered_method_handlers(known.service, {name: known.handler(call)})
+        handlers = {name: known.handler(getattr(servicer, name))}
+        server.add_generic_rpc_handlers((grpc.method_handlers_generic_handler(known.service, handlers),))
+    add(servicer, server)

@@ -9,7 +9,7 @@ pass here a hundred times a second. Therefore a large field is put after the mes
 nested message that comes in two pieces, so that every decoder reads the same message.
 """
 
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Iterator, MutableSequence, Sequence
 from functools import reduce
 from typing import Any, Final
 
@@ -60,7 +60,7 @@ class BulkField:
         self._names = names
         self._path: list[int] = []
         descriptor = kind.DESCRIPTOR
-        self._is_repeated: bool = descriptor.fields_by_name[names[0]].is_repeated
+        self._is_repeated = isinstance(getattr(kind(), names[0]), MutableSequence)  # protobuf 4 has no `is_repeated`
         for name in names:
             field = descriptor.fields_by_name[name]
             self._path.append(field.number)

@@ -67,6 +67,12 @@ def write(kind: type[Written], value: Any, /, **given: Any) -> Written:
     return kind(**given)
 
 
+def is_repeated(field: FieldDescriptor) -> bool:
+    """Whether a field is repeated. Protobuf before 6.31 has only `label`, which newer versions lack."""
+    named: Any = field
+    return bool(named.is_repeated if hasattr(field, "is_repeated") else named.label == named.LABEL_REPEATED)
+
+
 _LEFT_OUT = object()
 
 
@@ -95,7 +101,7 @@ def _getter(field: FieldDescriptor, hint: Any, default: Any, prefix: str | None)
     if _is_map(field):
         # Protobuf maps iterate in the order of memory addresses; sorting makes the order stable.
         return lambda message: dict(sorted(getattr(message, name).items()))
-    if field.is_repeated:
+    if is_repeated(field):
         item = _item_reader(field, (typing.get_args(hint) or (Any,))[0], prefix)
         if item is None:
             return lambda message: tuple(getattr(message, name))
@@ -146,7 +152,7 @@ def _item_writer(field: FieldDescriptor) -> _Convert | None:
     def one(held: Any) -> Message:
         return held if isinstance(held, Message) else write(inner, held)
 
-    return (lambda held: [one(item) for item in held]) if field.is_repeated else one
+    return (lambda held: [one(item) for item in held]) if is_repeated(field) else one
 
 
 def _is_map(field: FieldDescriptor) -> bool:

@@ -8,9 +8,9 @@ import contextlib
 import functools
 import logging
 import os
+import sys
+from collections.abc import Iterator
 from typing import Any
-
-import structlog
 
 from ortoo.common.logs import log_events
 from ortoo.common.logs.log_event import LogEvent
@@ -22,11 +22,11 @@ class Logger:
     """Writes lines with a component's name. A line that cannot be formatted is dropped and counted, never raised."""
 
     def __init__(self, component: str) -> None:
-        self._logger: Any = structlog.get_logger(f"ortoo.{component}", component=component)
+        self._component = component
 
     def emit(self, event: LogEvent, /, **values: object) -> None:
         """Write one line: the event at its level with key-value fields. `exc_info=True` adds a traceback."""
-        write = getattr(self._logger, event.level)
+        write = getattr(self._output(), event.level)
         try:
             write(event.name, **values)
         except Exception as error:  # a value's `__str__`, or a handler of the application
@@ -35,9 +35,27 @@ class Logger:
                 return
             _writer().drop()
 
+    def _output(self) -> Any:
+        structlog = _configured_structlog()
+        if structlog is None:
+            return _StandardLogger(f"ortoo.{self._component}")
+        return structlog.get_logger(f"ortoo.{self._component}", component=self._component)
+
+
+def _configured_structlog() -> Any:
+    """The library, if this process or its application has imported and configured it; None otherwise.
+
+    Other processes write no lines by it, and its import takes as long as that of the whole client.
+    """
+    structlog = sys.modules.get("structlog")
+    is_configured = getattr(structlog, "is_configured", None)  # None while another thread imports the library
+    return structlog if is_configured is not None and is_configured() else None
+
 
 def configure(*, level: str = "info", json: bool | None = None) -> None:
     """Set up logging for a process. `json` None means lines for people on a terminal, and JSON elsewhere."""
+    import structlog
+
     as_json = not os.isatty(standard_files.STANDARD_ERROR) if json is None else json
     plain = structlog.dev.ConsoleRenderer(exception_formatter=structlog.dev.plain_traceback)
     rendering: list[Any] = (
@@ -71,14 +89,34 @@ def get_logger(component: str) -> Logger:
     return Logger(component)
 
 
-def use_standard_logging() -> None:
-    """Pass all lines to the loggers `ortoo.*` of Python's `logging`, so that an application can configure them."""
-    structlog.configure(
-        processors=[structlog.stdlib.filter_by_level, structlog.contextvars.merge_contextvars, _as_record],
-        wrapper_class=structlog.make_filtering_bound_logger(logging.NOTSET),
-        logger_factory=lambda name="ortoo": logging.getLogger(name),
-        cache_logger_on_first_use=False,
-    )
+@contextlib.contextmanager
+def restored_configuration() -> Iterator[None]:
+    """Restore the configuration of logs at the end of the block."""
+    structlog = _configured_structlog()
+    before = None if structlog is None else structlog.get_config()
+    try:
+        yield
+    finally:
+        if (structlog := _configured_structlog()) is not None:
+            structlog.reset_defaults() if before is None else structlog.configure(**before)
+
+
+class _StandardLogger:
+    """The output until a configuration: the loggers `ortoo.*` of Python's `logging`, for applications to configure."""
+
+    def __init__(self, name: str) -> None:
+        self._logger = logging.getLogger(name)
+
+    def _log(self, level: int, text: str, /, exc_info: Any = None, **values: object) -> None:
+        if self._logger.isEnabledFor(level):
+            said = " ".join(f"{name}={value!r}" for name, value in values.items())
+            self._logger.log(level, "%s", f"{text} {said}".rstrip(), exc_info=exc_info, extra={"ortoo": values})
+
+    debug = functools.partialmethod(_log, logging.DEBUG)
+    info = functools.partialmethod(_log, logging.INFO)
+    warning = functools.partialmethod(_log, logging.WARNING)
+    error = functools.partialmethod(_log, logging.ERROR)
+    critical = functools.partialmethod(_log, logging.CRITICAL)
 
 
 class _QueuedLogger:
@@ -103,13 +141,4 @@ def _report_dropped(lines: int) -> None:
     _log.emit(log_events.LOG_LINES_DROPPED, dropped=lines, dropped_total=dropped_line_count())
 
 
-def _as_record(_: Any, __: str, event: structlog.typing.EventDict) -> tuple[tuple[str], dict[str, Any]]:
-    exc_info = event.pop("exc_info", None)
-    text, _ = event.pop("event"), event.pop("component", None)
-    values = " ".join(f"{name}={value!r}" for name, value in event.items())
-    return (f"{text} {values}".rstrip(),), {"exc_info": exc_info, "extra": {"ortoo": dict(event)}}
-
-
-if not structlog.is_configured():
-    use_standard_logging()
 _log = get_logger("logs")

@@ -78,5 +78,5 @@ def _library(codec: Codec) -> Any:
         return importlib.import_module(module)
     except ImportError:
         raise Unsupported(
-            f"{codec.name} needs a library that is not installed: pip install 'ortoo-common[{extra}]'", field="codec"
+            f"{codec.name} needs a library that is not installed: pip install 'ortoo[{extra}]'", field="codec"
         ) from None

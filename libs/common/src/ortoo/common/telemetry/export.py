@@ -37,7 +37,7 @@ class MetricsExport:
             from opentelemetry.sdk.resources import Resource
         except ModuleNotFoundError as error:
             raise Unsupported(
-                "sending metrics needs OpenTelemetry; install ortoo-common[tracing]", field="metrics_endpoint"
+                "sending metrics needs OpenTelemetry: pip install 'ortoo[tracing]'", field="metrics_endpoint"
             ) from error
         self._exporter: MetricExporter = OTLPMetricExporter(
             endpoint=endpoint, insecure=endpoint.startswith("http://"), timeout=EXPORT_TIMEOUT_S

@@ -145,7 +145,7 @@ async def open_tracing(
         from ortoo.common.telemetry.span_exporter import SpanExporter
     except ModuleNotFoundError as error:
         raise Unsupported(
-            "tracing needs OpenTelemetry; install ortoo-common[tracing]", field="trace_endpoint"
+            "tracing needs OpenTelemetry: pip install 'ortoo[tracing]'", field="trace_endpoint"
         ) from error
     tracing, exporter = Tracing(clock=clock, randomness=randomness), SpanExporter(role, name, endpoint)
 

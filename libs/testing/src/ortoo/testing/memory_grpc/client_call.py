@@ -53,6 +53,7 @@ class MemoryCall(CallSide):
         self.waits_for_ready = wait_for_ready
         """Whether it waits for a connection without limit."""
         self._dispatcher = dispatcher
+        self._channel = dispatcher  # grpc.aio 1.71 looks for the open calls of a channel by this name
         self._deadline_s = deadline_s
         self._status: Any = None  # this and the next name are grpc.aio's
         self._initial_metadata: Metadata | None = None

@@ -12,6 +12,7 @@ from ortoo.client import connect
 from ortoo.client.blocking.loop_thread import using_loop_threads
 from ortoo.common.cluster.process_name import using_process_name
 from ortoo.common.grpc.transport import using_transport
+from ortoo.common.logs.logger import restored_configuration
 from ortoo.common.process.clock import using_clock
 from ortoo.common.process.randomness import using_randomness
 from ortoo.testing.memory_grpc import NODE
@@ -175,9 +176,6 @@ def _silence() -> Iterator[None]:
     def drop(*_: Any) -> Any:
         raise structlog.DropEvent
 
-    before = structlog.get_config()
-    structlog.configure(processors=[drop])
-    try:
+    with restored_configuration():
+        structlog.configure(processors=[drop])
         yield
-    finally:
-        structlog.configure(**before)

@@ -8,6 +8,7 @@ from typing import Any, TextIO
 
 import structlog
 
+from ortoo.common.logs.logger import restored_configuration
 from ortoo.testing.simulation.kernel.process import current_process
 from ortoo.testing.simulation.world import World
 
@@ -39,23 +40,20 @@ def simulated_logs(world: World, file: TextIO | None = None, *, level: str = "in
             raise structlog.DropEvent
         return event
 
-    before = structlog.get_config()
-    structlog.configure(
-        processors=[
-            structlog.contextvars.merge_contextvars,
-            structlog.processors.add_log_level,
-            stamped,
-            structlog.processors.format_exc_info,
-            structlog.processors.JSONRenderer(default=str),
-        ],
-        wrapper_class=structlog.make_filtering_bound_logger(logging.getLevelNamesMapping()[level.upper()]),
-        logger_factory=lambda *_: _Written(file) if file is not None else structlog.ReturnLogger(),
-        cache_logger_on_first_use=False,
-    )
-    try:
+    with restored_configuration():
+        structlog.configure(
+            processors=[
+                structlog.contextvars.merge_contextvars,
+                structlog.processors.add_log_level,
+                stamped,
+                structlog.processors.format_exc_info,
+                structlog.processors.JSONRenderer(default=str),
+            ],
+            wrapper_class=structlog.make_filtering_bound_logger(logging.getLevelNamesMapping()[level.upper()]),
+            logger_factory=lambda *_: _Written(file) if file is not None else structlog.ReturnLogger(),
+            cache_logger_on_first_use=False,
+        )
         yield
-    finally:
-        structlog.configure(**before)
 
 
 def _said(error: Any) -> str:

@@ -20,11 +20,12 @@ from dataclasses import dataclass, field, replace
 import structlog
 
 from ortoo.common.errors import OrtooError
+from ortoo.common.logs.logger import restored_configuration
 from ortoo.common.process.randomness import Randomness
 from ortoo.common.records.sealed_batch import SealedBatch, crc32c
 from ortoo.enode.disk.segment_files import SegmentFiles
 from ortoo.enode.log.settings import StoreSettings
-from ortoo.enode.recovery.opening import recover
+from ortoo.enode.recovery.only_copy import recover
 from ortoo.enode.store.store import Store
 from ortoo.testing.disks.disk_image import KEEP_UNSYNCED, LOSE_UNSYNCED, CrashOutcome, DiskImage, Operation
 from ortoo.testing.disks.faulty_disk import FaultyDisk
@@ -348,12 +349,9 @@ def check_fault(seed: int, fault: Callable[[FaultyDisk], None], steps: int = STE
 @contextlib.contextmanager
 def silence_logs() -> Iterator[None]:
     """Suppress the logs of thousands of stores that start and stop."""
-    before = structlog.get_config()
-    structlog.configure(wrapper_class=structlog.make_filtering_bound_logger(logging.CRITICAL))
-    try:
+    with restored_configuration():
+        structlog.configure(wrapper_class=structlog.make_filtering_bound_logger(logging.CRITICAL))
         yield
-    finally:
-        structlog.configure(**before)
 
 
 def main(arguments: Sequence[str] | None = None) -> int:

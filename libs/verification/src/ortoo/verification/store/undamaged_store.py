@@ -11,9 +11,9 @@ from ortoo.enode.log.results import TopicCopy
 from ortoo.enode.log.scan import walk
 from ortoo.enode.log.segment import SUFFIX
 from ortoo.enode.log.settings import StoreSettings
-from ortoo.enode.store.store import Store
 from ortoo.testing.disks.disk_image import KEEP_UNSYNCED, FileContent
 from ortoo.testing.disks.memory_disk import MemoryDisk
+from ortoo.verification.store.single_store import SingleStore, open_single_store
 from ortoo.verification.store.workload import FOLDER
 from ortoo.verification.time.virtual_clock import VirtualClock
 
@@ -113,9 +113,9 @@ def _frame_ends(files: dict[str, bytes]) -> dict[tuple[int, int, int], int]:
     return ends
 
 
-async def open_store(disk: MemoryDisk, clock: VirtualClock, settings: StoreSettings) -> Store:
+async def open_store(disk: MemoryDisk, clock: VirtualClock, settings: StoreSettings) -> SingleStore:
     """The store on `disk`."""
-    return await Store.open(FOLDER, settings=settings, disk=disk, clock=clock, randomness=Randomness(1))
+    return await open_single_store(FOLDER, settings=settings, disk=disk, clock=clock, randomness=Randomness(1))
 
 
 def _files(disk: MemoryDisk) -> dict[str, bytes]:

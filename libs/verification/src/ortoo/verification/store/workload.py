@@ -19,9 +19,9 @@ from ortoo.enode.disk.disk import Disk
 from ortoo.enode.log.results import TopicCopy
 from ortoo.enode.log.settings import FlushMode, StoreSettings
 from ortoo.enode.state.tables.message_ids import short_id
-from ortoo.enode.store.store import Store
 from ortoo.testing.disks.memory_disk import MemoryDisk
 from ortoo.verification.store.model import RequestedValue, SentBatch, StoreHistory, StoreViolation
+from ortoo.verification.store.single_store import SingleStore, open_single_store
 from ortoo.verification.time.virtual_clock import VirtualClock
 
 FOLDER = Path("/store")
@@ -34,16 +34,16 @@ TOPICS = {11: ("orders", 20), 12: ("payments", 20), 13: ("visits", 10)}
 GROUPS = ("billing", "search", "audit")
 POPPERS = "poppers"
 PRODUCERS = 3
-NEEDED = (".seg", "identity", "begin")
+NEEDED = (".seg", "identity", "begin", "reign", "outline")
 """Files that are not caches."""
 
 Producer = tuple[int, int, int]
 """(topic id, queue id, producer id)."""
 
 
-async def open_store(disk: Disk, clock: VirtualClock, settings: StoreSettings = SETTINGS) -> Store:
+async def open_store(disk: Disk, clock: VirtualClock, settings: StoreSettings = SETTINGS) -> SingleStore:
     """Open the store on this disk."""
-    return await Store.open(FOLDER, settings=settings, disk=disk, clock=clock, randomness=Randomness(1))
+    return await open_single_store(FOLDER, settings=settings, disk=disk, clock=clock, randomness=Randomness(1))
 
 
 class Workload:
@@ -69,7 +69,7 @@ class Workload:
         self._next_topic_id = 1000 + seed * 100
         self._producers: dict[Producer, list[SentBatch]] = {}
         self._popped: dict[tuple[int, str, int], int] = {}
-        self._store: Store
+        self._store: SingleStore
 
     @property
     def moment(self) -> int:

@@ -68,6 +68,19 @@ def read_log_summary(disk: Disk, folder: Path) -> StoredLogSummary | None:
     return kept
 
 
+def has_other_replicas(disk: Disk, folder: Path, replica_disk: str) -> bool:
+    """Whether the file lists more replicas than the one with this disk; False without a file.
+
+    The file may be replaced meanwhile, so an older copy is not refused. It lists a learner before that can vote. A file
+    of another folder is left to `read_log_summary`.
+    Errors: DataLoss, Unsupported.
+    """
+    found = read_json_file(disk, folder / FILE_NAME, VERSION, REJOIN_ADVICE, _from_fields)
+    if found is None or found[1] not in (0, tag_of(disk, folder)):
+        return False
+    return [one.disk for one in found[0].summary.configuration.replicas] != [replica_disk]
+
+
 def read_serial(disk: Disk, folder: Path) -> int:
     """The number of the file's last write; 0 if unknown."""
     found = read_slots(disk, folder / SERIALS_NAME, _SERIAL, tag_of(disk, folder), _PAIR)

@@ -1,14 +1,17 @@
-"""The process of a replica: it opens the log, again when needed, and serves clients in each term of leadership."""
+"""The process of a replica: it opens the log, again when needed, and serves clients in each term of leadership.
+
+An enode without other replicas has one term. It elects itself, and reports to no name server.
+"""
 
 import asyncio
 import contextlib
 from collections.abc import AsyncIterator, Iterator
-from dataclasses import dataclass, field, replace
+from dataclasses import dataclass, field
 from typing import Any
 
 from ortoo.common.cluster.name_servers import NameServers
 from ortoo.common.errors import Conflict, NotLeader, OrtooError, Overloaded
-from ortoo.common.errors.findings import Finding, Source
+from ortoo.common.errors.findings import ClusterIdentity, Finding, Source
 from ortoo.common.grpc.channels import Channels
 from ortoo.common.grpc.messages import write
 from ortoo.common.grpc.server import GrpcServer
@@ -19,17 +22,17 @@ from ortoo.common.process.memory_budget import memory_bytes
 from ortoo.common.process.randomness import Randomness
 from ortoo.common.telemetry.metrics import Metrics
 from ortoo.enode import log_events
-from ortoo.enode.disk.identity import StoreIdentity
+from ortoo.enode.leadership.open_log import make_driver, open_log
 from ortoo.enode.leadership.services import EnodeServices, open_enode_services
 from ortoo.enode.log.copies.truncated_frames import TruncatedFrames
-from ortoo.enode.recovery.replica_opening import with_lost_tail
-from ortoo.enode.replication.driver import TRANSFER_POLL_S, TRANSFER_TIMEOUT_S, Driver, StateComparison
+from ortoo.enode.replication.driver import Driver
 from ortoo.enode.replication.frame_repair import FrameRepair
 from ortoo.enode.replication.membership import ReplicaMembership
 from ortoo.enode.replication.protocol.identity import ReplicaId
-from ortoo.enode.replication.protocol.replica import Replica
 from ortoo.enode.replication.protocol.roles import Candidate, Follower, Leader, Voter
-from ortoo.enode.replication.replicated_log import ReplicatedLog, open_replicated_log
+from ortoo.enode.replication.replicated_log import ReplicatedLog
+from ortoo.enode.replication.state_comparison import StateComparison
+from ortoo.enode.replication.transfer import TRANSFER_POLL_S, TRANSFER_TIMEOUT_S
 from ortoo.enode.rpc.leader_only import LeaderOnlyService, read_committed
 from ortoo.enode.rpc.replicas.operators import EnodeReplicasService
 from ortoo.enode.rpc.replicas.peers import ReplicaPeers, ask_to_join, fetch_frame_copy
@@ -85,24 +88,49 @@ class ReplicaProcess:
             self.not_leading_error,
             self.admit,
         )
+        self.is_alone = not self.settings.replica_listen_address
+        """Whether no other replica can reach this one."""
+        self._serving: asyncio.Future[None] = asyncio.get_running_loop().create_future()
+        """Done when this process serves clients for the first time."""
         self._stopping = asyncio.Event()
         self._run_task: asyncio.Task[Any] | None = None
 
-    def start(self) -> None:
-        """Start to join a set if necessary, and to open the log."""
-        self._run_task = self.background.spawn("lives", self._run())
-        self.background.spawn("reports", self.reports.run())
+    async def start(self) -> None:
+        """Start to join a set if necessary, and to open the log. Without other replicas, return when it serves.
 
-    async def stop(self) -> None:
-        """Transfer leadership, then stop gracefully."""
+        Errors: without other replicas, those of the opening.
+        """
+        self._run_task = self.background.spawn("lives", self._run_until_stopped())
+        if self.is_alone:
+            await self._serving
+        else:
+            self.background.spawn("reports", self.reports.run())
+
+    async def _run_until_stopped(self) -> None:
+        """Run. The errors of an enode that is being started go to its start."""
+        try:
+            await self._run()
+        except Exception as error:
+            if not self.is_alone or self._serving.done():
+                raise
+            while isinstance(error, ExceptionGroup) and len(error.exceptions) == 1:  # of a task, such as a failed disk
+                error = error.exceptions[0]
+            self._serving.set_exception(error)
+
+    async def transfer_leadership(self) -> None:
+        """Transfer leadership, if there is a replica that can lead."""
         if self.driver is not None:
             await self._transfer_leadership(self.driver)
+
+    async def stop(self) -> None:
+        """Stop gracefully."""
         self._stopping.set()
         if self._run_task is not None:
             if self.driver is None:
                 self._run_task.cancel()
             await asyncio.wait([self._run_task])
-        await self.reports.report_leaving()
+        if not self.is_alone:
+            await self.reports.report_leaving()
 
     async def _transfer_leadership(self, driver: Driver) -> None:
         with contextlib.suppress(OrtooError, TimeoutError):
@@ -131,6 +159,11 @@ class ReplicaProcess:
         address = self.reports.addresses[leader].address if leader in self.reports.addresses else ""
         text = f"replica {leader.number} leads" if leader else "no leader is known"
         return NotLeader(f"{text}; nothing was stored", leader_address=address, epoch=hard_state.epoch)
+
+    def cluster_identity(self) -> ClusterIdentity:
+        """The directory that this process follows, known only while it leads, and its name servers."""
+        directory_id = self.services.handlers.topics.directory_id if self.services is not None else ""
+        return ClusterIdentity(directory_id, self.name_servers.addresses)
 
     def findings(self) -> Iterator[Finding]:
         """The findings about the enode that it leads."""
@@ -197,29 +230,16 @@ class ReplicaProcess:
         return await ask_to_join(address, request, self.channels)
 
     async def _run_log(self) -> str:
-        settings, clock = self.settings, self.clock
-        stored, summary = self.membership.next_incarnation()
-        log = await open_replicated_log(
-            settings.data_dir,
-            identity=StoreIdentity(
-                settings.cluster, settings.name, stored.set_id, stored.created_at_ms, stored.replica.disk
-            ),
-            settings=settings.store_settings.with_memory_limits(settings.memory_share_percent, memory_bytes()),
-            disk=self.membership.disk,
-            clock=clock,
-            stored=summary,
-            skipped_checkpoints=self.comparison.mismatches,
-        )
+        clock, settings = self.clock, self.settings
+        store_settings = settings.store_settings.with_memory_limits(settings.memory_share_percent, memory_bytes())
         async with contextlib.AsyncExitStack() as stack:
-            stack.push_async_callback(log.close)
+            log = await stack.enter_async_context(open_log(self.membership, store_settings, self.comparison))
             log.on_truncated = self._count_truncated
-            self._store_losses(log)
             stored = self.membership.stored
             background = await stack.enter_async_context(Background("member"))
             peers = ReplicaPeers(stored.replica, stored.set_id, self.address_of, self.channels, background, clock)
-            known, now_s = log.known_committed, clock.monotonic_s()
-            replica = Replica.initial(stored.identity, log.summary, stored.hard_state, now_s, known_committed=known)
-            driver = Driver(log, replica, self.membership, peers.send, background, clock, self.comparison)
+            driver = make_driver(log, self.membership, peers.send, background, self.comparison)
+            driver.reopens = not self.is_alone
             repair = FrameRepair(log.bytes, lambda: driver.replica, self._fetch_frame_copy, self._count_repaired)
             log.bytes.repair = log.engine.reader.repair = repair.repair
             self.driver = self.reports.driver = self.replica_service.driver = driver
@@ -260,17 +280,6 @@ class ReplicaProcess:
     def _count_truncated(self, frames: TruncatedFrames) -> None:
         self.truncated_messages += frames.messages
 
-    def _store_losses(self, log: ReplicatedLog) -> None:
-        """Record permanently the position that this disk once had, before any other replica gets a message."""
-        stored = self.membership.stored
-        hard_state = with_lost_tail(log.former_end, stored.hard_state)
-        if hard_state == stored.hard_state:
-            return
-        is_alone = log.summary.configuration.voters == (stored.replica,)
-        remedy = "`ortoo-enode elect DIR --lose` continues without it" if is_alone else "the others must send it again"
-        _log.emit(log_events.DISK_LOST_DATA, position=log.former_end, remedy=remedy)
-        self.membership.store(replace(stored, hard_state=hard_state))
-
     async def _serve_while_leading(self, driver: Driver, log: ReplicatedLog, background: Background) -> None:
         """Serve clients while this replica leads."""
         while True:
@@ -310,11 +319,17 @@ class ReplicaProcess:
                 open_enode_services(Store(log.engine), settings, background, clock=clock, randomness=self.randomness)
             )
             services.handlers.streams = StreamRunner(background, over)
+            background.run_contained("drain", _end_streams(self.server, services, over))
             stack.callback(services.register_metrics(self.metrics))
-            announced = services.announce(self.server, self.name_servers, self.channels, epoch=epoch)
+            announced = services.announce(
+                self.server, self.name_servers, self.channels, epoch=epoch, is_alone=self.is_alone
+            )
             self.sources = await stack.enter_async_context(announced)
             self.leader_service.service, self.services = services.handlers, services
-            await self.server.set_serving(True)
+            if not self.is_alone:  # an enode alone serves when it is registered
+                await self.server.set_serving(True)
+            if not self._serving.done():
+                self._serving.set_result(None)
             try:
                 yield
             finally:
@@ -347,3 +362,10 @@ class ReplicaProcess:
             request.voters.extend(write(replica_report_pb2.ReplicaId, one) for one in log.configuration.voters)
             request.learners.extend(write(replica_report_pb2.ReplicaId, one) for one in log.configuration.learners)
         return request
+
+
+async def _end_streams(server: GrpcServer, services: EnodeServices, over: asyncio.Event) -> None:
+    """When the server drains, answer waiting pops and end the streams. Snodes may wait for other enodes with them."""
+    await server.draining.wait()
+    over.set()
+    await services.handlers.pops.lines.close()

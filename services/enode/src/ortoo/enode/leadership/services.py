@@ -1,4 +1,4 @@
-"""The services over a store: opened permanently with one replica, otherwise for each term of leadership."""
+"""The services over a store, opened for each term of leadership."""
 
 import contextlib
 from collections.abc import AsyncIterator, Callable
@@ -91,12 +91,12 @@ class EnodeServices:
 
     @contextlib.asynccontextmanager
     async def announce(
-        self, server: GrpcServer, name_servers: NameServers, channels: Channels, *, epoch: int = 0
+        self, server: GrpcServer, name_servers: NameServers, channels: Channels, *, epoch: int, is_alone: bool
     ) -> AsyncIterator[tuple[Source, ...]]:
         """Register the enode at the name servers with the address of `server`, follow them, and run background work.
 
-        Yields the sources of findings. The leases are released at the end, unless the enode is led in an `epoch`,
-        because then another replica may already hold them.
+        Yields the sources of findings. The leases are released at the end if the enode `is_alone`; otherwise another
+        replica may already hold them.
         """
         enode = topic_pb2.Enode(
             name=self.settings.name,
@@ -118,7 +118,7 @@ class EnodeServices:
                 clock=self.clock,
                 randomness=self.randomness,
             )
-            if not epoch:
+            if is_alone:
                 stack.push_async_callback(leases.unregister_all)
             admission = Admission(self.store, leases)
             following = watch_topics(
@@ -144,13 +144,13 @@ class EnodeServices:
             self.background.every("silent groups", CHECK_INTERVAL_S, self.groups.check, clock=self.clock)
             self.background.spawn("locks", self.handlers.attached.follow_locks(self.clock))
             own_findings = EnodeFindings(self.store, self.handlers.backlogs, self.clock)
-            health = Health(self.store, server, leases.register_now, own_findings, may_reopen=bool(epoch))
-            if not epoch:  # a leading replica is known to others by its election
+            health = Health(self.store, server, leases.register_now, own_findings, may_reopen=not is_alone)
+            if is_alone:  # any other leader is known by its election
                 health.is_known = lambda: leases.is_discoverable
 
             def answered() -> None:
                 admission.refresh()
-                if not epoch:
+                if is_alone:
                     self.background.spawn("health", health.check())
 
             leases.answered = answered

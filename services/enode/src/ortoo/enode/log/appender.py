@@ -146,6 +146,7 @@ class Appender(Flusher):
     def append_protocol_frame(self, kind: FrameKind, payload: bytes) -> None:
         """Accept a frame of the replication protocol: epoch, replicas or begin."""
         self._append(FlushEntry(self._header(kind, payload=payload)), (payload,) if payload else ())
+        self._groups[-1].has_protocol_frames = True
 
     def append_copy(self, entry: FlushEntry, frame: Buffer) -> None:
         """Accept a copy of the leader's frame, whose position must be this log's appended position."""

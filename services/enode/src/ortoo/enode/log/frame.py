@@ -65,13 +65,13 @@ class FrameHeader(NamedTuple):
         int, "Q", "every byte of the log before this position was on disk when the frame was written"
     ] = 0
     leader_epoch: Annotated[
-        int,
-        "Q",
-        "epoch of the leader that wrote the frame, 0 without a replica set; never falls along the log",
+        int, "Q", "epoch of the leader that wrote the frame, 0 before the first EPOCH frame; never falls along the log"
     ] = 0
     store_open: Annotated[int, "I", "counts the openings of the leader's store; never falls within an epoch"] = 0
     flags: Annotated[
-        int, "I", "bit 0 last frame of its segment, bit 1 first frame after an opening, bit 2 clean stop"
+        int,
+        "I",
+        "bit 0 last frame of its segment, bit 1 first frame after an opening (only earlier versions), bit 2 clean stop",
     ] = 0
     length: Annotated[int, "I", "bytes of payload"] = 0
     prefix_length: Annotated[

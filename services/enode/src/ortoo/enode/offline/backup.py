@@ -19,9 +19,9 @@ from ortoo.common.errors import Conflict, DataLoss, NotFound, Unavailable, Unsup
 from ortoo.common.process.clock import Clock, SystemClock
 from ortoo.enode.disk.atomic_files import read_part
 from ortoo.enode.disk.disk import Disk, RealDisk
-from ortoo.enode.disk.hard_state_file import FILE_NAME as REIGN_NAME
 from ortoo.enode.disk.identity import StoreIdentity, read_identity
 from ortoo.enode.disk.log_begin import read_log_begin
+from ortoo.enode.disk.log_summary_file import has_other_replicas
 from ortoo.enode.disk.segment_files import SegmentFiles
 from ortoo.enode.index.survey import find_log_end, survey
 from ortoo.enode.log.frame import HEADER_BYTES
@@ -34,7 +34,7 @@ from ortoo.enode.offline.backup_list import (
     is_empty,
     read_backup_list,
 )
-from ortoo.enode.recovery.replica_opening import durable_end
+from ortoo.enode.recovery.opening import durable_end
 from ortoo.enode.recovery.strays import find_strays
 
 ATTEMPTS_MAX = 5
@@ -58,17 +58,17 @@ def main(arguments: Sequence[str]) -> int:
 def take_backup(disk: Disk, folder: Path, target: Path, clock: Clock) -> tuple[BackupList, int]:
     """Copy the store in `folder` to `target`; returns the backup's list, and the number of copied bytes.
 
-    Errors: OSError. NotFound without a store. Unsupported for a replica's store. Conflict when `target` is in use or
-    has other files. DataLoss when the store has less data than before, or less than the previous backup. Unavailable
-    when retention deleted segments too fast.
+    Errors: OSError. NotFound without a store. Unsupported for a store with other replicas. Conflict when `target` is in
+    use or has other files. DataLoss when the store has less data than before, or less than the previous backup.
+    Unavailable when retention deleted segments too fast.
     """
     identity = read_identity(disk, folder)
     if identity is None:
         raise NotFound(f"{folder} is not a store: it has no file `identity`", field="DIR")
-    if REIGN_NAME in disk.list(folder):
+    if has_other_replicas(disk, folder, identity.disk):
         raise Unsupported(
             f"{folder} belongs to a replica of enode {identity.enode}, whose other replicas are its copies. Replace a "
-            "lost disk by an empty one, or add replicas if there is only one (`ortoo enode add`)",
+            "lost disk by an empty one",
             field="DIR",
         )
     previous = read_backup_list(disk, target)

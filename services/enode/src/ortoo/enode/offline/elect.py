@@ -28,16 +28,15 @@ from ortoo.enode.disk.disk import Disk, RealDisk
 from ortoo.enode.disk.hard_state_file import FILE_NAME as REIGN_NAME
 from ortoo.enode.disk.hard_state_file import StoredHardState, read_hard_state, read_serial, write_hard_state
 from ortoo.enode.disk.identity import read_identity, write_identity
-from ortoo.enode.disk.log_begin import read_log_begin
 from ortoo.enode.disk.log_summary_file import FILE_NAME as OUTLINE_NAME
 from ortoo.enode.disk.log_summary_file import StoredLogSummary, read_log_summary, write_log_summary
 from ortoo.enode.disk.segment_files import SegmentFiles
 from ortoo.enode.log.segment import segment_bases
-from ortoo.enode.recovery.hard_state import epoch_at
-from ortoo.enode.recovery.replica_opening import durable_end, last_copy_end, recover_replica
+from ortoo.enode.recovery.hard_state import summary_of_files
+from ortoo.enode.recovery.opening import last_copy_end, recover_replica
 from ortoo.enode.recovery.restored import write_mark
 from ortoo.enode.replication.protocol.identity import Configuration, ReplicaId, Tail
-from ortoo.enode.replication.protocol.log_summary import ConfigurationFrame, EpochHistory, EpochStart, LogSummary
+from ortoo.enode.replication.protocol.log_summary import ConfigurationFrame
 from ortoo.enode.rpc.replicas.living_set import check_no_living_set
 from ortoo.enode.settings import load
 
@@ -52,8 +51,8 @@ class Survivor:
     lost: str = ""
     """The file that is lost or refused, and the reason; empty = none."""
 
-    def describe(self, end: int, flushed: int = 0) -> str:
-        """The contents and the losses, as text. The disk has the log below `end`, and once had it below `flushed`."""
+    def describe(self, end: int) -> str:
+        """The contents and the losses, as text. The log ends at `end`."""
         kept, voters = self.stored, self.summary.summary.configuration.voters
         former = ", ".join(str(one.number) for one in voters) or "unknown"
         lines = [
@@ -68,11 +67,6 @@ class Survivor:
             lines.append(
                 f"this disk itself once had the log up to position {kept.hard_state.unsynced_tail.position}; the "
                 "rest is lost, too"
-            )
-        if flushed > end:
-            lines.append(
-                f"it is damaged there. The log behind that, up to position {flushed}, is lost, and --apply removes it: "
-                "copy the folder first"
             )
         return "\n".join(lines) + "\n"
 
@@ -92,7 +86,7 @@ def main(arguments: Sequence[str]) -> int:
     with disk.lock(folder):
         settings = load(os.environ, file=chosen.file, overrides={}).settings
         found = read_survivor(disk, folder, settings.replica)
-        sys.stdout.write(found.describe(last_copy_end(disk, folder, found.summary), durable_end(disk, folder)))
+        sys.stdout.write(found.describe(last_copy_end(disk, folder, found.summary)))
         if not chosen.apply:
             sys.stdout.write("nothing was changed; add --apply to continue with this disk alone\n")
             return 3
@@ -129,18 +123,8 @@ def read_survivor(disk: Disk, folder: Path, number: int = 1) -> Survivor:
     if stored is None or not stored.set_id or (summary is None and not segment_bases(disk.list(folder))):
         raise Invalid(f"{folder} is not the folder of a replica of an initialized set, so it cannot be elected")
     if summary is None:
-        lost, summary = lost or f"the file {OUTLINE_NAME} is missing", _outline_of(disk, folder, stored.replica)
+        lost, summary = lost or f"the file {OUTLINE_NAME} is missing", summary_of_files(disk, folder, stored.replica)
     return Survivor(stored, summary, identity.enode if identity is not None else "", lost)
-
-
-def _outline_of(disk: Disk, folder: Path, member: ReplicaId) -> StoredLogSummary:
-    """The log summary from the log's begin and its epoch, if the file is missing. The rest is read from the log."""
-    recorded, starts = read_log_begin(disk, folder), segment_bases(disk.list(folder))
-    begin = recorded.position if recorded is not None else starts[0]
-    epoch = epoch_at(disk, folder, begin) if begin in starts else 0
-    history = EpochHistory((EpochStart(epoch, begin),)) if epoch and begin else EpochHistory()
-    placed = (ConfigurationFrame(begin, Configuration((member,))),)
-    return StoredLogSummary(LogSummary(begin, begin, begin, begin, history, placed))
 
 
 def become_single_replica(disk: Disk, folder: Path, clock: Clock, randomness: Randomness, number: int = 1) -> int:

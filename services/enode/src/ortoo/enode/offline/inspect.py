@@ -30,7 +30,7 @@ from ortoo.enode.log.frame import HEADER_BYTES, FrameHeader, FrameKind
 from ortoo.enode.log.results import Damage
 from ortoo.enode.log.scan import Hole, walk
 from ortoo.enode.log.segment import Segment
-from ortoo.enode.recovery.opening import Recovered, recover
+from ortoo.enode.recovery.only_copy import Recovered, recover
 
 Line = dict[str, Any]
 NUMBERS = frozenset(

@@ -14,7 +14,7 @@ import argparse
 import sys
 from collections.abc import Callable, Iterator, Sequence
 from contextlib import closing
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from functools import partial
 from pathlib import Path
 
@@ -26,6 +26,7 @@ from ortoo.enode.disk.clean_stop import read_clean_stop, write_clean_stop
 from ortoo.enode.disk.disk import Disk, RealDisk
 from ortoo.enode.disk.durable_mark import FILE_NAME as TIDE_NAME
 from ortoo.enode.disk.durable_mark import DurableMark, read_durable_mark
+from ortoo.enode.disk.hard_state_file import read_hard_state
 from ortoo.enode.disk.identity import FILE_NAME, StoreIdentity, write_identity
 from ortoo.enode.disk.log_begin import FILE_NAME as BEGIN_NAME
 from ortoo.enode.disk.log_begin import read_log_begin, write_log_begin
@@ -35,9 +36,9 @@ from ortoo.enode.log.frame import FrameHeader, FrameKind
 from ortoo.enode.log.scan import walk
 from ortoo.enode.log.segment import INDEX_SUFFIX, KEYS_SUFFIX, Segment, segment_bases, segment_name
 from ortoo.enode.offline.inspect import inspect
-from ortoo.enode.recovery.hard_state import check_not_replicated
-from ortoo.enode.recovery.opening import make_clean_stop, recover
-from ortoo.enode.recovery.replica_opening import durable_end
+from ortoo.enode.recovery.hard_state import check_files, check_never_of_a_set, check_only_replica
+from ortoo.enode.recovery.only_copy import make_clean_stop, recover
+from ortoo.enode.recovery.opening import durable_end
 from ortoo.enode.recovery.restored import FILE_NAME as RESTORED_NAME
 from ortoo.enode.recovery.restored import write_restored_mark
 from ortoo.enode.recovery.strays import find_strays
@@ -71,7 +72,9 @@ def main(arguments: Sequence[str]) -> int:
     disk, folder = RealDisk(), chosen.folder
     with disk.lock(folder):
         if chosen.caches or chosen.identity or chosen.without_checkpoint or chosen.cut is not None:
-            check_not_replicated(disk, folder, REPLICA_ADVICE)
+            if read_hard_state(disk, folder) is None:
+                check_never_of_a_set(disk, folder)
+            check_only_replica(disk, folder, REPLICA_ADVICE)
         if chosen.caches:
             steps = list(remove_caches(disk, folder))
         elif chosen.identity:
@@ -98,9 +101,11 @@ def remove_caches(disk: Disk, folder: Path, *, discards_end: bool = False) -> It
     The durable position cannot be rebuilt from a damaged or missing end. So the durable mark stays while there is a
     log, unless `discards_end`.
     """
-    names, end = disk.list(folder), durable_end(disk, folder)
-    starts = segment_bases(names)
-    if discards_end or (end and _are_strays(disk, folder, starts)):
+    names, end, hard_state = disk.list(folder), durable_end(disk, folder), read_hard_state(disk, folder)
+    starts, has_voted = segment_bases(names), hard_state is not None and hard_state.hard_state.epoch > 0
+    leftovers = [name for name in names if name.endswith((INDEX_SUFFIX, KEYS_SUFFIX, ".tmp"))]
+    yield from _removals(disk, folder, leftovers)  # before a write through one of them
+    if discards_end or ((end or has_voted) and _are_strays(disk, folder, starts)):
         end = 0
         yield RepairStep(
             f"write {RESTORED_NAME}: the locks, leases and transactions of the removed end become invalid",
@@ -110,8 +115,11 @@ def remove_caches(disk: Disk, folder: Path, *, discards_end: bool = False) -> It
         yield RepairStep(
             f"write {TIDE_NAME}: the log ends at position {end}", partial(_write_durable_mark, disk, folder, end)
         )
-    endings, whole = (INDEX_SUFFIX, KEYS_SUFFIX, ".tmp"), (CLEAN_NAME,) if end else (CLEAN_NAME, TIDE_NAME)
-    names = [name for name in names if name in whole or name.endswith(endings)]
+    whole = (CLEAN_NAME,) if end else (CLEAN_NAME, TIDE_NAME)
+    yield from _removals(disk, folder, [name for name in names if name in whole])
+
+
+def _removals(disk: Disk, folder: Path, names: Sequence[str]) -> Iterator[RepairStep]:
     for name in names:
         yield RepairStep(f"remove {name}: the next start rebuilds it", partial(disk.remove, folder / name))
     if names:
@@ -132,7 +140,7 @@ def _write_durable_mark(disk: Disk, folder: Path, end: int) -> None:
 def renew_identity(
     disk: Disk, folder: Path, owner: Sequence[str], clock: Clock, randomness: Randomness
 ) -> Iterator[RepairStep]:
-    """Write the store's identity (`owner`: cluster and enode), with a new store id.
+    """Write the store's identity (`owner`: cluster and enode), with the id of its set, or with a new store id.
 
     The other small files have a tag from the id, so those that are not caches are written again.
     """
@@ -141,7 +149,13 @@ def renew_identity(
     begin, clean = read_log_begin(disk, folder, ANY_TAG), read_clean_stop(disk, folder, ANY_TAG)
     end = max(read_durable_mark(disk, folder, ANY_TAG), clean.end_position if clean is not None else 0)
     log = f"{mark:016x}" if mark else ""
-    identity = StoreIdentity(cluster, enode, randomness.id_text(), clock.now_ms(), log=log)
+    stored, store_id, now_ms = read_hard_state(disk, folder), randomness.id_text(), clock.now_ms()
+    begins_anew = RESTORED_NAME in names
+    identity = StoreIdentity(cluster, enode, store_id, now_ms, log=log, begins_anew=begins_anew)
+    if stored is not None:  # it belongs to its hard state
+        identity = replace(
+            identity, store_id=stored.set_id, created_at_ms=stored.created_at_ms, disk=stored.replica.disk
+        )
     yield RepairStep(
         f"write {FILE_NAME}: enode {enode} of cluster {cluster}, store {identity.store_id}",
         partial(write_identity, disk, folder, identity),
@@ -238,6 +252,8 @@ def _diagnose(disk: Disk, folder: Path) -> int:
     """Print the damage and the possible remedies."""
     try:
         damages = [line for line in inspect(disk, folder, verify=True) if line["type"] == "damage"]
+        if (stored := read_hard_state(disk, folder)) is not None:
+            check_files(disk, folder, stored)
     except OrtooError as error:
         trouble = "does not start" if isinstance(error, DataLoss) else "cannot be read"
         sys.stdout.write(f"the store {trouble}: {error.message}\n")

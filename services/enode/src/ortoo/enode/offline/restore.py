@@ -21,7 +21,7 @@ from ortoo.enode.disk.log_begin import write_log_begin
 from ortoo.enode.disk.segment_files import SegmentFiles
 from ortoo.enode.log.segment import segment_name
 from ortoo.enode.offline.backup_list import BackupList, copy_file, is_empty, read_backup_list
-from ortoo.enode.recovery.opening import Recovered, recover
+from ortoo.enode.recovery.only_copy import Recovered, recover
 from ortoo.enode.recovery.restored import write_restored_mark
 
 

@@ -1,373 +1,352 @@
-"""Opens a store: finds its segments, the end of the log and the state. docs/formats/crash-safety.md has the reasons.
+"""Opens the log of a replica.
 
-It runs before any other access to the store, only on blocking calls, without the event loop.
+The only replica of a set commits what its disk has, so its log is read to the end, and damaged places are skipped.
+Otherwise the state is folded up to a known committed position, and the later frames may still be truncated. Then as
+little as possible is written. Frames that no flush of this disk covers are rewritten and synced, and a torn end is
+truncated.
 """
 
-from collections.abc import Callable, Iterable, Iterator
-from dataclasses import dataclass, field
+from collections.abc import Iterator
+from dataclasses import dataclass, field, replace
 from itertools import pairwise
 from pathlib import Path
 
 from ortoo.common.errors import DataLoss
-from ortoo.common.logs.logger import get_logger
-from ortoo.enode import log_events
-from ortoo.enode.changes.kinds import OffsetsSkipped, decode_changes, encode_changes
-from ortoo.enode.disk.atomic_files import DamagedFile
-from ortoo.enode.disk.clean_stop import CleanStop, read_clean_stop
+from ortoo.enode.disk.clean_stop import read_clean_stop, remove_clean_stop
 from ortoo.enode.disk.disk import Disk
 from ortoo.enode.disk.durable_mark import read_durable_mark
-from ortoo.enode.disk.identity import StoreIdentity, read_identity
+from ortoo.enode.disk.hard_state_file import read_hard_state, write_hard_state
+from ortoo.enode.disk.identity import read_identity
 from ortoo.enode.disk.log_begin import LogBegin, read_log_begin
+from ortoo.enode.disk.log_summary_file import NO_TRUNCATION, StoredLogSummary, write_log_summary
 from ortoo.enode.disk.segment_files import SegmentFiles
 from ortoo.enode.index.catalog import LogCatalog
-from ortoo.enode.index.index_files import make_index, read_contents
-from ortoo.enode.index.survey import SegmentSurvey, find_log_end, survey
-from ortoo.enode.log.frame import HEADER_BYTES, BadFrame, decode_header
-from ortoo.enode.log.queue_index import IndexParts, SegmentContents, decode_contents, decode_rows, encode_index
-from ortoo.enode.log.scan import Hole
-from ortoo.enode.log.segment import (
-    INDEX_SUFFIX,
-    KEYS_SUFFIX,
-    SPARE_SUFFIX,
-    Segment,
-    remove_below,
-    segment_bases,
-    segment_name,
-)
-from ortoo.enode.recovery.hard_state import check_never_led
+from ortoo.enode.index.index_files import read_contents
+from ortoo.enode.index.survey import SegmentSurvey, survey
+from ortoo.enode.log.checkpoint import complete_checkpoints
+from ortoo.enode.log.copies.frame_copies import make_entry
+from ortoo.enode.log.flushing.flush_group import FlushGroup
+from ortoo.enode.log.frame import BadFrame, FrameFlag, FrameHeader
+from ortoo.enode.log.queue_index import SliceLocation
+from ortoo.enode.log.scan import Hole, ReadWindow, read_body, walk
+from ortoo.enode.log.segment import Segment, segment_bases
 from ortoo.enode.recovery.losses import find_damages
-from ortoo.enode.recovery.owners import check_frame_owner
-from ortoo.enode.recovery.refold import StateRefold
-from ortoo.enode.recovery.restored import begin_under_another_id, invalidation_changes, read_openings_gap
-from ortoo.enode.recovery.strays import find_strays, frame_at, has_frame
+from ortoo.enode.recovery.only_copy import (
+    Recovered,
+    is_at_log_end,
+    load_sealed,
+    recover,
+    recover_clean_stop,
+    set_queue_ranges,
+)
+from ortoo.enode.recovery.owners import is_foreign
+from ortoo.enode.recovery.protocol_frames import ProtocolFrames
+from ortoo.enode.recovery.refold import StateRefold, read_slice
+from ortoo.enode.recovery.restored import read_openings_gap
+from ortoo.enode.recovery.segment_changes import remove_leftovers, rewrite_unsynced, truncate_files
+from ortoo.enode.replication.protocol.identity import HardState, Tail
+from ortoo.enode.replication.protocol.log_summary import LogSummary
 from ortoo.enode.state.fold import State
 
-CHUNK_BYTES = 1 << 20
-_log = get_logger("store")
+_END = 1 << 62
+"""A position behind every log."""
+GROUP_BYTES = 1 << 20
+"""Approximate size of groups of frames that are not known to be committed; they are folded group by group."""
 
 
 @dataclass(slots=True)
-class Recovered:
-    """The contents of an opened and repaired store."""
+class ReplicaLog:
+    """The log of a replica at its opening."""
 
-    catalog: LogCatalog
-    state: State
-    end_position: int
-    """The position of the next frame."""
-    store_open: int
-    """The number of the previous opening."""
-    stored_at_ms: int
-    active: Segment | None
-    """The segment for the next frame; None when a new one must be made."""
-    was_clean: bool
-    skips: list[OffsetsSkipped] = field(default_factory=list)
-    """Changes to store before requests are served."""
-    holes: list[Hole] = field(default_factory=list)
-    """Damaged places."""
-    truncated_bytes: int = 0
-    """Bytes of the torn tail that were truncated."""
-    begin: LogBegin | None = None
-    """The recorded begin of the log; None in a store of an older version."""
-    strays: list[str] = field(default_factory=list)
-    """Files with the name of a segment that are none."""
-    missing_bytes: int = 0
-    """Durable bytes that are missing because the last file was cut short."""
-    state_bytes: int = 0
-    """Length of the encoded state in the checkpoint or marker from which it was loaded."""
-    is_restored: bool = False
-    """Whether the store ends before its clients' latest knowledge, and the log does not record this yet."""
+    recovered: Recovered
+    """The store up to the known committed position; `active` is the segment with that position."""
+    summary: LogSummary
+    """The log summary; all of it is durable."""
+    groups: list[FlushGroup] = field(default_factory=list)
+    """The later frames."""
+    next_segments: list[Segment] = field(default_factory=list)
+    """The segments behind the active one."""
+    is_missing_state: bool = False
+    """Whether the log's begin is deleted and there is no whole checkpoint yet, so that no state can be folded."""
+    former_end: int = 0
+    """The position that this disk once had, if it is beyond the log's end; 0 otherwise."""
+    is_alone: bool = False
+    """Whether no other replica has the log, so that what is durable here is committed."""
+    last_epoch: int = 0
+    """If `is_alone`, the highest epoch in the log."""
 
 
-def recover(
+def recover_replica(
     files: SegmentFiles,
     folder: Path,
+    stored: StoredLogSummary,
     *,
+    is_last_copy: bool = False,
     repairs: bool = True,
-    without_checkpoint: bool = False,
-    is_alone: bool = False,
-    renewed: Callable[[StoreIdentity], StoreIdentity] = lambda identity: identity,
-    identity: StoreIdentity | None = None,
-) -> Recovered:
-    """Read the log and the state of a folder.
+    skipped_checkpoints: int = 0,
+) -> ReplicaLog:
+    """Read the log and the state of a replica's folder. The caller closes `files`.
 
-    With `repairs` (the default) also truncate a torn tail, make missing index files and remove leftovers; without,
-    nothing is written. `without_checkpoint` accepts a state folded from the existing segments, although older ones are
-    missing. `is_alone` means that the store is no replica and has no hard state. A store that returns to an earlier end
-    gets the identity that `renewed` makes. `identity` is the future identity of a folder without one. The caller closes
-    `files`.
+    With `is_last_copy` the disk counts as the only replica, because all others are lost. Without `repairs` nothing is
+    written. `skipped_checkpoints` is the number of newest checkpoints to skip if there are other replicas; the state
+    may then be folded from the log's begin.
 
-    Errors: Unsupported, OSError. DataLoss, also when the store has no hard state but a leader wrote its newest frames.
+    Errors: DataLoss, Unsupported, OSError.
     """
     disk = files.disk
+    if stored.pending_truncation != NO_TRUNCATION and repairs:
+        truncate_files(disk, folder, stored.pending_truncation)
+        stored = StoredLogSummary(stored.summary)
+        write_log_summary(disk, folder, stored)
+    summary = stored.summary
     begin = read_log_begin(disk, folder)
-    begin_position = begin.position if begin is not None else 0
-    if repairs:
-        remove_leftovers(disk, folder, begin_position)
-    starts = [base for base in segment_bases(disk.list(folder)) if base >= begin_position]
-    strays = find_strays(files, folder, starts)
-    starts = [base for base in starts if base not in strays]
-    ways = {"repairs": repairs, "without_checkpoint": without_checkpoint, "is_alone": is_alone}
-    recovered = _recover(files, folder, starts, begin, identity or read_identity(disk, folder), **ways)
-    recovered.strays = [segment_name(base) for base in strays]
-    if recovered.missing_bytes and repairs:
-        begin_under_another_id(disk, folder, renewed)
-    if apart := read_openings_gap(disk, folder):
-        recovered.state.apply_all(invalidation_changes(recovered.state, apart, recovered.stored_at_ms))
-        set_queue_ranges(recovered)
-        recovered.store_open += apart
-        recovered.is_restored = True
-    return recovered
+    opening = _Opening(files, folder, summary, is_last_copy=is_last_copy, skipped_checkpoints=skipped_checkpoints)
+    if opening.is_alone:
+        known = begin.position if begin is not None else 0
+        if known < summary.begin and (begin is None or is_last_copy):
+            begin = LogBegin(summary.begin, None)
+        # Only what was durable is stored of a log without other replicas. A command may have removed its end.
+        is_known = not is_last_copy and not read_openings_gap(disk, folder) and summary.appended > summary.begin
+        known_end = summary.appended if is_known else 0
+        recovered = recover(files, folder, begin=begin, known_end=known_end, repairs=repairs)
+        return opening.as_alone(recovered)
+    remove_leftovers(disk, folder, summary.begin)
+    segments, flushed = opening.segments, opening.flushed
+    if (clean := opening.clean) is not None:
+        catalog = LogCatalog(files, opening.tag)
+        opening.adopt_segments(catalog, segments)
+        recovered = recover_clean_stop(disk, catalog, segments[-1], clean, begin)
+        summary = opening.protocol_frames.applied_to(summary, clean.end_position)
+        return ReplicaLog(recovered, _as_synced(summary, clean.end_position, clean.end_position))
+    found = opening.recover()
+    found.recovered.begin = begin
+    set_queue_ranges(found.recovered)
+    end = found.summary.appended
+    if flushed > end:
+        found.former_end = flushed
+        if (
+            reign := read_hard_state(disk, folder)
+        ) is not None:  # before any truncation, because no other file records it
+            write_hard_state(disk, folder, replace(reign, hard_state=with_lost_tail(flushed, reign.hard_state)))
+    remove_clean_stop(disk, folder)
+    _make_durable(disk, folder, segments, min(flushed, end), end)
+    return found
 
 
-def _recover(
-    files: SegmentFiles,
-    folder: Path,
-    starts: list[int],
-    begin: LogBegin | None,
-    identity: StoreIdentity | None,
-    *,
-    repairs: bool,
-    without_checkpoint: bool,
-    is_alone: bool,
-) -> Recovered:
-    disk = files.disk
-    clean = read_clean_stop(disk, folder)
-    durable = max(read_durable_mark(disk, folder), clean.end_position if clean else 0)
-    tag, log_mark = (identity.tag, identity.log_mark) if identity is not None else (0, 0)
-    catalog = LogCatalog(files, tag)
-    if not starts:
-        if durable:
-            raise DataLoss(
-                f"{folder} held a log up to position {durable}, but no segment is left. Restore the files from a "
-                f"copy, or run `ortoo-enode repair {folder} --caches` to start an empty log"
-            )
-        return Recovered(catalog, State(), begin.position if begin else 0, 0, 0, None, was_clean=False, begin=begin)
-    for base, next_base in pairwise(starts):
-        load_sealed(catalog, disk, Segment(files, folder, base, next_base), next_base, repairs=repairs)
-    last = Segment(files, folder, starts[-1], starts[-1])
-    last.limit = last.base + last.size_bytes()
-    if clean is not None and is_at_log_end(clean, last, log_mark):
-        if is_alone and (closing := frame_at(last, clean.end_position - HEADER_BYTES)):
-            check_never_led(folder, closing.leader_epoch)
-        catalog.segments.append(last)
-        return recover_clean_stop(disk, catalog, last, clean, begin)
+def last_copy_end(disk: Disk, folder: Path, stored: StoredLogSummary) -> int:
+    """The future end of the last copy of a log. Nothing is written.
 
-    truncated_bytes = 0
-    truncated_at: int | None = None
-    if durable > last.limit:
-        # If the segment was ended, later files are missing. If it was not, the end of this file is missing.
-        headers = survey(last.read, last.base, last.limit, log_mark)
-        check_frame_owner(last.path, headers.foreign_at)
-        truncated_at = None if headers.is_ended else headers.end_position
-        load_sealed(catalog, disk, last, durable, repairs=repairs)
-        found, end = SegmentSurvey(end_position=durable, is_ended=True), durable
-    else:
-        catalog.segments.append(last)
-        found = survey(last.read, last.base, last.limit, log_mark)
-        found.durable_below = max(found.durable_below, durable)
-        end = find_log_end(found, last.read, last.base, last.limit)
-        if found.foreign_at < end:
-            check_frame_owner(last.path, found.foreign_at)
-        if is_alone:
-            check_never_led(folder, found.leader_epoch)
-        found.truncate(end)
-        if repairs:
-            rewrite_unsynced(last, max(last.base, min(found.durable_below, end)), end)
-            truncated_bytes = zero_behind(last, end)
-            last.writer.sync_data()
-        catalog.load_active(found.parts)
-        if found.is_ended and end == found.end_position:
-            last.end, last.last_stored_at_ms = end, found.stored_at_ms
-            if repairs and last.limit > end:
-                last.writer.truncate(end - last.base)
-                last.limit = end
-        last.stop_writing()
-    recovered = _fold_state(catalog, found, end, truncated_at, log_mark, without_checkpoint=without_checkpoint)
-    recovered.truncated_bytes, recovered.begin = truncated_bytes, begin
-    recovered.holes += _missing_beginning(catalog, begin)
-    set_queue_ranges(recovered)
-    catalog.damages = find_damages(catalog, recovered.holes, disk)
-    return recovered
-
-
-def _fold_state(
-    catalog: LogCatalog,
-    found: SegmentSurvey,
-    end: int,
-    truncated_at: int | None,
-    log_mark: int,
-    *,
-    without_checkpoint: bool,
-) -> Recovered:
-    """The state at the log's end, and all holes."""
-    holes = _known_holes(catalog, catalog.contents.values()) + found.holes
-    slices = [part for one in catalog.contents.values() for part in one.slices] + found.slices
-    as_of = end if truncated_at is None else truncated_at
-    fold = StateRefold(catalog.segments, slices, as_of, without_checkpoint=without_checkpoint, log_mark=log_mark)
-    fold.forget_producers(is_cut=truncated_at is not None)
-    known = {hole.position for hole in holes}
-    holes += [hole for hole in fold.holes if hole.position not in known]
-    return Recovered(
-        catalog,
-        fold.state,
-        end,
-        max(found.store_open, fold.store_open),
-        max([found.stored_at_ms, *(one.last_stored_at_ms for one in catalog.segments)]),
-        None if catalog.segments[-1].end is not None else catalog.segments[-1],
-        was_clean=False,
-        skips=fold.offsets_to_skip(is_cut=truncated_at is not None),
-        holes=holes,
-        missing_bytes=0 if truncated_at is None else end - truncated_at,
-        state_bytes=fold.checkpoint_bytes,
-    )
-
-
-def _known_holes(catalog: LogCatalog, contents: Iterable[SegmentContents]) -> list[Hole]:
-    """The damaged places that index files list."""
-    by_base = {segment.base: segment for segment in catalog.segments}
-    holes = []
-    for one in contents:
-        for position, length in one.holes:
-            file_end = one.base + by_base[one.base].size_bytes()
-            reason = f"the file ends at log position {file_end}" if file_end < position + length else "damaged"
-            holes.append(Hole(position, length, reason))
-    return holes
-
-
-def _missing_beginning(catalog: LogCatalog, begin: LogBegin | None) -> list[Hole]:
-    """A hole for first segments that are missing although retention did not delete them."""
-    if begin is None or catalog.begin_position <= begin.position:
-        return []
-    return [Hole(begin.position, catalog.begin_position - begin.position, "the first segment files are missing")]
-
-
-def remove_leftovers(disk: Disk, folder: Path, begin_position: int) -> None:
-    """Remove leftovers of interrupted work."""
-    try:
-        remove_below(disk, folder, begin_position)
-    except OSError as error:
-        _log.emit(log_events.SEGMENT_DELETE_FAILED, reason=str(error))
-    names = disk.list(folder)
-    segments = {segment_name(base) for base in segment_bases(names)}
-    orphans = {
-        segment_name(base, suffix)
-        for suffix in (INDEX_SUFFIX, KEYS_SUFFIX)
-        for base in segment_bases(names, suffix)
-        if segment_name(base) not in segments
-    }
-    left = [name for name in names if name in orphans or name.endswith((SPARE_SUFFIX, ".tmp"))]
-    for name in left:
-        disk.remove(folder / name)
-    if left:
-        disk.sync_directory(folder)
-
-
-def is_at_log_end(clean: CleanStop, last: Segment, log_mark: int) -> bool:
-    """Whether the log ends at the marker's position: in this segment, and without a frame there.
-
-    The last batch of the marker's index must lie at its position, because the file may be another one.
+    Errors: Unsupported, OSError. DataLoss, also when its state cannot be folded.
     """
-    if not last.base <= clean.end_position <= last.limit or has_frame(last, clean.end_position):
-        return False
-    try:
-        contents = decode_contents(clean.active_index, last.base)
-        places = ((one.last_position(clean.active_index), one.topic_id, one.queue_id) for one in contents.queues)
-        position, *queue = max(places, default=(-1, 0, 0))
-        frame = decode_header(last.read(position, HEADER_BYTES), position) if position >= 0 else None
-        mark = frame_at(last, clean.end_position - HEADER_BYTES)
-    except (DamagedFile, BadFrame):
-        return False
-    is_same = frame is None or [frame.topic_id, frame.queue_id] == queue
-    return is_same and contents.end == clean.end_position and (mark is None or mark.is_of(log_mark))
-
-
-def recover_clean_stop(
-    disk: Disk, catalog: LogCatalog, last: Segment, clean: CleanStop, begin: LogBegin | None
-) -> Recovered:
-    """Load everything from the marker; no frame is read."""
-    state = State()
-    state.apply_all(decode_changes(clean.state))
-    contents = decode_contents(clean.active_index, last.base)
-    rows = {
-        (one.topic_id, one.queue_id): decode_rows(
-            one, clean.active_index[one.block_at : one.block_at + one.block_bytes]
+    with SegmentFiles(disk) as files:
+        log = recover_replica(files, folder, stored, is_last_copy=True, repairs=False)
+    if stored.summary.begin and not log.recovered.catalog.segments:
+        raise DataLoss(
+            f"{folder} holds no part of the log behind its begin at {stored.summary.begin}, and no state. It was being "
+            "copied, or is damaged, so no replica can lead with it: choose another disk"
         )
-        for one in contents.queues
-    }
-    catalog.load_active(IndexParts(rows, list(contents.slices), list(contents.holes)))
-    recovered = Recovered(
-        catalog, state, clean.end_position, clean.store_open, clean.stored_at_ms, last, was_clean=True, begin=begin,
-        state_bytes=len(clean.state),
-    )  # fmt: skip
-    if clean.end_position >= last.limit:
-        last.end, last.last_stored_at_ms = clean.end_position, clean.stored_at_ms
-        recovered.active = None
-    set_queue_ranges(recovered)
-    holes = _known_holes(catalog, (*catalog.contents.values(), contents)) + _missing_beginning(catalog, begin)
-    catalog.damages = find_damages(catalog, holes, disk)
-    return recovered
+    end = log.summary.appended
+    return end if stored.pending_truncation == NO_TRUNCATION else min(end, stored.pending_truncation)
 
 
-def load_sealed(catalog: LogCatalog, disk: Disk, segment: Segment, next_base: int, *, repairs: bool) -> None:
-    """Load a sealed segment from its index file, or from its frames if there is no whole index file."""
-    contents = read_contents(disk, segment, catalog.tag)
-    if contents is None or contents.end != next_base:
-        contents = make_index(disk, segment, next_base, write=repairs, tag=catalog.tag)
-    catalog.load_sealed(segment, contents)
+def durable_end(disk: Disk, folder: Path) -> int:
+    """The position up to which the log was certainly on this disk. A start may find a little more. Errors: OSError."""
+    clean = read_clean_stop(disk, folder)
+    return max(read_durable_mark(disk, folder), clean.end_position if clean else 0)
 
 
-def make_clean_stop(catalog: LogCatalog, state: State, end: int, store_open: int, stored_at_ms: int) -> CleanStop:
-    """The marker of a clean stop at log position `end`, from which the next start loads the state and the index."""
-    _, index = encode_index(catalog.active.base, end, stored_at_ms, catalog.active_parts)
-    return CleanStop(end, store_open, stored_at_ms, encode_changes(tuple(state.checkpoint())), index)
+@dataclass(eq=False)
+class _Opening:
+    """One folder before any folding."""
+
+    files: SegmentFiles
+    folder: Path
+    summary: LogSummary
+    is_last_copy: bool
+    skipped_checkpoints: int = 0
+
+    def __post_init__(self) -> None:
+        """Read the folder. Errors: DataLoss, Unsupported, OSError."""
+        disk, folder, summary = self.files.disk, self.folder, self.summary
+        identity = read_identity(disk, folder)
+        self.tag, self.log_mark = (identity.tag, identity.log_mark) if identity is not None else (0, 0)
+        """They distinguish the files of the folder, and the frames of the log, from others."""
+        self._own_disk = identity.disk if identity is not None else ""
+        starts = [base for base in segment_bases(disk.list(folder)) if base >= summary.begin]
+        self.segments = [Segment(self.files, folder, base, base) for base in starts]
+        for one in self.segments:
+            one.limit = one.base + one.size_bytes()
+        self.flushed = durable_end(disk, folder)
+        """The position up to which the log was certainly on this disk."""
+        clean, last = read_clean_stop(disk, folder), self.segments[-1:]
+        self.clean = clean if clean and last and is_at_log_end(clean, last[0], self.log_mark) else None
+        """The marker of a clean stop, if it matches the log."""
+        self.is_alone = self.is_last_copy or self._is_only_replica(summary)
+        """Whether no other replica has the log, so that everything on this disk is committed."""
+        self._read_protocol_frames()
+        if self.is_alone and not self.is_last_copy:
+            self.is_alone = self._is_only_replica(self.protocol_frames.applied_to(summary, self.protocol_frames.end))
+            if not self.is_alone:
+                self._read_protocol_frames()
+        if self.clean is not None and self.clean.end_position > self.protocol_frames.end and not self.is_alone:
+            self.clean = None
+
+    def _read_protocol_frames(self) -> None:
+        log_end = self.clean.end_position if self.clean is not None else _END
+        self.protocol_frames = ProtocolFrames.read_behind(
+            self.summary, self.segments, self.log_mark, log_end, skips_damage=self.is_alone
+        )
+
+    def _is_only_replica(self, summary: LogSummary) -> bool:
+        return [one.disk for one in summary.configuration.replicas] == [self._own_disk]
+
+    def as_alone(self, recovered: Recovered) -> ReplicaLog:
+        """The log of the only replica, which was read to its end."""
+        end = recovered.end_position
+        summary = _as_synced(self.protocol_frames.applied_to(self.summary, end), end, end)
+        last_epoch = max(recovered.leader_epoch, summary.history.last_epoch)
+        return ReplicaLog(recovered, summary, is_alone=True, last_epoch=last_epoch)
+
+    def recover(self) -> ReplicaLog:
+        """The log of a folder that was not closed cleanly."""
+        slices = [one for segment in self.segments for one in self._slices(segment)]
+        begin = self.summary.begin
+        fold = self._fold_state(slices)
+        is_cold = fold is None and begin > 0
+        at = begin if fold is None else fold.end_position
+        catalog = LogCatalog(self.files, self.tag)
+        before = [one for one in self.segments if one.base < at] if at > begin else []
+        behind = self.segments[len(before) :]
+        state, store_open = (fold.state, fold.store_open) if fold else (State(), 0)
+        active = before[-1] if before else None
+        surveyed = survey(active.read, active.base, at) if active else SegmentSurvey(end_position=at, is_ended=True)
+        is_full = surveyed.is_ended and surveyed.end_position == at
+        if is_full and behind and behind[0].base == at:
+            active = behind.pop(0)
+            self.adopt_segments(catalog, [*before, active])
+        elif active is not None:
+            self.adopt_segments(catalog, before)
+            catalog.load_active(surveyed.parts)
+            if is_full:
+                active.end, active.last_stored_at_ms, active = at, surveyed.stored_at_ms, None
+        recovered = Recovered(catalog, state, at, store_open, surveyed.stored_at_ms, active, was_clean=False)
+        recovered.state_bytes = fold.checkpoint_bytes if fold else 0
+        recovered.holes = [Hole(position, length, "damaged") for position, length in catalog.holes()]
+        catalog.damages = find_damages(catalog, recovered.holes, self.files.disk)
+        log = ReplicaLog(recovered, self.summary, is_missing_state=is_cold)
+        self._add_frames_behind(log, [*([active] if active else []), *behind])
+        return log
+
+    def adopt_segments(self, catalog: LogCatalog, segments: list[Segment]) -> None:
+        """Load segments into the catalog. All but the last one are sealed."""
+        for one, following in pairwise(segments):
+            load_sealed(catalog, self.files.disk, one, following.base, repairs=True)
+        catalog.segments.append(segments[-1])
+
+    def _slices(self, segment: Segment) -> list[SliceLocation]:
+        contents = read_contents(self.files.disk, segment, self.tag)
+        return list(contents.slices) if contents else survey(segment.read, segment.base, segment.limit).slices
+
+    def _fold_state(self, slices: list[SliceLocation]) -> StateRefold | None:
+        """The state of the newest whole checkpoint and the frames that it needs; all of it is committed.
+
+        None when the log must be followed from its begin. No state is folded over a damaged place, because other
+        replicas have it whole.
+        """
+        gap = min(self._first_gap(), self.protocol_frames.end)
+        checkpoints = complete_checkpoints(slices)
+        limit = len(checkpoints) - (self.summary.begin > 0)
+        for parts in checkpoints[max(0, min(self.skipped_checkpoints, limit)) :]:
+            known = [one for one in slices if one.checkpoint_id <= parts[0].checkpoint_id]
+            try:
+                as_of = max(read_slice(self.segments, one, self.log_mark).as_of for one in parts)
+                # The disk may have a checkpoint, but not all the frames before it that the checkpoint contains.
+                if as_of > gap or self._has_hole_below(as_of):
+                    continue
+                if not (fold := StateRefold(self.segments, known, as_of, log_mark=self.log_mark)).holes:
+                    return fold
+            except (BadFrame, DataLoss):
+                continue
+        return None
+
+    def _has_hole_below(self, position: int) -> bool:
+        """Whether the last segment has a hole below `position`, which readers cannot have repaired before it is full.
+
+        False if this was the only replica at the last start, because then no other one has a copy.
+        """
+        if len(self.summary.configuration.voters) == 1:
+            return False
+        last = self.segments[-1]
+        return last.base < position and bool(survey(last.read, last.base, position).holes)
+
+    def _first_gap(self) -> int:
+        """The end of the whole frames that follow the flushed part of the log."""
+        end = max(self.flushed, self.summary.begin)
+        for segment in self.segments:
+            if segment.limit <= end:
+                continue
+            if segment.base > end:
+                break
+            for header, _ in _whole_frames(segment, max(end, segment.base)):
+                end = header.end_position
+        return end
+
+    def _add_frames_behind(self, log: ReplicaLog, segments: list[Segment]) -> None:
+        """Read the frames behind the committed position, up to the first gap."""
+        recovered, at = log.recovered, log.recovered.end_position
+        end = at
+        for number, segment in enumerate(segments):
+            if segment.base > end or is_foreign(segment, max(at, segment.base), self.log_mark):
+                break
+            if number:
+                log.next_segments.append(segment)
+            is_ended = False
+            for header, body in _whole_frames(segment, max(at, segment.base)):
+                if not log.groups or log.groups[-1].bytes >= GROUP_BYTES:
+                    log.groups.append(FlushGroup())
+                group = log.groups[-1]
+                group.entries.append(make_entry(header, body))
+                group.bytes += header.frame_bytes
+                group.end_position = end = header.end_position
+                recovered.store_open = max(recovered.store_open, header.store_open)
+                recovered.stored_at_ms = max(recovered.stored_at_ms, header.stored_at_ms)
+                is_ended = bool(header.flags & FrameFlag.SEGMENT_END)
+            if not is_ended:
+                break
+            segment.end, segment.last_stored_at_ms = end, recovered.stored_at_ms
+        log.summary = _as_synced(self.protocol_frames.applied_to(log.summary, end), end, at)
 
 
-def rewrite_unsynced(segment: Segment, position: int, end: int) -> None:
-    """Write the bytes from `position` on again, because they are not known to be durable.
-
-    After a failed fdatasync the page cache may show bytes that the disk never got. Only a new write stores them; later
-    syncs do not. They were checked frame by frame.
-    """
-    for at, chunk in _chunks(segment, position, end):
-        segment.writer.write(at - segment.base, [chunk])
-
-
-def zero_behind(segment: Segment, position: int) -> int:
-    """Overwrite the bytes behind the log's end with zeros, so that they never return; returns their number."""
-    cut = 0
-    for at, chunk in _chunks(segment, position, segment.limit):
-        if chunk.count(0) != len(chunk):
-            segment.writer.write(at - segment.base, [bytes(len(chunk))])
-            cut += len(chunk)
-    return cut
+def _whole_frames(segment: Segment, position: int) -> Iterator[tuple[FrameHeader, bytes]]:
+    """Whole frames from a position on, up to the first hole."""
+    window = ReadWindow(segment.read, segment.limit)
+    for one in walk(segment.read, position, segment.limit, bodies_from=position, window=window):
+        if isinstance(one, Hole):
+            return
+        yield one, read_body(window.bytes_at, one)
+        if one.flags & FrameFlag.SEGMENT_END:
+            return
 
 
-def _chunks(segment: Segment, position: int, end: int) -> Iterator[tuple[int, bytes]]:
-    """The bytes of a segment between two positions in parts, each with its position."""
-    while position < end and (chunk := segment.read(position, min(CHUNK_BYTES, end - position))):
-        yield position, chunk
-        position += len(chunk)
+def _as_synced(summary: LogSummary, end: int, committed: int) -> LogSummary:
+    """The log summary with everything up to `end` flushed, and `committed`."""
+    return replace(summary.committed_to(max(committed, summary.begin)), appended=end, flushed=end)
 
 
-def set_queue_ranges(recovered: Recovered) -> None:
-    """Set the first and the next offset of every queue."""
-    catalog, state = recovered.catalog, recovered.state
-    for segment_contents in catalog.contents.values():
-        for entry in segment_contents.queues:
-            state.ends.extend((entry.topic_id, entry.queue_id), entry.end_offset)
-    catalog.floor = state.ends.floor
-    log_begin = recovered.begin or LogBegin(catalog.begin_position, None)
-    recorded = log_begin.queues
-    is_whole = log_begin.position == 0
-    for key, end in state.ends.all():
-        queue = catalog.queue(key)
-        if queue.rows:
-            end.offset = max(end.offset, queue.rows.end_offset)
-        queue.end_offset = queue.next_offset = max(end.offset, queue.end_offset)
-    for queue in catalog.queues.values():
-        begin = queue.first_stored_offset()
-        if is_whole:
-            begin = min(begin, state.ends.floor, *(first for first, _ in state.ends.skipped(queue.key)))
-        elif recorded is not None:
-            begin = min(begin, recorded.get(queue.key, state.ends.floor))
-        queue.begin_offset = begin
+def _make_durable(disk: Disk, folder: Path, segments: list[Segment], flushed: int, end: int) -> None:
+    """Rewrite and sync the frames that no flush covers, because the disk may lack cached pages; truncate at `end`."""
+    for one in segments:
+        if one.base < end and flushed < min(one.limit, end):
+            rewrite_unsynced(one, max(one.base, flushed), min(one.limit, end))
+            one.writer.sync_data()
+            one.stop_writing()
+    truncate_files(disk, folder, end)
+
+
+def with_lost_tail(former_end: int, hard_state: HardState) -> HardState:
+    """The hard state of a disk that once had `former_end`, which it must fetch again, in its highest epoch."""
+    return (
+        replace(hard_state, unsynced_tail=max(hard_state.unsynced_tail, Tail(hard_state.epoch, former_end)))
+        if former_end
+        else hard_state
+    )

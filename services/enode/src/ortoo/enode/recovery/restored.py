@@ -9,7 +9,6 @@ permanent gap in its sequences. Therefore all of these are invalidated. The mark
 log.
 """
 
-from collections.abc import Callable
 from dataclasses import replace
 from pathlib import Path
 
@@ -18,7 +17,7 @@ from ortoo.common.groups.system_topics import SYSTEM_TOPIC_IDS
 from ortoo.common.process.randomness import Randomness
 from ortoo.enode.changes.kinds import ExpiredDropped, LocksChanged, OffsetsSkipped, StateChange
 from ortoo.enode.disk.disk import Disk
-from ortoo.enode.disk.identity import StoreIdentity, read_identity, write_identity
+from ortoo.enode.disk.identity import read_identity, write_identity
 from ortoo.enode.disk.json_files import read_json_file, write_json_file
 from ortoo.enode.state.fold import State
 
@@ -28,8 +27,6 @@ OPENINGS_GAP = 1 << 12
 """Minimum by which the number of openings is raised; numbers of leases have 24 bits for it."""
 GENERATIONS_SHIFT = 20
 """Generations of locks, and places of deferred messages, are raised by the same number shifted by these bits."""
-
-
 ADVICE = "restore the backup again, or repeat the `ortoo-enode` command that made this store"
 
 
@@ -47,18 +44,6 @@ def write_mark(disk: Disk, folder: Path, randomness: Randomness | None = None) -
     """Write only the mark, for a caller that then writes an identity with `begins_anew`."""
     more = randomness.below(OPENINGS_GAP) if randomness is not None else 0
     write_json_file(disk, folder / FILE_NAME, VERSION, {"apart": OPENINGS_GAP + more})
-
-
-def begin_under_another_id(disk: Disk, folder: Path, renewed: Callable[[StoreIdentity], StoreIdentity]) -> None:
-    """Mark a store that lost its end. It gets another id, because offsets of its former id are assigned again.
-
-    A repeated call completes an interrupted one. Further calls do nothing until the store is started. Errors: OSError.
-    """
-    identity = read_identity(disk, folder)
-    if not read_openings_gap(disk, folder):
-        write_mark(disk, folder)
-    if identity is not None and not identity.begins_anew:
-        write_identity(disk, folder, replace(renewed(identity), begins_anew=True))
 
 
 def read_openings_gap(disk: Disk, folder: Path) -> int:

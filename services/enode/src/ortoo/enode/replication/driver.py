@@ -4,15 +4,15 @@ import asyncio
 import contextlib
 from collections import deque
 from collections.abc import Callable, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 
-from ortoo.common.errors import Conflict, DataLoss, OrtooError, Overloaded
+from ortoo.common.errors import DataLoss, OrtooError, Overloaded
 from ortoo.common.logs.logger import get_logger
 from ortoo.common.process.background import Background
 from ortoo.common.process.clock import Clock
 from ortoo.enode import log_events
 from ortoo.enode.disk.disk import Buffer
-from ortoo.enode.log.copies.protocol_frames import begin_payload, configuration_payload
+from ortoo.enode.log.copies.protocol_frames import begin_payload
 from ortoo.enode.log.frame import BadFrame, FrameKind
 from ortoo.enode.replication.contradiction import contradiction
 from ortoo.enode.replication.membership import ReplicaMembership
@@ -38,7 +38,6 @@ from ortoo.enode.replication.protocol.events import (
     SendFrames,
     SteppedDown,
     Tick,
-    TransferLeadership,
     Truncate,
     Truncated,
     WriteFrames,
@@ -51,6 +50,8 @@ from ortoo.enode.replication.protocol.replica import Replica
 from ortoo.enode.replication.protocol.roles import Follower, Leader
 from ortoo.enode.replication.protocol.step import step
 from ortoo.enode.replication.replicated_log import ReplicatedLog
+from ortoo.enode.replication.state_comparison import StateComparison
+from ortoo.enode.replication.transfer import TRANSFER_POLL_S, TRANSFER_TIMEOUT_S, LeadershipTransfer
 
 TICK_S = 0.1
 CATCH_UP_MIN_BYTES = 16 << 20
@@ -65,26 +66,13 @@ REFOLD_STAGGER_S = 10.0
 """Delay of a replica before it folds its state again, for each replica with a lower number; a majority serves."""
 REFOLDS_MAX = 3
 """Maximum of attempts to fold from an earlier checkpoint; later a replica only reports that its state differs."""
-TRANSFER_TIMEOUT_S = 3.0
-"""Time in which a stopping leader tries to transfer leadership."""
-TRANSFER_POLL_S = 0.02
 FULL_DISK_RETRY_S = 1.0
 """Delay before a follower retries a write to a full disk."""
 _log = get_logger("replication")
 
 
-@dataclass(slots=True)
-class StateComparison:
-    """State mismatches between this replica and the leader, over all openings of its log."""
-
-    mismatches: int = 0
-    """The number of consecutive mismatches."""
-    last_compared: int = 0
-    """The number of the last compared digests, so that folding again does not compare them again."""
-
-
 @dataclass(eq=False)
-class Driver:
+class Driver(LeadershipTransfer):
     """One start of a replica. It belongs to the event loop that opened its log."""
 
     log: ReplicatedLog
@@ -101,6 +89,8 @@ class Driver:
     is_leader_silent: bool = False
     leading_epoch: int | None = None
     """The epoch in which this replica serves clients; None while it does not."""
+    reopens: bool = True
+    """Whether the log is opened again when the disk has failed. Otherwise it stays open for readers."""
     sent_messages: int = 0
     sent_bytes: int = 0
 
@@ -114,6 +104,7 @@ class Driver:
         self._events: deque[Event] = deque()
         self._is_stepping = False
         self._step = asyncio.Event()
+        self._ticks_needed = asyncio.Event()
         self._truncations = 0
         """The number of completed truncations; flush events refer to the log after these."""
         self._is_changing_configuration, self._refusal = False, ""
@@ -121,12 +112,13 @@ class Driver:
         """Time of the last append; time from which more frames may be sent to late followers."""
         self._log_actions: asyncio.Queue[tuple[Action, LogSummary]] = asyncio.Queue()
         self._hard_states: asyncio.Queue[SaveHardState] = asyncio.Queue()
+        log.current_summary = lambda: self.replica.log
         log.on_appended = self._on_appended
         log.on_flushed = lambda position: self.post(Flushed(self._truncations, position))
         log.on_checkpoint_complete = lambda: self._end_log("a checkpoint has come, and the log can be folded from it")
-        log.engine.appender.on_failed = self._end_log
+        log.engine.appender.on_failed = lambda reason: self._end_log(reason) if self.reopens else None
         log.engine.committer.on_compared = self._on_compared
-        log.engine.may_read = lambda: self.replica.may_read(self.clock.monotonic_s())
+        log.may_read = lambda: self.replica.may_read(self.clock.monotonic_s())
         log.engine.housekeeping.move_log_begin = self._move_begin
 
     def start(self) -> None:
@@ -140,6 +132,7 @@ class Driver:
         if self.is_leader_silent and isinstance(event, Heartbeat) and event.epoch >= self.replica.hard_state.epoch:
             self.is_leader_silent = False
             self.changed.set()
+        self.log.report_progress()
         self._events.append(event)
         if self._is_stepping:
             return
@@ -162,7 +155,12 @@ class Driver:
         elif isinstance(action, ApplyCommitted):
             self.log.commit(action.position)
         elif isinstance(action, SaveHardState):
-            self._hard_states.put_nowait(action)
+            membership, reign = self.membership, action.hard_state
+            if self._hard_states.empty() and membership.may_defer(reign, self.replica.log.configuration):
+                membership.stored = replace(membership.stored, hard_state=reign)
+                self.post(HardStateSaved(reign))
+            else:
+                self._hard_states.put_nowait(action)
         elif isinstance(action, SteppedDown):
             self._step_down(action.epoch)
         elif isinstance(action, RequestElection):
@@ -197,14 +195,17 @@ class Driver:
             else:
                 self.post(Truncated(action.truncations))
         elif isinstance(action, DeleteBelow):
-            await log.delete_below(action.begin, summary)
+            await log.delete_below(action.begin)
+            self._step.set()
         elif isinstance(action, AppendEpoch):
             if self._is_leader_of(action.epoch):
+                self._count_followers()
                 log.start_epoch(action.epoch)
                 await log.append_protocol_frame(FrameKind.EPOCH)
         elif isinstance(action, AppendConfiguration):
             if self._is_leader_of(self.replica.hard_state.epoch):
-                await log.append_protocol_frame(FrameKind.CONFIGURATION, configuration_payload(action.configuration))
+                await self.membership.save(log.engine.work)
+                await log.append_configuration(action.configuration)
         elif isinstance(action, BecomeLeader) and self._is_leader_of(action.epoch):
             await log.engine.appender.flush()  # until everything below the EPOCH frame is folded
             self._become_leader(action.epoch)
@@ -223,6 +224,7 @@ class Driver:
         self._is_changing_configuration = False
         self.log.follow("this replica no longer leads")
         self.leading_epoch = None
+        self._ticks_needed.set()
         self.changed.set()
         _log.emit(log_events.LEADERSHIP_LOST, epoch=epoch, replica=self.replica.identity.replica.number)
 
@@ -262,6 +264,12 @@ class Driver:
         self._is_changing_configuration &= not any(isinstance(one, ConfigurationFrame) for one in protocol_frames)
         self._appended_s = self.clock.monotonic_s()
         self.post(LogAppended(end, protocol_frames))
+        if protocol_frames:
+            self._count_followers()
+
+    def _count_followers(self) -> None:
+        self.log.bytes.has_followers = len(self.replica.log.configuration.replicas) > 1
+        self._ticks_needed.set()
 
     async def _read_and_send(self, action: SendFrames) -> None:
         epoch = self.replica.hard_state.epoch
@@ -327,10 +335,18 @@ class Driver:
             self.post(HardStateSaved(action.hard_state))
 
     async def _tick(self) -> None:
-        """Send ticks to the protocol. A defect in it ends the process, and another replica leads."""
+        """Send ticks to the protocol. A defect in it ends the process, and another replica leads.
+
+        A leader that never had other replicas waits for none, so it needs no ticks.
+        """
         while True:
             self.post(Tick())
             await self.clock.sleep(TICK_S)
+            log = self.log
+            is_alone = log.engine.appender.commit_limit is None and not log.bytes.has_followers
+            if is_alone and self.leading_epoch is not None:
+                self._ticks_needed.clear()
+                await self._ticks_needed.wait()
 
     # requests of operators and the store
 
@@ -338,25 +354,13 @@ class Driver:
         """Let all replicas delete the log below `position`, except parts that a replica still needs."""
         if not isinstance(self.replica.role, Leader):
             return
+        self.log.report_progress()
         limit = min(position, deletable_below(self.replica, CATCH_UP_RETAINED_BYTES))
         begin = max((one.base for one in self.log.engine.catalog.segments if one.base <= limit), default=0)
         if begin > self.replica.log.begin:
             await self.log.append_protocol_frame(FrameKind.BEGIN, begin_payload(begin))
-
-    def request(self, event: Event) -> None:
-        """Execute an operator's request. Errors: Conflict, with the reason of a refusal."""
-        self._refusal = ""
-        self.post(event)
-        if self._refusal:
-            raise Conflict(self._refusal)
-
-    def most_complete_voter(self) -> ReplicaId | None:
-        """The answering voter with the most of the log; None when this replica does not lead or is alone."""
-        role = self.replica.role
-        if not isinstance(role, Leader):
-            return None
-        others = self.replica.responding_voters(self.replica.log.configuration, self.clock.monotonic_s())
-        return max(others, key=lambda one: self.replica.rules.acknowledged_position(role.stream_to(one)), default=None)
+            while isinstance(self.replica.role, Leader) and self.log.engine.catalog.begin_position < begin:
+                await self.wait_for_step()
 
     def current_election_request(self) -> RequestElection | None:
         """The election request for name servers; None if this replica now follows a leader of a higher epoch."""
@@ -372,29 +376,3 @@ class Driver:
                 if content := await self.log.bytes.read_copy(position, position + 1):
                     return content
         raise DataLoss(f"replica {self.replica.identity.replica.number} has no whole frame at {position}")
-
-    async def wait_for_step(self) -> None:
-        """Wait until the protocol has taken an event."""
-        self._step.clear()
-        await self._step.wait()
-
-    async def wait_for_transfer(self, epoch: int) -> bool:
-        """Wait for the end of a transfer of leadership in `epoch`; returns whether it succeeded."""
-        while self.leading_epoch == epoch and self._is_transferring():
-            await self.wait_for_step()
-        if self.leading_epoch == epoch:
-            self.log.resume()
-        return self.leading_epoch != epoch
-
-    async def transfer_leadership(self, successor: ReplicaId) -> None:
-        """Transfer leadership to `successor`: writes are refused from now on, and accepted ones are committed first."""
-        self.log.pause("this replica transfers leadership: retry")
-        try:
-            await self.log.engine.appender.flush()
-            self.request(TransferLeadership(successor))
-        finally:
-            if self.leading_epoch is not None and not self._is_transferring():
-                self.log.resume()
-
-    def _is_transferring(self) -> bool:
-        return isinstance(self.replica.role, Leader) and self.replica.role.successor is not None

@@ -33,6 +33,8 @@ class LogBytes:
     engine: Engine
     repair: RepairFrame | None = None
     """Repairs a damaged frame from another replica's copy."""
+    has_followers: bool = True
+    """Whether there are other replicas, which need the newest frames."""
     _cached: dict[int, tuple[int, list[Buffer]]] = field(default_factory=dict)
     """The newest frames as they went to the disk: the position of each part to its end and its bytes."""
     _cached_bytes: int = 0

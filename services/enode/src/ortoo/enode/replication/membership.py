@@ -21,14 +21,13 @@ from ortoo.common.process.randomness import Randomness
 from ortoo.enode import log_events
 from ortoo.enode.disk.data_dir import OpenFolder
 from ortoo.enode.disk.disk import Disk, NoDescriptor
-from ortoo.enode.disk.hard_state_file import REJOIN_ADVICE, StoredHardState, read_hard_state, write_hard_state
-from ortoo.enode.disk.identity import StoreIdentity, is_of_log, read_identity, write_identity
-from ortoo.enode.disk.log_begin import read_log_begin
+from ortoo.enode.disk.hard_state_file import StoredHardState, read_hard_state, write_hard_state
+from ortoo.enode.disk.identity import StoreIdentity, read_identity, write_identity
 from ortoo.enode.disk.log_summary_file import StoredLogSummary, read_log_summary, write_log_summary
 from ortoo.enode.log.flushing.disk_work import DiskWork
 from ortoo.enode.log.segment import segment_bases
-from ortoo.enode.recovery.hard_state import check_files, check_last_frames, check_never_of_a_set
-from ortoo.enode.recovery.restored import read_openings_gap
+from ortoo.enode.recovery.hard_state import check_claimable, check_files, last_epoch, summary_of_files
+from ortoo.enode.recovery.restored import read_openings_gap, write_mark
 from ortoo.enode.replication.protocol.identity import Configuration, HardState, ReplicaId
 from ortoo.enode.replication.protocol.log_summary import ConfigurationFrame, LogSummary
 
@@ -61,11 +60,11 @@ class ReplicaMembership:
     addresses: tuple[str, ...] = ()
     """The replicas' addresses, by number; only the founder needs them."""
     stored: StoredHardState = field(init=False)
-    """The hard state on disk."""
+    """The hard state. The file may be older while there is no other replica; see `may_defer`."""
 
     def __post_init__(self) -> None:
         """Read the hard state; an empty folder gets a new one. Errors: Conflict, DataLoss, OSError."""
-        kept = read_hard_state(self.disk, self.folder)
+        kept = self._written = read_hard_state(self.disk, self.folder)
         if kept is None:
             kept = self._claim_folder()
         elif kept.replica.number != self.number:
@@ -80,6 +79,7 @@ class ReplicaMembership:
         self.opened = OpenFolder.taken(self.disk, self.folder)
         """The open folder; no hard state is written when it is no longer at its path."""
         self._log_rate = LogRateLimit()
+        self._saving = asyncio.Lock()
         self._joined = asyncio.Event()
         if kept.set_id:
             self._joined.set()
@@ -89,64 +89,90 @@ class ReplicaMembership:
 
         Errors: as `write`.
         """
-        kept = replace(self.stored, hard_state=reign)
-        try:
-            await work.run(self.write, kept)
-        except NoDescriptor as error:
-            _log.emit(log_events.HARD_STATE_POSTPONED, epoch=reign.epoch, reason=error.message)
-            await self.clock.sleep(NO_DESCRIPTOR_S)
-            return False
-        self.stored = kept
+        async with self._saving:
+            kept = replace(self.stored, hard_state=reign)
+            try:
+                await work.run(self.write, kept)
+            except NoDescriptor as error:
+                _log.emit(log_events.HARD_STATE_POSTPONED, epoch=reign.epoch, reason=error.message)
+                await self.clock.sleep(NO_DESCRIPTOR_S)
+                return False
+            self.stored = kept
         return True
+
+    def may_defer(self, reign: HardState, configuration: Configuration) -> bool:
+        """Whether a vote need not be durable: the vote of a replica for itself while `configuration` has no other one.
+
+        No other replica can ask for a vote in that epoch, and the EPOCH frame records the epoch before anything is
+        acknowledged. The next start reads it from the log. The first vote is always written, because a file with a
+        vote shows that the folder had an identity.
+        """
+        own = self.stored.identity
+        has_voted = self._written is not None and self._written.hard_state.epoch > 0
+        is_own = reign.leader == own and configuration.replicas == (own.replica,)
+        return has_voted and is_own and not self._saving.locked()
+
+    async def save(self, work: DiskWork) -> None:
+        """Make a deferred hard state durable, before the log lists another replica. Errors: as `write`."""
+        async with self._saving:
+            if self._written != self.stored:
+                await work.run(self.write, self.stored)
 
     def _claim_folder(self) -> StoredHardState:
         """The first hard state of a folder, which is empty or of an enode without replicas.
 
         Errors: DataLoss for a folder that once had hard state.
         """
-        check_never_of_a_set(self.disk, self.folder)
-        check_last_frames(self.disk, self.folder)
         identity = read_identity(self.disk, self.folder)
+        check_claimable(self.disk, self.folder, identity)
+        epoch = last_epoch(self.disk, self.folder)
         if identity is None:
-            if left := [name for name in self.disk.list(self.folder) if is_of_log(name)]:
-                raise DataLoss(f"{self.folder} holds a log ({left[0]}) of an unknown store: {REJOIN_ADVICE}")
-            stored = StoredHardState(ReplicaId(self.number, self.randomness.id_text()))
+            replica, is_founder = ReplicaId(self.number, self.randomness.id_text()), self.number == 1
+            set_id, created_at_ms = (self.randomness.id_text(), self.clock.now_ms()) if is_founder else ("", 0)
+            stored = StoredHardState(replica, set_id, created_at_ms, is_founder=is_founder)
         elif self.number != 1:
             # It may be a copy of replica 1's log, and two sets of one would both lead.
             raise Conflict(
                 f"{self.folder} holds the log of an enode without replicas: start it as replica 1, or empty it",
                 field="replica",
             )
-        elif read_openings_gap(self.disk, self.folder):
-            # The changes of its first start must be in the log before there are other replicas.
-            raise Conflict(
-                f"{self.folder} was restored and not started since. Start it once without replicas, stop it, then "
-                "start it as replica 1",
-                field="replica",
-            )
         else:
             # The set gets its own id, so that two copies of one store become two different sets.
             replica, set_id = ReplicaId(1, identity.folder_id), self.randomness.id_text()
-            stored = StoredHardState(replica, set_id, self.clock.now_ms(), made_from=identity.store_id)
+            hard_state = HardState(epoch)
+            stored = StoredHardState(
+                replica, set_id, self.clock.now_ms(), hard_state=hard_state, made_from=identity.store_id
+            )
         write_hard_state(self.disk, self.folder, stored)
+        self._written = stored
         self._finish(stored, identity)
         return stored
 
     def _finish(self, kept: StoredHardState, identity: StoreIdentity | None) -> None:
-        """Record in the identity of a store without replicas that it has hard state from now on."""
-        if identity is None or identity.has_hard_state:
+        """Record in the identity that the store has hard state, and the id of its set, from now on."""
+        if identity is None or (identity.has_hard_state and identity.store_id == kept.set_id):
             return
         if identity.store_id != kept.made_from:  # an older version wrote it
             write_identity(self.disk, self.folder, replace(identity, disk=kept.replica.disk))
             return
         if read_log_summary(self.disk, self.folder) is None:
-            begin = read_log_begin(self.disk, self.folder)
-            position = begin.position if begin else 0
-            alone = ConfigurationFrame(position, Configuration((kept.replica,)))
-            outline = LogSummary(position, position, position, position, configurations=(alone,))
-            write_log_summary(self.disk, self.folder, StoredLogSummary(outline))
+            write_log_summary(self.disk, self.folder, summary_of_files(self.disk, self.folder, kept.replica))
+        begins_anew = read_openings_gap(self.disk, self.folder) > 0
         renewed = identity.renewed(kept.set_id, kept.created_at_ms, kept.replica.disk)
-        write_identity(self.disk, self.folder, renewed)
+        write_identity(self.disk, self.folder, replace(renewed, begins_anew=begins_anew))
+
+    def begin_under_another_id(self) -> None:
+        """Give the set another id, because its only replica lost the end of the log. Clients' state becomes invalid.
+
+        An interrupted call is completed by the next start. Errors: as `write`.
+        """
+        identity = read_identity(self.disk, self.folder)
+        if identity is None or identity.begins_anew:
+            return
+        write_mark(self.disk, self.folder)
+        set_id = self.randomness.id_text()
+        self.store(replace(self.stored, set_id=set_id, created_at_ms=self.clock.now_ms(), made_from=identity.store_id))
+        self._finish(self.stored, identity)
 
     async def join(self, set_id: str, created_at_ms: int, *, dry_run: bool = False) -> ReplicaId:
         """Join a set, or with `dry_run` only check whether this is possible.
@@ -176,6 +202,7 @@ class ReplicaMembership:
         """Make a hard state durable. Errors: OSError. FolderGone if the path leads to another folder."""
         self.opened.check_folder()
         write_hard_state(self.disk, self.folder, kept)
+        self._written = kept
 
     def store(self, stored: StoredHardState) -> None:
         """Store a new hard state. Errors: as `write`."""
@@ -222,9 +249,12 @@ class ReplicaMembership:
         _log.emit(log_events.REPLICA_SET_INITIALIZED, set_id=stored.set_id, replicas=len(voters))
 
     def next_incarnation(self) -> tuple[StoredHardState, StoredLogSummary]:
-        """The hard state and log summary for a new start of this replica, with a new incarnation on disk."""
+        """The hard state and log summary for a new start of this replica, with a new incarnation, which is not saved.
+
+        It must be durable before any message to another replica.
+        """
         incarnation = next_incarnation(self.stored.incarnation, self.randomness)
-        self.store(replace(self.stored, incarnation=incarnation))
+        self.stored = replace(self.stored, incarnation=incarnation)
         return self.stored, read_log_summary(self.disk, self.folder) or StoredLogSummary()
 
 

@@ -2,37 +2,32 @@
 
 import asyncio
 from collections.abc import Callable, Sequence
-from contextlib import ExitStack
 from dataclasses import dataclass
 from pathlib import Path
 
 from ortoo.common.errors import Unavailable
 from ortoo.common.logs.logger import get_logger
-from ortoo.common.process.clock import Clock
 from ortoo.enode import log_events
-from ortoo.enode.changes.kinds import DigestDue, StateDigest
-from ortoo.enode.disk.clean_stop import remove_clean_stop
+from ortoo.enode.changes.kinds import DigestDue, OffsetsSkipped, StateDigest
 from ortoo.enode.disk.disk import Disk
-from ortoo.enode.disk.durable_mark import read_committed_mark
-from ortoo.enode.disk.identity import StoreIdentity, claim_folder
-from ortoo.enode.disk.log_begin import LogBegin, keep_log_begin, write_log_begin
+from ortoo.enode.disk.log_begin import LogBegin, write_log_begin
 from ortoo.enode.disk.log_summary_file import StoredLogSummary, write_log_summary
-from ortoo.enode.disk.segment_files import SegmentFiles
 from ortoo.enode.log.copies.frame_copies import FrameCopy, append_copies
+from ortoo.enode.log.copies.protocol_frames import configuration_payload
 from ortoo.enode.log.copies.truncated_frames import TruncatedFrames
-from ortoo.enode.log.flushing.disk_work import make_disk_work
 from ortoo.enode.log.flushing.flush_group import FlushGroup
-from ortoo.enode.log.frame import FrameKind, frame_bytes
-from ortoo.enode.log.segment import Segment, remove_below
-from ortoo.enode.log.settings import StoreSettings
-from ortoo.enode.log.spares import SpareSegments
-from ortoo.enode.recovery.replica_opening import ReplicaLog, recover_replica, truncate_files
-from ortoo.enode.recovery.restored import invalidation_changes, read_openings_gap, remove_restored_mark
+from ortoo.enode.log.frame import HEADER_BYTES, FrameFlag, FrameKind, frame_bytes
+from ortoo.enode.log.segment import remove_below
+from ortoo.enode.recovery.restored import invalidation_changes, remove_restored_mark
+from ortoo.enode.recovery.segment_changes import truncate_files
 from ortoo.enode.replication.log_bytes import PART_BYTES, LogBytes
+from ortoo.enode.replication.protocol.identity import Configuration
 from ortoo.enode.replication.protocol.log_summary import LogSummary, ProtocolFrame
 from ortoo.enode.store.engine import Engine
 
 NOT_LEADING = "this replica does not lead"
+UNSUMMARIZED_BYTES_MAX = 1 << 20
+"""Maximum of the log behind the stored summary after a clean stop; the next start reads the headers there."""
 CHANGES_PER_WRITE_MAX = 512
 """Maximum of changes that are stored together."""
 _log = get_logger("replication")
@@ -47,10 +42,21 @@ class ReplicatedLog:
     disk: Disk
     summary: LogSummary
     """The log summary at the opening."""
+    stored_end: int
+    """The end of the stored log summary."""
     is_missing_state: bool
     former_end: int
+    is_alone: bool
+    """Whether no other replica had the log at the opening."""
+    last_epoch: int
+    """If `is_alone`, an epoch that is not below any epoch of the log, or of a lost end of it."""
+    openings_gap: int = 0
+    """The number by which this start raised the number of openings; 0 when the clients' state is in the log."""
     known_committed: int = 0
     """The position up to which an earlier start knew the log to be committed."""
+    skips: Sequence[OffsetsSkipped] = ()
+    """The offsets that damaged places may have held, if no other replica has them. They are stored before any other
+    change."""
     is_suspect: bool = False
     """Whether the folded state differs from other replicas'; then no start may use it."""
     on_appended: Callable[[int, tuple[ProtocolFrame, ...]], object] = lambda end, marks: None
@@ -63,10 +69,17 @@ class ReplicatedLog:
     def __post_init__(self) -> None:
         """Start as a follower."""
         self.bytes = LogBytes(self.engine)
+        self.current_summary: Callable[[], LogSummary] = lambda: self.summary
+        """Returns the log summary of the protocol."""
+        self._storing_summary = asyncio.Lock()
+        self.engine.housekeeping.on_indexed = self._store_summary_alone
         self._is_emptied = False
+        self.may_read: Callable[[], bool] = lambda: True
+        """Returns whether the committed data here is complete, while other replicas may commit."""
         appender = self.engine.appender
         appender.on_submitted = self._on_submitted
-        appender.on_durable = lambda group: self.on_flushed(group.end_position)
+        appender.on_durable = self._on_durable
+        self._unreported_appended = self._unreported_flushed = 0
         self.engine.housekeeping.checkpoints.compare_states = self._compare_states
         self.follow()
         if self.is_missing_state:
@@ -82,6 +95,7 @@ class ReplicatedLog:
         """Refuse writes of clients. Waiting ones get an unknown outcome; frames not yet on their way are dropped."""
         engine, appender = self.engine, self.engine.appender
         engine.housekeeping.is_leading = appender.may_place = False
+        engine.may_read = self._may_read
         appender.refusal = reason
         appender.drop_unsubmitted(reason)
 
@@ -106,26 +120,46 @@ class ReplicatedLog:
         appender.append_protocol_frame(kind, payload)
         appender.request_flush()
 
+    async def append_configuration(self, configuration: Configuration) -> None:
+        """Append a CONFIGURATION frame. Errors: as `append_protocol_frame`, and OSError."""
+        await self.store_summary()  # behind damage, a start must not take this replica for the only one
+        appender = self.engine.appender
+        if len(configuration.voters) > 1 and appender.commit_limit is None:
+            appender.commit_limit = appender.committed_position  # from now on, frames wait for the other disks
+            self.engine.may_read = self._may_read
+        await self.append_protocol_frame(FrameKind.CONFIGURATION, configuration_payload(configuration))
+
     def start_serving(self) -> None:
         """Start to serve: everything committed is folded. Accept writes and do the housekeeping."""
         engine = self.engine
         for queue in engine.catalog.queues.values():
             queue.next_offset = queue.end_offset
-        engine.committer.reset_in_flight(engine.appender.stored_at_ms)
+        appender = engine.appender  # without other replicas, no earlier leader can have lost acknowledged batches
+        engine.committer.reset_in_flight(-1 if appender.commit_limit is None else appender.stored_at_ms)
+        if appender.commit_limit is None:
+            engine.may_read = None
         engine.housekeeping.is_leading = True
         engine.appender.refusal = ""
 
+    def _may_read(self) -> bool:
+        return self.may_read()
+
     async def invalidate_lost_state(self) -> None:
-        """Invalidate the clients' state of lost data, before a disk that continues alone serves.
+        """Skip lost offsets, and invalidate the clients' state of lost data, before a disk that has no copy serves.
 
         Errors: Overloaded, Unavailable. Then the call must be repeated.
         """
         engine = self.engine
-        if apart := await engine.work.run(read_openings_gap, self.disk, self.folder):
-            changes = invalidation_changes(engine.state, apart, engine.appender.stored_at_ms)
+        if self.skips:
+            await engine.store(self.skips)
+            self.skips = ()
+            engine.housekeeping.checkpoints.due.set()
+        if self.openings_gap:
+            changes = invalidation_changes(engine.state, self.openings_gap, engine.appender.stored_at_ms)
             for start in range(0, len(changes), CHANGES_PER_WRITE_MAX):
                 await engine.store(changes[start : start + CHANGES_PER_WRITE_MAX])
             await engine.work.run(remove_restored_mark, self.disk, self.folder)
+            self.openings_gap = 0
 
     def pause(self, reason: str) -> None:
         """Refuse writes for now; accepted ones continue."""
@@ -138,6 +172,8 @@ class ReplicatedLog:
     async def _compare_states(self) -> None:
         """Make all replicas compare their state at this position. Errors: Overloaded, Unavailable."""
         engine, number = self.engine, self.engine.appender.appended_position
+        if not self.bytes.has_followers:
+            return
         await engine.store([DigestDue(number, engine.state.comparable_tables())])
         if engine.committer.digests[0] == number:
             await engine.store([StateDigest(*engine.committer.digests)])
@@ -147,8 +183,9 @@ class ReplicatedLog:
     def commit(self, position: int) -> None:
         """Commit the frames below `position`: fold them, show them to readers, answer their waiters."""
         appender = self.engine.appender
-        appender.commit_limit = max(appender.commit_limit or 0, position)
-        appender.release_committed()
+        if appender.commit_limit is not None:
+            appender.commit_limit = max(appender.commit_limit, position)
+            appender.release_committed()
 
     async def write(self, begin: int, frames: Sequence[FrameCopy]) -> None:
         """Append a leader's frames. Errors: Overloaded, OSError."""
@@ -161,7 +198,7 @@ class ReplicatedLog:
     async def truncate(self, summary: LogSummary) -> None:
         """Truncate the log permanently to the end of `summary`. Errors: OSError."""
         appender, position = self.engine.appender, summary.appended
-        async with self.engine.housekeeping.marking:
+        async with self.engine.housekeeping.marking, self._storing_summary:
             await appender.wait_idle()
             self.bytes.clear_cache()
             await self._keep_truncated(position)
@@ -205,37 +242,74 @@ class ReplicatedLog:
         appender = self.engine.appender
         await appender.wait_idle()
         stored = StoredLogSummary.from_summary(summary)
-        if appender.appended_position == summary.begin == self.engine.catalog.begin_position:
-            await self.engine.work.run(write_log_summary, self.disk, self.folder, stored)
-            return False
-        await self.engine.housekeeping.stop()
-        self._is_emptied = True
-        await self.engine.work.run(empty_log, self.disk, self.folder, stored)
-        return True
+        async with self._storing_summary:
+            if appender.appended_position == summary.begin == self.engine.catalog.begin_position:
+                await self.engine.work.run(write_log_summary, self.disk, self.folder, stored)
+                return False
+            await self.engine.housekeeping.stop()
+            self._is_emptied = True
+            await self.engine.work.run(empty_log, self.disk, self.folder, stored)
+            return True
 
-    async def store_summary(self, summary: LogSummary) -> None:
+    async def store_summary(self) -> None:
         """Store the log summary, so that the next start need not read the log before its end. Errors: OSError."""
-        await self.engine.work.run(write_log_summary, self.disk, self.folder, StoredLogSummary.from_summary(summary))
+        async with self._storing_summary:
+            self.report_progress()
+            summary = self.current_summary()
+            if len(summary.configuration.replicas) == 1:  # without other replicas, a start takes its end for durable
+                summary = summary.truncated(summary.flushed)
+            stored = StoredLogSummary.from_summary(summary)
+            await self.engine.work.run(write_log_summary, self.disk, self.folder, stored)
+            self.stored_end = stored.summary.appended
 
-    async def delete_below(self, begin: int, summary: LogSummary) -> None:
+    async def _store_summary_alone(self) -> None:
+        """As `store_summary`, unless there are other replicas. A start of these reads the log from its last start on.
+
+        Then it notices damage, and fetches the damaged part from the others.
+        """
+        if len(self.current_summary().configuration.replicas) == 1:
+            await self.store_summary()
+
+    async def delete_below(self, begin: int) -> None:
         """Delete the segments that lie wholly below `begin`. Errors: OSError."""
-        await self.store_summary(summary)
-        segments = self.engine.catalog.segments
-        count = sum(one.end is not None and one.end <= begin for one in segments[:-1])
-        await self.engine.housekeeping.delete(count)
+        await self.store_summary()
+        await self.engine.housekeeping.delete_below(begin)
 
     def _on_submitted(self, group: FlushGroup) -> None:
         """Report a group that goes to the disk. From now on it can only be removed by a truncation."""
         if group.is_copy:
             return  # the protocol itself sent it here
-        self.on_appended(group.end_position, self.bytes.cache_group(group))
+        is_needed = self.bytes.has_followers or group.has_protocol_frames
+        if is_needed or self.engine.appender.commit_limit is not None or not self.engine.housekeeping.is_leading:
+            self.on_appended(group.end_position, self.bytes.cache_group(group))
+        else:
+            self._unreported_appended = group.end_position
+
+    def _on_durable(self, group: FlushGroup) -> None:
+        if self._unreported_appended >= group.end_position:
+            self._unreported_flushed = group.end_position
+        else:
+            self.on_flushed(group.end_position)
+
+    def report_progress(self) -> None:
+        """Report appends and flushes of an enode alone, which change no decision. Called before each other event."""
+        appended, flushed = self._unreported_appended, self._unreported_flushed
+        self._unreported_appended = self._unreported_flushed = 0
+        if appended:
+            self.on_appended(appended, ())
+        if flushed:
+            self.on_flushed(flushed)
 
     async def close(self) -> None:
         """Close the log and unlock the folder."""
 
         async def ending() -> None:
-            self.follow("the store is closed")
             appender, housekeeping = self.engine.appender, self.engine.housekeeping
+            if appender.may_place and appender.commit_limit is None:
+                if appender.fits(HEADER_BYTES):
+                    appender.append_mark(FrameFlag.CLOSED)
+                await appender.flush()  # other replicas would have got everything with the leadership
+            self.follow("the store is closed")
             await appender.wait_idle()
             await housekeeping.stop()
             if self._is_emptied:
@@ -243,6 +317,8 @@ class ReplicatedLog:
             await housekeeping.index_sealed()
             is_whole = not self.is_missing_state and not self.is_suspect
             if is_whole and appender.committed_position == appender.appended_position:
+                if appender.appended_position - self.stored_end > UNSUMMARIZED_BYTES_MAX:
+                    await self._store_summary_alone()
                 await housekeeping.write_clean_stop(self.folder)
 
         await self.engine.close(ending)
@@ -255,65 +331,3 @@ def empty_log(disk: Disk, folder: Path, stored: StoredLogSummary) -> None:
     write_log_begin(disk, folder, LogBegin(position, None))
     remove_below(disk, folder, 1 << 63)
     truncate_files(disk, folder, position)
-
-
-async def open_replicated_log(
-    folder: Path,
-    *,
-    identity: StoreIdentity,
-    settings: StoreSettings,
-    disk: Disk,
-    clock: Clock,
-    stored: StoredLogSummary,
-    skipped_checkpoints: int = 0,
-) -> ReplicatedLog:
-    """Lock a replica's folder and continue at the end of its log. Errors: as `Store.open`.
-
-    `skipped_checkpoints` is the number of newest checkpoints to skip when the state is folded.
-    """
-    settings.check()
-    work = make_disk_work(disk, settings, asyncio.get_running_loop())
-    lock, files = ExitStack(), SegmentFiles(disk)
-    try:
-        lock = disk.lock(folder)
-        found = await work.run(claim_folder, disk, folder, identity, disk.list(folder))
-        log = await work.run(recover_replica, files, folder, stored, skipped_checkpoints=skipped_checkpoints)
-        recovered = log.recovered
-        if recovered.begin is None:
-            begins = recovered.catalog.begin_offsets_without(0)
-            await work.run(write_log_begin, disk, folder, LogBegin(log.summary.begin, begins))
-        else:
-            await work.run(keep_log_begin, disk, folder, recovered.begin)
-        await work.run(remove_clean_stop, disk, folder)
-        await work.run(write_log_summary, disk, folder, StoredLogSummary.from_summary(log.summary))
-        spares = SpareSegments(files, folder, work, settings.segment_bytes, settings.headroom_bytes)
-        active = await _active(log, spares)
-        apart = await work.run(read_openings_gap, disk, folder)
-        known = await work.run(read_committed_mark, disk, folder)
-        engine = Engine(folder, settings, disk, clock, work, lock, found, recovered, spares, active)
-    except BaseException:
-        work.close()
-        files.close()
-        lock.close()
-        raise
-    engine.adopt_segments(recovered, active)
-    engine.appender.next_segments.extend(log.next_segments)
-    appender = engine.appender
-    appender.store_open = recovered.store_open + apart
-    appender.commit_limit = recovered.end_position
-    if log.groups:
-        appender.hold_recovered(log.groups)
-    engine.housekeeping.is_leading = False
-    engine.housekeeping.start()
-    return ReplicatedLog(engine, folder, disk, log.summary, log.is_missing_state, log.former_end, known)
-
-
-async def _active(log: ReplicaLog, spares: SpareSegments) -> Segment:
-    """The segment for the next frame; a new one if the last segment is ended."""
-    last = log.next_segments[-1] if log.next_segments else log.recovered.active
-    if last is not None and last.end is None:
-        return last
-    active = await spares.take_named(log.summary.appended)
-    if log.recovered.active is not None:
-        log.next_segments.append(active)
-    return active

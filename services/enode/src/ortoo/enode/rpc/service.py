@@ -124,8 +124,7 @@ def enode_server(
 
 def _servicer(service: EnodeService | LeaderOnlyService) -> tuple[str, AddServicer]:
     def add(server: Any) -> None:
-        add_EnodeServiceServicer_to_server(service, server)  # type: ignore[arg-type]  # the other one stands for it
-        bulk_calls.serve(server, {"Append": service.Append, "FetchBatches": service.FetchBatches})
+        bulk_calls.add_service(server, add_EnodeServiceServicer_to_server, service, "Append", "FetchBatches")
 
     return NAME, add
 

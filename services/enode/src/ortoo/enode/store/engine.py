@@ -11,36 +11,26 @@ from ortoo.common.errors import NotLeader, OrtooError, Unavailable
 from ortoo.common.groups.system_topics import SYSTEM_TOPIC_IDS
 from ortoo.common.logs.logger import get_logger
 from ortoo.common.process.clock import Clock
-from ortoo.common.process.randomness import Randomness
 from ortoo.enode import log_events
 from ortoo.enode.changes.groups import GroupUse
 from ortoo.enode.changes.kinds import StateChange, TopicDeleted
-from ortoo.enode.disk.clean_stop import remove_clean_stop
 from ortoo.enode.disk.data_dir import OpenFolder
 from ortoo.enode.disk.disk import Disk, RealDisk
-from ortoo.enode.disk.hard_state_file import read_hard_state
-from ortoo.enode.disk.identity import StoreIdentity, claim_folder, read_identity
-from ortoo.enode.disk.log_begin import LogBegin, keep_log_begin
-from ortoo.enode.disk.segment_files import SegmentFiles
+from ortoo.enode.disk.identity import StoreIdentity
 from ortoo.enode.index.key_process import KeyIndex, KeyIndexProcess, LocalKeyIndex
 from ortoo.enode.log.appender import Appender
-from ortoo.enode.log.flushing.disk_work import DiskWork, make_disk_work
-from ortoo.enode.log.frame import HEADER_BYTES, FrameFlag
+from ortoo.enode.log.flushing.disk_work import DiskWork
 from ortoo.enode.log.segment import Segment
 from ortoo.enode.log.settings import StoreSettings
 from ortoo.enode.log.spares import SpareSegments
 from ortoo.enode.reading.reader import Reader
 from ortoo.enode.reading.recent import RecentBatches
 from ortoo.enode.reading.waiting import Waiters
-from ortoo.enode.recovery.hard_state import check_not_replicated
-from ortoo.enode.recovery.opening import Recovered, recover
-from ortoo.enode.recovery.owners import check_owner
-from ortoo.enode.recovery.restored import remove_restored_mark
+from ortoo.enode.recovery.only_copy import Recovered
 from ortoo.enode.store.committer import Committer
 from ortoo.enode.store.housekeeping import Housekeeping
 
 Changes = TypeVar("Changes", bound=Sequence[StateChange])
-REPLICA_ADVICE = "configure replica_listen_address, replica and replicas as before, or choose another folder"
 _log = get_logger("store")
 
 
@@ -100,49 +90,6 @@ class Engine:
             state_bytes=recovered.state_bytes,
         )
         self.committer = Committer(self.housekeeping)
-
-    @classmethod
-    async def open(
-        cls, folder: Path, *, settings: StoreSettings, disk: Disk, clock: Clock, randomness: Randomness
-    ) -> "Engine":
-        """Lock the folder, recover its store and continue at the log's end. Errors: as `Store.open`."""
-        settings.check()
-        work = make_disk_work(disk, settings, asyncio.get_running_loop())
-        lock, files = ExitStack(), SegmentFiles(disk)
-        engine: Engine | None = None
-        try:
-            await work.run(disk.make_folder, folder)
-            lock = disk.lock(folder)
-            await work.run(check_not_replicated, disk, folder, REPLICA_ADVICE)
-            expected = StoreIdentity(settings.cluster, settings.enode, randomness.id_text(), clock.now_ms())
-            identity = await work.run(claim_folder, disk, folder, expected, disk.list(folder))
-            await work.run(check_owner, disk, folder, identity)
-            is_alone = read_hard_state(disk, folder) is None
-
-            def renewed(identity: StoreIdentity) -> StoreIdentity:
-                return identity.renewed(randomness.id_text(), clock.now_ms())
-
-            recovered = await work.run(recover, files, folder, is_alone=is_alone, renewed=renewed)
-            identity = read_identity(disk, folder) or identity
-            begin, catalog = recovered.begin, recovered.catalog
-            if begin is None or begin.queues is None:
-                begin_position = catalog.begin_position if catalog.segments else recovered.end_position
-                begin_position = begin.position if begin is not None else begin_position
-                begin = LogBegin(begin_position, catalog.begin_offsets_without(0))
-            await work.run(keep_log_begin, disk, folder, begin)
-            await work.run(remove_clean_stop, disk, folder)
-            spares = SpareSegments(files, folder, work, settings.segment_bytes, settings.headroom_bytes)
-            active = recovered.active or await spares.take_named(recovered.end_position)
-            engine = cls(folder, settings, disk, clock, work, lock, identity, recovered, spares, active)
-            await engine._start(recovered, active)
-        except BaseException:
-            if engine is not None:
-                await engine.housekeeping.stop()
-            work.close()
-            files.close()
-            lock.close()
-            raise
-        return engine
 
     async def store(self, changes: Sequence[StateChange], check: Callable[[], object] | None = None) -> None:
         """Store state changes, all or none; return when they are durable. `check` runs right before.
@@ -212,11 +159,8 @@ class Engine:
         if self.state.groups.last_used_ms(topic_id, group) is not None:
             self.recently_read.add((topic_id, group))
 
-    async def close(self, ending: Callable[[], Awaitable[None]] | None = None) -> None:
-        """Flush, write the marker of a clean stop, unlock the folder. A second call does nothing.
-
-        `ending` replaces the first two steps, while all parts still work.
-        """
+    async def close(self, ending: Callable[[], Awaitable[None]]) -> None:
+        """Run `ending` while all parts still work, then unlock the folder. A second call does nothing."""
         if self.closed:
             return
         self.closed = True
@@ -224,7 +168,7 @@ class Engine:
         appender = self.appender
         try:
             if not appender.failure and not appender.is_stuck:
-                await (ending or self._close_cleanly)()
+                await ending()
         except (OSError, OrtooError) as error:
             _log.emit(log_events.STORE_CLOSE_FAILED, reason=str(error))
         finally:
@@ -236,16 +180,6 @@ class Engine:
             self.spares.close()
             self.catalog.close()
             self.lock.close()
-
-    async def _close_cleanly(self) -> None:
-        """Make everything durable and write the marker, so that the next start needs no scan."""
-        if self.appender.fits(HEADER_BYTES):
-            self.appender.append_mark(FrameFlag.CLOSED)
-        await self.appender.flush()
-        await self.housekeeping.stop()
-        await self.appender.flush()
-        await self.housekeeping.index_sealed()
-        await self.housekeeping.write_clean_stop(self.folder)
 
     def adopt_segments(self, recovered: Recovered, active: Segment) -> None:
         """Continue in `active` if the log does not end in a segment with room; nothing is written.
@@ -262,48 +196,3 @@ class Engine:
             if catalog.segments and catalog.active.base not in catalog.contents:
                 self.housekeeping.on_segment_sealed(catalog.seal_active(catalog.segments[-1]))
             catalog.segments.append(active)
-
-    async def _start(self, recovered: Recovered, active: Segment) -> None:
-        """Store the recovery's changes and a mark of this opening; only then the store is open."""
-        catalog = self.catalog
-        self.adopt_segments(recovered, active)
-        self.housekeeping.start()
-        for name in recovered.strays:
-            _log.emit(log_events.FOREIGN_SEGMENT_IGNORED, file=name)
-        if recovered.missing_bytes:
-            _log.emit(
-                log_events.SEGMENT_TRUNCATED_OUTSIDE,
-                missing_bytes=recovered.missing_bytes,
-                position=recovered.end_position - recovered.missing_bytes,
-            )
-        for skip in recovered.skips:
-            if skip.begin_offset < skip.end_offset:
-                _log.emit(log_events.OFFSETS_SKIPPED_AFTER_DAMAGE, topic_id=skip.topic_id, queue_id=skip.queue_id)
-        await self.store(recovered.skips)
-        if self.appender.fits(0):
-            self.appender.append_mark(FrameFlag.OPENED)
-            await self.appender.flush()
-        for damage in catalog.damages:
-            _log.emit(
-                log_events.LOG_DAMAGED,
-                file=damage.file,
-                position=damage.position,
-                bytes=damage.length_bytes,
-                reason=damage.reason,
-                queues=len(damage.queues),
-            )
-        checkpoints = self.housekeeping.checkpoints
-        newest = checkpoints.begins[-1] if checkpoints.begins else 0
-        if recovered.skips or newest < catalog.begin_position:
-            checkpoints.due.set()
-        if recovered.is_restored:
-            await self.housekeeping.checkpoint()
-            await self.work.run(remove_restored_mark, self.disk, self.folder)
-        _log.emit(
-            log_events.STORE_OPENED,
-            folder=str(self.folder),
-            clean=recovered.was_clean,
-            end=recovered.end_position,
-            truncated_bytes=recovered.truncated_bytes,
-            segments=len(catalog.segments),
-        )

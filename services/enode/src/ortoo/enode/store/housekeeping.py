@@ -24,7 +24,7 @@ from ortoo.enode.log.queue_index import QueueKey, SegmentContents
 from ortoo.enode.log.segment import INDEX_SUFFIX, KEYS_SUFFIX, Segment, remove_below, segment_bases, segment_name
 from ortoo.enode.log.settings import RETENTION_SETTINGS, StoreSettings
 from ortoo.enode.reading.reader import Reader
-from ortoo.enode.recovery.opening import make_clean_stop
+from ortoo.enode.recovery.only_copy import make_clean_stop
 from ortoo.enode.state.fold import State
 from ortoo.enode.store.checkpoints import Checkpoints
 from ortoo.enode.store.retention import RetentionClock, expired, is_too_old
@@ -77,12 +77,16 @@ class Housekeeping:
         """Whether this process writes its own log; a follower gets marks and checkpoints from its leader."""
         self.move_log_begin: Callable[[int], Awaitable[None]] | None = None
         """Makes all replicas delete the log below a position; None without other replicas."""
+        self.on_indexed: Callable[[], Awaitable[None]] | None = None
+        """Called when index files of sealed segments were written."""
         self._tasks: list[asyncio.Task[None]] = []
         self._log_rate = LogRateLimit()
         self._sealed: deque[SealedSegment] = deque()
         self._sealed_event = asyncio.Event()
         self.marking = asyncio.Lock()
         """Held while the durable mark is written or the log is truncated; a mark beyond the end claims lost data."""
+        self._deleting = asyncio.Lock()
+        """Held while segments are deleted: retention and the replication protocol both request it."""
         self._marked_position, self._marked_committed, self._marked_s = -1, -1, 0.0
         self.checkpoints = Checkpoints(
             appender=appender, catalog=catalog, state=self.state, size_bytes=self.state_bytes
@@ -106,9 +110,9 @@ class Housekeeping:
         for name, work in {
             "mark": self._run_on(appender.flushed, self._mark_when_idle),
             "flush": self._run_on(appender.flush_due, self._flush_later),
-            "seal": self._run_on(self._sealed_event, self.index_sealed, self._prepare_spare),
+            "seal": self._run_on(self._sealed_event, self._index_and_report, self._prepare_spare),
             "checkpoint": self._run_on(self.checkpoints.due, self.checkpoint),
-            "retention": self._run_every(settings.retention_interval_ms, self.apply_retention),
+            "retention": self._run_every(settings.retention_interval_ms, self.end_old_segment, self.apply_retention),
             "forget": self._run_every(FORGET_INTERVAL_MS, self.expire_producers_and_ids),
             "disk": self._run_every(settings.disk_check_interval_ms, self._check_disk),
             **({"keys": self._run_key_index()} if settings.key_index else {}),
@@ -141,16 +145,24 @@ class Housekeeping:
         if self.is_leading:
             await self.checkpoints.write()
 
+    async def end_old_segment(self) -> None:
+        """End an active segment that is old enough, before a checkpoint or a rescued message makes it younger."""
+        now_ms = self._retention_now_ms()
+        if self.is_leading and is_too_old(self.catalog.active_since_ms, now_ms=now_ms, settings=self.settings):
+            await self.appender.end_active_segment()
+
+    def _retention_now_ms(self) -> int:
+        return self._retention_clock.now_ms(self.clock.now_ms(), self.clock.monotonic_s())
+
     async def apply_retention(self) -> None:
         """Delete expired segments: the new begin is recorded first, then they are forgotten, and removed last.
 
-        A file that cannot be removed is retried in the next run and at the next start; it is no longer read. An active
-        segment that is old enough ends.
+        A file that cannot be removed is retried in the next run and at the next start; it is no longer read.
         """
         catalog = self.catalog
         if not self.is_leading:
             return
-        now_ms = self._retention_clock.now_ms(self.clock.now_ms(), self.clock.monotonic_s())
+        now_ms = self._retention_now_ms()
         count, blocked_bytes, is_blocked_by_age = expired(
             catalog.segments,
             now_ms=now_ms,
@@ -166,31 +178,37 @@ class Housekeeping:
             count = 0
         elif count:
             self._rescued_bytes, self._rescued_at = rescued_bytes, self.checkpoints.content
+        begin = catalog.segments[count].base if count else self._begin_position
         if count and self.move_log_begin is not None:
-            await self.move_log_begin(catalog.segments[count].base)
+            await self.move_log_begin(begin)
         else:
-            await self.delete(count)
-        if is_too_old(catalog.active_since_ms, now_ms=now_ms, settings=self.settings):
-            await self.appender.end_active_segment()
+            await self.delete_below(begin)
 
-    async def delete(self, count: int) -> None:
-        """Delete the `count` oldest segments, and files that an earlier run could not remove."""
+    async def delete_below(self, position: int) -> None:
+        """Delete the sealed segments that end at or below a position, and files that an earlier run could not remove.
+
+        Two callers may request the same deletion: retention, and the replication protocol. The segments are counted
+        under the lock, so that the second caller finds the first one's work done.
+        """
         catalog = self.catalog
-        if count:
-            folder, position = catalog.active.folder, catalog.segments[count].base
-            begin = LogBegin(position, catalog.begin_offsets_without(count))
-            await self.work.run(write_log_begin, self.disk, folder, begin)
-            self._begin_position = position
-        begins = {key: queue.begin_offset for key, queue in catalog.queues.items()} if count else {}
-        for _ in range(count):
-            segment = catalog.drop_first_segment()
-            self.reader.forget(segment)
-            self.recent.drop_below(segment.end or 0)
-            segment.retire()
-            self.deleted_segments += 1
-        if count:
-            self.on_deleted(begins)
-        if await self.work.run(remove_below, self.disk, catalog.active.folder, self._begin_position):
+        async with self._deleting:
+            count = sum(one.end is not None and one.end <= position for one in catalog.segments[:-1])
+            if count:
+                folder, position = catalog.active.folder, catalog.segments[count].base
+                begin = LogBegin(position, catalog.begin_offsets_without(count))
+                await self.work.run(write_log_begin, self.disk, folder, begin)
+                self._begin_position = position
+            begins = {key: queue.begin_offset for key, queue in catalog.queues.items()} if count else {}
+            for _ in range(count):
+                segment = catalog.drop_first_segment()
+                self.reader.forget(segment)
+                self.recent.drop_below(segment.end or 0)
+                segment.retire()
+                self.deleted_segments += 1
+            if count:
+                self.on_deleted(begins)
+            has_removed = await self.work.run(remove_below, self.disk, catalog.active.folder, self._begin_position)
+        if has_removed:
             await self._check_disk()
 
     async def _rescue(self, segments: Sequence[Segment]) -> int | None:
@@ -226,6 +244,11 @@ class Housekeeping:
                     self._keys_to_seal.append(LogStretch(contents.base, contents.end, is_sealed=True))
                     self._keys_due.set()
             self._sealed.popleft()
+
+    async def _index_and_report(self) -> None:
+        await self.index_sealed()
+        if self.on_indexed is not None:
+            await self.on_indexed()
 
     async def write_clean_stop(self, folder: Path) -> None:
         """Write the marker of a clean stop. Everything is committed, and every sealed segment has its index file."""
@@ -266,10 +289,11 @@ class Housekeeping:
         segment.stop_writing()
         return contents
 
-    async def _run_every(self, period_ms: int, step: Callable[[], Awaitable[None]]) -> None:
+    async def _run_every(self, period_ms: int, *steps: Callable[[], Awaitable[None]]) -> None:
         while True:
             await self.clock.sleep(period_ms / 1000)
-            await self._run_step(step)
+            for step in steps:
+                await self._run_step(step)
 
     async def _run_key_index(self) -> None:
         while True:

@@ -2,14 +2,10 @@
 
 import asyncio
 from collections.abc import Iterable, Sequence
-from pathlib import Path
 
 from ortoo.common.errors import Invalid, NotFound, OutOfRange, Unavailable
-from ortoo.common.process.clock import Clock
-from ortoo.common.process.randomness import Randomness
 from ortoo.common.records.sealed_batch import SealedBatch, StoredBatch, crc32c
 from ortoo.enode.changes.kinds import StateChange, TopicDeleted, WindowBatch, encode_changes
-from ortoo.enode.disk.disk import Disk
 from ortoo.enode.index.catalog import QueueLog
 from ortoo.enode.index.key_index import KIND_KEY, KIND_MESSAGE_ID
 from ortoo.enode.index.key_search import FoundMessage, KeyQuery, LogStretch
@@ -21,7 +17,7 @@ from ortoo.enode.log.results import (
     StoreDescription,
     TopicCopy,
 )
-from ortoo.enode.log.settings import FlushMode, StoreSettings
+from ortoo.enode.log.settings import FlushMode
 from ortoo.enode.reading.reader import OnBatch
 from ortoo.enode.state.tables.dedup import Duplicate
 from ortoo.enode.state.tables.halves import HalfMessageTable
@@ -42,22 +38,8 @@ FIND_LIMIT_MAX = 1000
 class Store:
     """One open store. All methods belong to the event loop that opened it; none blocks it."""
 
-    @classmethod
-    async def open(
-        cls, folder: Path, *, settings: StoreSettings, disk: Disk, clock: Clock, randomness: Randomness
-    ) -> "Store":
-        """Open the store in `folder`, making it if there is none, and recover it if it was not closed.
-
-        Errors:
-        * Conflict when another process has the folder open, or when the store belongs to another cluster or enode.
-        * Unsupported when its format is newer.
-        * DataLoss when data that a start needs is damaged, naming file and position.
-        * Invalid when the settings cannot work.
-        """
-        return cls(await Engine.open(folder, settings=settings, disk=disk, clock=clock, randomness=randomness))
-
     def __init__(self, engine: Engine) -> None:
-        """Wrap an open `engine`; callers use `open`."""
+        """Wrap an open `engine`."""
         self.engine = engine
         """The parts of the store, for code that decides over its state."""
         for heard in (engine.committer.on_stored, engine.committer.on_applied):
@@ -341,10 +323,6 @@ class Store:
     def topics(self) -> list[TopicCopy]:
         """All topic copies, by topic id."""
         return self._state.topics.all()
-
-    async def close(self) -> None:
-        """Flush, write the marker of a clean stop, unlock the folder. Waiting fetches answer empty. Idempotent."""
-        await self.engine.close()
 
     def _topic(self, topic_id: int) -> TopicCopy:
         topic = self._state.topics.get(topic_id)

@@ -2,7 +2,7 @@
 
 from collections.abc import Iterator
 
-from ortoo.common.grpc.messages import read, read_request, write
+from ortoo.common.grpc.messages import is_repeated, read, read_request, write
 from ortoo.namesrv.catalog.users import User
 from ortoo.namesrv.decisions.deletions import TopicDeletion
 from ortoo.namesrv.decisions.groups import FieldSelection, Group
@@ -76,7 +76,7 @@ def change_to(change: RouteChange, *, include_handle_keys: bool) -> Iterator[nam
     )
     left_bytes = PART_BYTES
     for field in sorted(
-        (one for one in whole.DESCRIPTOR.fields if one.is_repeated), key=lambda one: one.name not in FIRST
+        (one for one in whole.DESCRIPTOR.fields if is_repeated(one)), key=lambda one: one.name not in FIRST
     ):
         for item in getattr(whole, field.name):
             size_bytes = ITEM_BYTES + (item.ByteSize() if field.message_type is not None else len(str(item)))

@@ -8,7 +8,7 @@ from ortoo.common.groups.handle_seal import HandleKey, HandleKeys
 from ortoo.common.groups.retry_policy import RetryKind, RetryPolicy
 from ortoo.common.grpc.bulk_calls import envelope_of
 from ortoo.common.grpc.enum_values import known_or
-from ortoo.common.grpc.messages import read, write
+from ortoo.common.grpc.messages import is_repeated, read, write
 from ortoo.common.records.columns import KEYS, RARE_COLUMNS, TAG, Layout, MessageColumn
 from ortoo.common.records.message import Message
 from ortoo.common.records.message_fields import NO_RARE_FIELDS, RareFields
@@ -123,7 +123,7 @@ def _getter(column: MessageColumn[Any]) -> Callable[[record_pb2.Message], Any]:
         return lambda message: dict(sorted(getattr(message, name).items()))  # the order of a protobuf map is random
     if field.has_presence:
         return lambda message: getattr(message, name) if message.HasField(name) else default  # type: ignore[arg-type]
-    if field.is_repeated:
+    if is_repeated(field):
         return lambda message: tuple(getattr(message, name))
     return lambda message: getattr(message, name) or default
 

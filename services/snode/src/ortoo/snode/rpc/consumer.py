@@ -90,8 +90,7 @@ class ConsumerService(PopConsumerHandlers, PullConsumerHandlers):
 
 def add_to_server(service: ConsumerService, server: Any) -> None:
     """Add the service to a server."""
-    consumer_pb2_grpc.add_ConsumerServiceServicer_to_server(service, server)
-    bulk_calls.serve(server, {"Push": service.Push, "Fetch": service.Fetch})
+    bulk_calls.add_service(server, consumer_pb2_grpc.add_ConsumerServiceServicer_to_server, service, "Push", "Fetch")
 
 
 def _encode_fetched(topic_id: int, part: SelectedRows, columns: Columns) -> BulkMessage:

@@ -172,8 +172,7 @@ class ProducerService(producer_pb2_grpc.ProducerServiceServicer):
 
 def add_to_server(service: ProducerService, server: Any) -> None:
     """Add the service to a server."""
-    producer_pb2_grpc.add_ProducerServiceServicer_to_server(service, server)
-    bulk_calls.serve(server, {"Produce": service.Produce})
+    bulk_calls.add_service(server, producer_pb2_grpc.add_ProducerServiceServicer_to_server, service, "Produce")
 
 
 async def _read_batches(requests: AsyncIterator[BulkMessage], stream: ProduceStream) -> None:

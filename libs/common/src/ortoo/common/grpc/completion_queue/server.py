@@ -3,7 +3,7 @@
 import asyncio
 import contextlib
 import contextvars
-from collections.abc import Callable, Collection
+from collections.abc import Callable, Collection, Sequence
 from typing import Any
 
 import grpc
@@ -23,6 +23,13 @@ FLUSH_BYTES = 8 << 10
 UNKNOWN: int = grpc.StatusCode.UNKNOWN.value[0]
 
 
+class _CallDetails(grpc.HandlerCallDetails):
+    """The name of a method, in the form in which gRPC asks for its handler."""
+
+    def __init__(self, method: str) -> None:
+        self.method, self.invocation_metadata = method, ()
+
+
 class QueueServer:
     """A wrapper of a server that was not started yet. It passes on added handlers, except those of hot methods."""
 
@@ -30,7 +37,7 @@ class QueueServer:
         self, server: grpc.aio.Server, core: CompletionQueue, hot: Collection[str], layers: Layers, clock: Clock
     ) -> None:
         """`hot` are the full names of methods that take one request; calls of these methods pass `layers`."""
-        self.add_generic_rpc_handlers = server.add_generic_rpc_handlers
+        self.add_registered_method_handlers = server.add_registered_method_handlers
         self._server = server
         self._core = core
         self._hot = frozenset(hot)
@@ -38,11 +45,16 @@ class QueueServer:
         self._clock = clock
         self._handlers: dict[str, Any] = {}
 
-    def add_registered_method_handlers(self, service: str, handlers: dict[str, Any]) -> None:
-        """Called by generated code. Hot methods are not passed to grpc.aio, because it would take their calls."""
-        cold = {name: handler for name, handler in handlers.items() if f"/{service}/{name}" not in self._hot}
-        self._server.add_registered_method_handlers(service, cold)
-        self._handlers |= {f"/{service}/{name}": handlers[name] for name in handlers.keys() - cold.keys()}
+    def add_generic_rpc_handlers(self, handlers: Sequence[grpc.GenericRpcHandler]) -> None:
+        """Called by generated code. The first handler of a method serves it, as in grpc.aio.
+
+        Calls of a hot method do not reach grpc.aio, although it has a handler, because the core knows the method.
+        """
+        self._server.add_generic_rpc_handlers(handlers)
+        for method in self._hot - self._handlers.keys():
+            found = next(filter(None, (one.service(_CallDetails(method)) for one in handlers)), None)
+            if found is not None:
+                self._handlers[method] = found
 
     @classmethod
     def wrap(cls, server: grpc.aio.Server, hot: Collection[str], layers: Layers) -> "QueueServer | None":

@@ -18,6 +18,7 @@ from google.protobuf.descriptor_pool import Default
 from ortoo.common.grpc.bulk_field import BulkMessage
 from ortoo.common.grpc.limits.element_limits import ELEMENTS_MAX
 from ortoo.common.grpc.limits.raw_elements import RawElements, RawField, too_many_elements
+from ortoo.common.grpc.messages import is_repeated
 
 _TEXTS: Final = (FieldDescriptor.TYPE_STRING, FieldDescriptor.TYPE_BYTES)
 _PACKED_BYTES: Final = {
@@ -53,7 +54,7 @@ class _List:
 
     def __init__(self, above: Sequence[FieldDescriptor], name: str, field: RawField) -> None:
         """`above` is the path of fields from the request to the messages that contain the list."""
-        self._above = [(one.name, one.is_repeated) for one in above]
+        self._above = [(one.name, is_repeated(one)) for one in above]
         self._name = name
         self._field = field
         self.short_bytes = field.short_bytes
@@ -113,15 +114,15 @@ def _elements(descriptor: Descriptor, above: tuple[FieldDescriptor, ...], lists:
     for field in descriptor.fields:
         way = (*above, field)
         inner = None if field.message_type is None else _elements(field.message_type, way, lists)
-        if field.is_repeated or inner is not None:
+        if is_repeated(field) or inner is not None:
             raw = found[field.number] = RawField(
                 path=".".join(one.name for one in way),
-                elements_max=ELEMENTS_MAX[field.full_name] if field.is_repeated else 0,
+                elements_max=ELEMENTS_MAX[field.full_name] if is_repeated(field) else 0,
                 weight=1 if field.type in _TEXTS else 2,
-                is_packable=field.is_repeated and field.type not in (*_TEXTS, FieldDescriptor.TYPE_MESSAGE),
+                is_packable=is_repeated(field) and field.type not in (*_TEXTS, FieldDescriptor.TYPE_MESSAGE),
                 packed_bytes=_PACKED_BYTES.get(field.type, 0),
                 inner=inner,
             )
-            if field.is_repeated:
+            if is_repeated(field):
                 lists.append(_List(above, field.name, raw))
     return RawElements(found) if found else None

@@ -9,7 +9,6 @@ from typing import Any
 from ortoo.common.process.service import Running
 from ortoo.enode import app as enode_app
 from ortoo.enode import settings as enode_settings
-from ortoo.enode.leadership import running_replica
 from ortoo.enode.log.settings import StoreSettings
 from ortoo.namesrv import app as namesrv_app
 from ortoo.namesrv import settings as namesrv_settings
@@ -158,7 +157,7 @@ class ReplicaMachine(EnodeMachine):
             stop_grace_s=STOP_GRACE_S,
             transaction_check_interval_ms=CHECK_INTERVAL_MS,
         )
-        return running_replica.open_replica(
+        return enode_app.open_enode(
             replace(chosen, **self.chosen), clock=self.clock, randomness=self.randomness(), disk=self.disk.open()
         )
 
@@ -172,9 +171,7 @@ class ReplicaMachine(EnodeMachine):
     def is_leading(self) -> bool:
         """Whether it serves clients now."""
         running = self.running
-        return (
-            self.alive and isinstance(running, running_replica.RunningReplica) and running.process.services is not None
-        )
+        return self.alive and isinstance(running, enode_app.RunningEnode) and running.process.services is not None
 
 
 class SnodeMachine(RoleMachine):

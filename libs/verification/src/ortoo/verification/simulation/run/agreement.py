@@ -3,7 +3,7 @@
 from collections.abc import Sequence
 from pathlib import Path
 
-from ortoo.enode.leadership.running_replica import RunningReplica
+from ortoo.enode.app import RunningEnode
 from ortoo.enode.replication.driver import Driver
 from ortoo.testing.simulation.cluster.roles import ReplicaMachine
 
@@ -19,7 +19,7 @@ def differences(members: Sequence[ReplicaMachine], *, flipped: str = "") -> str:
     drivers: list[tuple[ReplicaMachine, Driver]] = []
     for machine in members:
         running = machine.running
-        if not machine.alive or not isinstance(running, RunningReplica) or running.process.driver is None:
+        if not machine.alive or not isinstance(running, RunningEnode) or running.process.driver is None:
             return f"{machine.name} has no log open"
         drivers.append((machine, running.process.driver))
     logs = [driver.replica.log for _, driver in drivers]

@@ -10,7 +10,7 @@ import grpc
 from ortoo.common.errors import OrtooError
 from ortoo.common.grpc.channels import Channels
 from ortoo.common.grpc.transport import using_transport
-from ortoo.enode.leadership.running_replica import RunningReplica
+from ortoo.enode.app import RunningEnode
 from ortoo.testing.simulation.cluster.cluster import SimulatedCluster
 from ortoo.testing.simulation.cluster.roles import ReplicaMachine
 from ortoo.v1 import enode_replicas_pb2 as pb
@@ -161,10 +161,10 @@ class ReplicaFaultInjector(FaultInjector):
 
     def _is_replica(self, machine: ReplicaMachine) -> bool:
         """Whether the enode's replica set includes this disk, so that it can lose it."""
-        known = [one.running.process.driver for one in self._replicas if isinstance(one.running, RunningReplica)]
+        known = [one.running.process.driver for one in self._replicas if isinstance(one.running, RunningEnode)]
         members = [driver.replica.log.configuration for driver in known if driver is not None]
         running = machine.running
-        disk = running.process.membership.stored.replica if isinstance(running, RunningReplica) else None
+        disk = running.process.membership.stored.replica if isinstance(running, RunningEnode) else None
         return bool(members) and all(disk in one.voters and len(one.replicas) == len(self._replicas) for one in members)
 
     async def _replace(self, machine: ReplicaMachine) -> None:
@@ -179,7 +179,7 @@ class ReplicaFaultInjector(FaultInjector):
         """Do the next step of the replacement; return whether all steps are done."""
         leader = next((one for one in self._replicas if one.is_leading), None)
         running = machine.running
-        if leader is None or not machine.ready.is_set() or not isinstance(running, RunningReplica):
+        if leader is None or not machine.ready.is_set() or not isinstance(running, RunningEnode):
             return False
         enode, new = machine.enode, running.process.membership.stored.replica
         stub = EnodeReplicasServiceStub(channels.channel_to(leader.address))

@@ -60,6 +60,8 @@ class FlushGroup:
     bytes: int = 0
     is_copy: bool = False
     """Whether another replica wrote its frames; they are not modified."""
+    has_protocol_frames: bool = False
+    """Whether this replica wrote frames of the replication protocol in it."""
     end_position: int = -1
     guard: Callable[[], object] = lambda: None
     """Called when it is on the disk; raises when the store's folder no longer is at its path."""

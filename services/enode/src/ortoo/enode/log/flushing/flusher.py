@@ -55,7 +55,7 @@ class Flusher:
     commit_limit: int | None = None
     """Frames behind it are not committed, even if they are durable here; None = all durable frames are committed."""
     epoch: int = 0
-    """The epoch of written frames; 0 for an enode with one replica."""
+    """The epoch of written frames; 0 before the first EPOCH frame."""
     log_mark: int = 0
     """The fingerprint of the log, which is in all frames except those of messages."""
     on_submitted: Callable[[FlushGroup], object] = lambda group: None

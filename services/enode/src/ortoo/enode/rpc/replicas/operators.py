@@ -38,6 +38,7 @@ class EnodeReplicasService(EnodeReplicasServiceServicer):
     ) -> pb.DescribeReplicasResponse:
         """Describe the replica set as this replica knows it."""
         driver = self._running_driver(request.enode)
+        driver.log.report_progress()
         replica, role = driver.replica, driver.replica.role
         response = pb.DescribeReplicasResponse(
             enode=self.enode,

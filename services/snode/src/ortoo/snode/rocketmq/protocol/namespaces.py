@@ -15,6 +15,7 @@ from google.protobuf.message import Message
 
 from apache.rocketmq.v2.definition_pb2 import Resource
 from ortoo.common.groups.group_topics import DEAD_LETTER_PREFIX, RETRY_PREFIX
+from ortoo.common.grpc.messages import is_repeated
 
 SEPARATOR = "%"
 _RESOURCE = Resource.DESCRIPTOR.full_name
@@ -47,8 +48,8 @@ def remove_namespace(response: Message, namespace: str) -> None:
 
 def resources_in(message: Message) -> Iterator[Any]:
     """Yield every topic and group in a message."""
-    for name, is_repeated, is_resource in _fields(message.DESCRIPTOR):
-        if is_repeated:
+    for name, holds_many, is_resource in _fields(message.DESCRIPTOR):
+        if holds_many:
             found = getattr(message, name)
         elif message.HasField(name):
             found = (getattr(message, name),)
@@ -73,7 +74,7 @@ def _parts(name: str) -> tuple[str, str]:
 def _fields(descriptor: Descriptor) -> tuple[tuple[str, bool, bool], ...]:
     """The fields that contain a topic or group: name, whether it is repeated, whether it is itself a topic or group."""
     return tuple(
-        (field.name, field.is_repeated, field.message_type.full_name == _RESOURCE)
+        (field.name, is_repeated(field), field.message_type.full_name == _RESOURCE)
         for field in descriptor.fields
         if field.message_type is not None
         and not field.message_type.GetOptions().map_entry

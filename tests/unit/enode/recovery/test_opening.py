@@ -11,6 +11,7 @@ from ortoo.enode.disk.clean_stop import CleanStop
 from ortoo.enode.disk.disk import RealDisk
 from ortoo.enode.disk.durable_mark import DurableMark
 from ortoo.enode.disk.hard_state_file import StoredHardState, read_hard_state, write_hard_state
+from ortoo.enode.disk.identity import StoreIdentity, write_identity
 from ortoo.enode.disk.log_summary_file import StoredLogSummary
 from ortoo.enode.disk.segment_files import SegmentFiles
 from ortoo.enode.log.checkpoint import CheckpointSlice
@@ -18,7 +19,7 @@ from ortoo.enode.log.copies.protocol_frames import configuration_payload
 from ortoo.enode.log.frame import HEADER_BYTES, FrameHeader, FrameKind, frame_bytes
 from ortoo.enode.log.queue_index import IndexParts, encode_index
 from ortoo.enode.log.segment import segment_name
-from ortoo.enode.recovery.replica_opening import last_copy_end, recover_replica
+from ortoo.enode.recovery.opening import last_copy_end, recover_replica
 from ortoo.enode.replication.protocol.identity import Configuration, HardState, ReplicaId, Tail
 from ortoo.enode.replication.protocol.log_summary import ConfigurationFrame, EpochHistory, EpochStart, LogSummary
 
@@ -125,16 +126,27 @@ def test_damage_in_the_segment_that_is_written_to_is_not_passed_over(log: Writte
     assert not found.recovered.holes
 
 
-def test_a_sole_voter_keeps_what_lies_behind_damage(log: Written, tmp_path: Path) -> None:
-    """No other replica has it."""
-    end, alone = log.places[4], (ConfigurationFrame(0, Configuration(THREE[:1])),)
+def test_the_only_replica_keeps_what_lies_behind_damage(log: Written, tmp_path: Path) -> None:
+    """No other replica has it, so the damage is reported, and the log continues behind it."""
+    write_identity(RealDisk(), tmp_path, StoreIdentity("c", "e", "set", 1, disk=THREE[0].disk))
+    alone = (ConfigurationFrame(0, Configuration(THREE[:1])),)
+    log.content, log.places = log.content[: log.places[3]], log.places[:3]
+    log.frame(FrameKind.MARK, epoch=2)
     log.damage(1)
     log.put(tmp_path)
-    found = recover_replica(
-        SegmentFiles(RealDisk()), tmp_path, StoredLogSummary(LogSummary(0, end, configurations=alone))
-    )
-    assert (found.summary.appended, found.former_end) == (len(log.content), 0)
+    found = recover_replica(SegmentFiles(RealDisk()), tmp_path, StoredLogSummary(LogSummary(configurations=alone)))
+    assert (found.summary.tail, found.former_end) == (Tail(2, len(log.content)), 0)
     assert [one.position for one in found.recovered.holes] == [log.places[1]]
+
+
+def test_a_replica_that_was_alone_once_is_not_alone_behind_damage(log: Written, tmp_path: Path) -> None:
+    """A later frame lists other replicas, which may have what is damaged here."""
+    write_identity(RealDisk(), tmp_path, StoreIdentity("c", "e", "set", 1, disk=THREE[0].disk))
+    alone = (ConfigurationFrame(0, Configuration(THREE[:1])),)
+    log.damage(1)
+    log.put(tmp_path)
+    found = recover_replica(SegmentFiles(RealDisk()), tmp_path, StoredLogSummary(LogSummary(configurations=alone)))
+    assert (found.summary.appended, found.former_end) == (log.places[1], len(log.content))
 
 
 @pytest.mark.parametrize("is_clean", [False, True])
@@ -178,4 +190,4 @@ def test_where_a_log_will_end_is_told_before_anything_is_taken_away(
     end = last_copy_end(RealDisk(), tmp_path, KEPT)
     assert {file.name: file.read_bytes() for file in tmp_path.iterdir()} == before
     assert recover_replica(SegmentFiles(RealDisk()), tmp_path, KEPT, is_last_copy=True).summary.appended == end
-    assert end == (len(log.content) if is_clean or number < 4 else log.places[number])
+    assert end == len(log.content)

@@ -1,0 +1,80 @@
+"""Opens the log of a replica for its next start, and makes the driver of the protocol over it."""
+
+import contextlib
+from collections.abc import AsyncIterator, Callable
+from dataclasses import replace
+
+from ortoo.common.logs.logger import get_logger
+from ortoo.common.process.background import Background
+from ortoo.enode import log_events
+from ortoo.enode.disk.identity import StoreIdentity
+from ortoo.enode.log.settings import StoreSettings
+from ortoo.enode.recovery.opening import with_lost_tail
+from ortoo.enode.replication.driver import Driver
+from ortoo.enode.replication.log_opening import open_replicated_log
+from ortoo.enode.replication.membership import ReplicaMembership
+from ortoo.enode.replication.protocol.identity import ReplicaId
+from ortoo.enode.replication.protocol.messages import Message
+from ortoo.enode.replication.protocol.replica import Replica
+from ortoo.enode.replication.replicated_log import ReplicatedLog
+from ortoo.enode.replication.state_comparison import StateComparison
+
+_log = get_logger("replication")
+
+
+@contextlib.asynccontextmanager
+async def open_log(
+    membership: ReplicaMembership, settings: StoreSettings, comparison: StateComparison
+) -> AsyncIterator[ReplicatedLog]:
+    """Open the log of a replica of a set; leaving the block closes it. Errors: as `open_replicated_log`."""
+    stored, summary = membership.next_incarnation()
+    log = await open_replicated_log(
+        membership.folder,
+        identity=StoreIdentity(
+            settings.cluster, settings.enode, stored.set_id, stored.created_at_ms, stored.replica.disk
+        ),
+        settings=settings,
+        disk=membership.disk,
+        clock=membership.clock,
+        stored=summary,
+        begin_under_another_id=membership.begin_under_another_id,
+        skipped_checkpoints=comparison.mismatches,
+    )
+    try:
+        _resume_hard_state(membership, log)
+        yield log
+    finally:
+        await log.close()
+
+
+def _resume_hard_state(membership: ReplicaMembership, log: ReplicatedLog) -> None:
+    """Take over the epoch of a log without other replicas. Otherwise make the new start durable, with lost data.
+
+    The position that this disk once had is durable before any other replica gets a message. Errors: OSError.
+    """
+    stored, hard_state = membership.stored, membership.stored.hard_state
+    if log.is_alone:
+        epoch = max(hard_state.epoch, log.last_epoch)
+        membership.stored = replace(stored, hard_state=replace(hard_state, epoch=epoch))
+        return
+    after_loss = with_lost_tail(log.former_end, hard_state)
+    if after_loss != hard_state:
+        is_last = log.summary.configuration.voters == (stored.replica,)
+        remedy = "`ortoo-enode elect DIR --lose` continues without it" if is_last else "the others must send it again"
+        _log.emit(log_events.DISK_LOST_DATA, position=log.former_end, remedy=remedy)
+    membership.store(replace(stored, hard_state=after_loss))
+
+
+def make_driver(
+    log: ReplicatedLog,
+    membership: ReplicaMembership,
+    send: Callable[[ReplicaId, Message], object],
+    background: Background,
+    comparison: StateComparison,
+) -> Driver:
+    """The driver of an open log, which `send`s messages to other replicas."""
+    stored, clock = membership.stored, membership.clock
+    replica = Replica.initial(
+        stored.identity, log.summary, stored.hard_state, clock.monotonic_s(), known_committed=log.known_committed
+    )
+    return Driver(log, replica, membership, send, background, clock, comparison)
