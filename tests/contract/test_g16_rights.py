@@ -136,6 +136,8 @@ def filled(message: Any, topic_id: int) -> Any:
             value.update({"group": "g", "topic": "t"})
         elif field.type == FieldDescriptor.TYPE_STRING and field.name in texts and not field.is_repeated:
             setattr(message, field.name, texts[field.name])
+        elif field.type == FieldDescriptor.TYPE_STRING and field.name == "names":
+            value.append(texts["name"])
         elif field.type == FieldDescriptor.TYPE_MESSAGE and field.name in ("topic", "group"):
             value.name = texts[field.name]
         elif field.name in ("queue", "message_queue", "scaledObjectRef"):

@@ -10,6 +10,7 @@ import pytest
 
 from ortoo.common.errors import Forbidden
 from ortoo.v1 import (
+    admin_pb2,
     client_pb2,
     consumer_pb2,
     failure_pb2,
@@ -283,3 +284,19 @@ async def test_thresholds_of_slow_consumers_change_at_run_time(tmp_path: Path) -
                 assert [(one.client_id, one.active) for one in consumers] == [("a", False)]
             async with PushClient(running, "g", "t", session_id=client.session_id) as back:
                 assert (await back.delivery()).next_offset == 21
+
+
+async def test_many_topics_are_described_at_once(tmp_path: Path) -> None:
+    """The answer has the order of the request, as single descriptions, without topics that do not exist."""
+    async with open_snode_cluster(tmp_path, enodes=2) as running, asyncio.timeout(30):
+        for name, enodes in (("t", ["enode-0"]), ("u", ["enode-0", "enode-1"])):
+            await running.create_topic(name, read_queue_count=2, enodes=enodes)
+        await running.publish("u", b"x")
+        described = await running.admin.DescribeTopics(admin_pb2.DescribeTopicsRequest(names=["u", "nowhere", "t"]))
+        single = [await running.admin.DescribeTopic(admin_pb2.DescribeTopicRequest(name=name)) for name in ("u", "t")]
+        assert list(described.topics) == single
+        assert sum(queue.end_offset for queue in described.topics[0].queues) == 1
+        assert [(queue.enode, queue.queue_id) for queue in described.topics[1].queues] == [
+            ("enode-0", 0),
+            ("enode-0", 1),
+        ]

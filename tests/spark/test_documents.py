@@ -182,7 +182,7 @@ def test_the_tutorial_runs_as_it_stands(
         outputs.append(capsys.readouterr().out)
     signal.signal(signal.SIGTERM, handler)
     assert "reconciled: 200 rows" in outputs[0]
-    assert "the same job again adds nothing" in outputs[2]
+    assert "the next run adds only newer rows" in outputs[2]
     assert "archive" in outputs[3]
 
 

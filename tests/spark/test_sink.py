@@ -197,3 +197,97 @@ def test_a_sink_whose_checkpoint_was_deleted_is_refused(spark: Any, broker: Brok
     with pytest.raises(Exception, match="belongs to another query"):
         stream(spark, broker, topic, target, folder, deliverySemantics="exactly-once", sinkId="copy")
     assert stored(broker, target) == 500
+
+
+def test_a_write_in_foreach_batch_is_repeated_with_its_batch(
+    spark: Any, broker: Broker, topic: str, folder: Path
+) -> None:
+    """The identity comes from Spark's query and batch: a repeated batch adds nothing, and the next one is written."""
+    target = f"{topic}-copy"
+    broker.client.admin.create_topic(target)
+    source = spark.readStream.format("ortoo").options(
+        address=broker.address, subscribe=topic, startingOffsets="earliest", columns="body,born_at"
+    )
+    failures = [True]
+
+    def each(sink: dict[str, str], fails: bool) -> Callable[[Any, int], None]:
+        def step(frame: Any, number: int) -> None:
+            write(frame, broker, target, deliverySemantics="exactly-once", **sink)
+            if fails and not frame.isEmpty() and failures:
+                failures.pop()
+                raise OSError("the driver died after the write")
+
+        return step
+
+    def run(sink: dict[str, str], name: str, *, fails: bool) -> None:
+        writer = source.load().writeStream.foreachBatch(each(sink, fails))
+        query = writer.option("checkpointLocation", str(folder / name)).trigger(availableNow=True).start()
+        query.awaitTermination()
+
+    for name, sink in (("a", {}), ("b", {"sinkId": "b"}), ("c", {"jobId": "c", "sinkId": "c"})):
+        failures[:] = [True]
+        send(broker, topic, numbered(20))
+        with pytest.raises(Exception, match="the driver died after the write"):
+            run(sink, name, fails=True)
+        run(sink, name, fails=True)
+        sent_before = stored(broker, target)
+        send(broker, topic, numbered(10))
+        run(sink, name, fails=False)
+        assert stored(broker, target) == sent_before + 10, name
+        assert sent_before % 10 == 0
+    assert stored(broker, target) == (20 + 10) + (50 + 10) + (80 + 10)
+
+
+def test_batches_of_a_job_have_numbers(spark: Any, broker: Broker, topic: str) -> None:
+    """`batchId` continues a job: each number is written once, and only the newest one may be repeated."""
+    frame = spark.sql("select cast(id as string) body, timestamp_millis(id) born_at from range(100)")
+    for number, count in ((0, 100), (1, 200), (1, 200)):
+        write(frame, broker, topic, deliverySemantics="exactly-once", jobId="j", batchId=str(number))
+        assert stored(broker, topic) == count
+    with pytest.raises(Exception, match="restored from an old copy"):
+        write(frame, broker, topic, deliverySemantics="exactly-once", jobId="j", batchId="0")
+    with pytest.raises(Exception, match="only with jobId"):
+        write(frame, broker, topic, deliverySemantics="exactly-once", batchId="1")
+
+
+def test_a_checkpoint_that_was_restored_from_an_old_copy_is_refused(
+    spark: Any, broker: Broker, topic: str, folder: Path
+) -> None:
+    """Its batches have numbers that the sink has committed, and other rows, which would be missing."""
+    target = f"{topic}-copy"
+    broker.client.admin.create_topic(target)
+    kept, used = folder / "kept", folder / f"checkpoint-{target}"
+    for step in range(4):
+        send(broker, topic, numbered(20))
+        stream(spark, broker, topic, target, folder, deliverySemantics="exactly-once")
+        if not step:
+            shutil.copytree(used, kept)
+    shutil.rmtree(used)
+    shutil.copytree(kept, used)
+    send(broker, topic, numbered(20))
+    with pytest.raises(Exception, match="restored from an old copy"):
+        stream(spark, broker, topic, target, folder, deliverySemantics="exactly-once")
+    assert stored(broker, target) == 80
+
+
+def test_a_repeated_task_with_other_rows_is_refused_however_early_they_differ(
+    spark: Any, broker: Broker, topic: str
+) -> None:
+    """The enode compares the last batches of a task and queue. Each one depends on all earlier ones."""
+    name = f"{topic[:80]}-one"
+    broker.client.admin.create_topic(name, queue_count=1, enodes=["enode-0"])
+
+    def rows(changed: int, count: int) -> Any:
+        return spark.range(0, count, 1, 1).selectExpr(
+            f"concat(if(id = {changed}, 'other', 'body'), id) body", "timestamp_millis(id) born_at"
+        )
+
+    batch, job = 4_096, {"deliverySemantics": "idempotent", "jobId": "j"}
+    write(rows(-1, 8 * batch), broker, name, **job)
+    with pytest.raises(Exception, match="wrote other rows"):
+        write(rows(batch + 1, 10 * batch), broker, name, **job)
+    with pytest.raises(Exception, match="an earlier attempt stored more rows"):
+        write(rows(-1, 2 * batch), broker, name, **job)
+    assert stored(broker, name) == 8 * batch
+    write(rows(-1, 10 * batch), broker, name, **job)
+    assert stored(broker, name) == 10 * batch

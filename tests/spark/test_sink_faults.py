@@ -17,6 +17,7 @@ pytest.importorskip("pyspark", reason="pyspark is not installed; run `make spark
 from pyspark import TaskContext
 from pyspark.sql.types import StringType, StructField, StructType, TimestampType
 
+from ortoo.common.errors import Conflict
 from ortoo.spark.writing.stream_write import StreamWriter
 from tests.repo.tree import ROOT
 from tests.spark.sending import stored
@@ -110,7 +111,9 @@ def test_a_batch_is_stored_once_wherever_its_tasks_or_its_commit_fail(broker: Br
     batch.commit(late)
     following = Batch(broker, topic, 1)
     following.commit(following.write_all())
-    assert all(task.skipped for task in batch.write_all())
+    assert all(task.skipped for task in following.write_all())
+    with pytest.raises(Conflict, match="restored from an old copy"):
+        batch.write(0)
     assert stored(broker, topic) == 2 * TASKS * ROWS
 
 
@@ -134,7 +137,8 @@ def test_a_commit_that_comes_late_takes_nothing_back(broker: Broker, topic: str)
     late = first.write_all()
     first.commit(first.write_all())
     second.commit(second.write_all())
-    first.commit(late)
+    with pytest.raises(Conflict, match="restored from an old copy"):
+        first.commit(late)
     assert all(task.skipped for task in second.write_all())
 
 

@@ -18,7 +18,7 @@ from ortoo.common.arrays.gather import gather, write_table
 from ortoo.common.arrays.message_table import concat_tables, take_rows
 from ortoo.common.arrays.opened_batch import DictionaryArrays, ListArrays, MapArrays, OpenedBatch, TextArrays
 from ortoo.common.records.batch import Codec, Message, encode, open_batch
-from ortoo.common.records.columns import COLUMNS, FORMAT, NUMBERS, Column
+from ortoo.common.records.columns import COLUMNS, FORMAT, NUMBERS, Column, MessageColumn
 from ortoo.common.records.sealed_batch import SealedBatch, crc32c
 from ortoo.common.records.wire import bytes_field
 from ortoo.v1 import record_pb2
@@ -28,7 +28,7 @@ EVERY = list(range(COUNT))
 FEW, MANY = [3, 4, 60, COUNT - 1], EVERY[::2]
 """FEW rows are written without arrays, MANY with them. Where some rows have a value, some of these do."""
 NOW_MS = 7
-CHOSEN = tuple(column for column in COLUMNS if column.number > NUMBERS["body"])
+CHOSEN = tuple(column for column in COLUMNS if isinstance(column, MessageColumn))
 """The columns that an operation could drop; those before are the head, without which there is no batch."""
 NOT_FOR_SOME = ("always", "all rows or none")
 NUMBER_CODES = {"int8": "b", "int32": "i", "int64": "q"}

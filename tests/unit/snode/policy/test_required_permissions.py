@@ -143,6 +143,11 @@ ROWS: list[tuple[str, Any, list[RequiredPermission]]] = [
         [group(), topic("t", PUB)],
     ),
     ("AdminService/DescribeTopic", admin_pb2.DescribeTopicRequest(name="t"), [topic("t", ANY)]),
+    (
+        "AdminService/DescribeTopics",
+        admin_pb2.DescribeTopicsRequest(names=["t", "u"]),
+        [topic("t", ANY), topic("u", ANY)],
+    ),
     ("AdminService/DescribeLag", admin_pb2.DescribeLagRequest(group="g", topic="t"), [group(), topic("t", ANY)]),
     ("AdminService/DescribeGroup", client_pb2.DescribeGroupRequest(name="g"), [group()]),
     ("AdminService/ListTopics", None, [ADMIN]),

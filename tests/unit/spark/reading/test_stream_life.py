@@ -34,7 +34,7 @@ SCHEMA = StructType([StructField("offset", LongType())])
 NAMES = ("t", "u")
 EVENTS = (
     "", "", "", "send", "send", "grow", "expire", "delete", "create", "undelete", "away", "back", "cut", "crash",
-    "recreate", "recreate",
+    "recreate", "recreate", "purge",
 )  # fmt: skip
 """Events that may happen between two calls of Spark."""
 
@@ -115,6 +115,8 @@ def happen(  # noqa: C901 - one line for each thing that may happen
         world.create(name)
     elif what == "undelete" and world.deleted:
         world.undelete(at)
+    elif what == "purge" and world.deleted:
+        world.purge(at)
     elif what == "away":
         world.away.add("ab"[at % 2])
     elif what == "back":
@@ -245,3 +247,30 @@ def test_limits_reach_spark_as_it_asks_for_them() -> None:
     with query_of(world, subscribe="t") as (_, chosen):
         reader = StreamReader(read_options.parse(chosen, streaming=True), SCHEMA)
         assert not isinstance(reader.getDefaultReadLimit(), ReadAllAvailable)
+
+
+@pytest.mark.parametrize("is_restorable", [True, False])
+def test_a_deleted_topic_leaves_the_offsets_when_it_cannot_be_restored(is_restorable: bool) -> None:
+    """Its loss is reported. A topic that is restored continues at its offset."""
+    world = World()
+    for name in NAMES:
+        world.create(name)
+        world.send(name, 0, 3)
+    with query_of(
+        world, subscribePattern=".*", onDataLoss="earliest", startingOffsets="earliest", consumerGroup="g"
+    ) as (
+        spark,
+        _,
+    ):
+        spark.run()
+        world.send("u", 0, 2)
+        world.delete("u")
+        if not is_restorable:
+            world.purge(0)
+        spark.run()
+        spark.run()
+        held = SourceOffsets.of_json(spark.offsets[-1])
+        assert {queue.topic for queue in held.queues} == ({"t", "u"} if is_restorable else {"t"})
+        assert set(held.topic_ids) == ({"t", "u"} if is_restorable else {"t"})
+        assert spark.reported
+        judge(world, spark)

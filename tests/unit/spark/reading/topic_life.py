@@ -76,6 +76,10 @@ class World:
     def delete(self, name: str) -> None:
         self.deleted.append((name, self.topics.pop(name)))
 
+    def purge(self, at: int) -> None:
+        """A deleted topic can no longer be restored."""
+        self.deleted.pop(at % len(self.deleted))
+
     def undelete(self, at: int) -> None:
         name, topic = self.deleted[at % len(self.deleted)]
         if name not in self.topics:
@@ -110,6 +114,12 @@ class FakeLink:
 
     def list_topics(self) -> list[Any]:
         return [SimpleNamespace(name=name) for name in self.world.topics]
+
+    def list_deleted_topics(self) -> list[Any]:
+        return [SimpleNamespace(topic=SimpleNamespace(topic_id=topic.topic_id)) for _, topic in self.world.deleted]
+
+    def describe_topics(self, names: Sequence[str]) -> list[TopicDescription]:
+        return [self.describe_topic(name) for name in names if name in self.world.topics]
 
     def describe_group(self, group: str) -> None:
         del group

@@ -44,6 +44,54 @@ class DescribeTopicRequest(_message.Message):
 Global___DescribeTopicRequest: _TypeAlias = DescribeTopicRequest  # noqa: Y015
 
 @_typing.final
+class DescribeTopicsRequest(_message.Message):
+    """The topics to describe."""
+
+    DESCRIPTOR: _descriptor.Descriptor
+
+    NAMES_FIELD_NUMBER: _builtins.int
+    @_builtins.property
+    def names(self) -> _containers.RepeatedScalarFieldContainer[_builtins.str]:
+        """At most 1,024 names."""
+
+    def __init__(
+        self,
+        *,
+        names: _abc.Iterable[_builtins.str] | None = ...,
+    ) -> None: ...
+    _HasFieldArgType: _TypeAlias = _Never  # noqa: Y015
+    def HasField(self, field_name: _HasFieldArgType) -> _builtins.bool: ...
+    _ClearFieldArgType: _TypeAlias = _typing.Literal["names", b"names"]  # noqa: Y015
+    def ClearField(self, field_name: _ClearFieldArgType) -> None: ...
+    def WhichOneof(self, oneof_group: _Never) -> None: ...
+
+Global___DescribeTopicsRequest: _TypeAlias = DescribeTopicsRequest  # noqa: Y015
+
+@_typing.final
+class DescribeTopicsResponse(_message.Message):
+    """Some topics."""
+
+    DESCRIPTOR: _descriptor.Descriptor
+
+    TOPICS_FIELD_NUMBER: _builtins.int
+    @_builtins.property
+    def topics(self) -> _containers.RepeatedCompositeFieldContainer[Global___DescribeTopicResponse]:
+        """In the order of the request. Topics that do not exist are missing."""
+
+    def __init__(
+        self,
+        *,
+        topics: _abc.Iterable[Global___DescribeTopicResponse] | None = ...,
+    ) -> None: ...
+    _HasFieldArgType: _TypeAlias = _Never  # noqa: Y015
+    def HasField(self, field_name: _HasFieldArgType) -> _builtins.bool: ...
+    _ClearFieldArgType: _TypeAlias = _typing.Literal["topics", b"topics"]  # noqa: Y015
+    def ClearField(self, field_name: _ClearFieldArgType) -> None: ...
+    def WhichOneof(self, oneof_group: _Never) -> None: ...
+
+Global___DescribeTopicsResponse: _TypeAlias = DescribeTopicsResponse  # noqa: Y015
+
+@_typing.final
 class DescribeTopicResponse(_message.Message):
     """One topic."""
 

@@ -66,6 +66,11 @@ class AdminServiceStub(object):
                 request_serializer=ortoo_dot_v1_dot_admin__pb2.DescribeTopicRequest.SerializeToString,
                 response_deserializer=ortoo_dot_v1_dot_admin__pb2.DescribeTopicResponse.FromString,
                 )
+        self.DescribeTopics = channel.unary_unary(
+                '/ortoo.v1.AdminService/DescribeTopics',
+                request_serializer=ortoo_dot_v1_dot_admin__pb2.DescribeTopicsRequest.SerializeToString,
+                response_deserializer=ortoo_dot_v1_dot_admin__pb2.DescribeTopicsResponse.FromString,
+                )
         self.PutGroup = channel.unary_unary(
                 '/ortoo.v1.AdminService/PutGroup',
                 request_serializer=ortoo_dot_v1_dot_namesrv__pb2.PutGroupRequest.SerializeToString,
@@ -311,6 +316,13 @@ class AdminServiceServicer(object):
 
     def DescribeTopic(self, request, context):
         """One topic with the offsets of its queues.
+        """
+        context.set_code(grpc.StatusCode.UNIMPLEMENTED)
+        context.set_details('Method not implemented!')
+        raise NotImplementedError('Method not implemented!')
+
+    def DescribeTopics(self, request, context):
+        """Many topics with the offsets of their queues.
         """
         context.set_code(grpc.StatusCode.UNIMPLEMENTED)
         context.set_details('Method not implemented!')
@@ -640,6 +652,11 @@ def add_AdminServiceServicer_to_server(servicer, server):
                     servicer.DescribeTopic,
                     request_deserializer=ortoo_dot_v1_dot_admin__pb2.DescribeTopicRequest.FromString,
                     response_serializer=ortoo_dot_v1_dot_admin__pb2.DescribeTopicResponse.SerializeToString,
+            ),
+            'DescribeTopics': grpc.unary_unary_rpc_method_handler(
+                    servicer.DescribeTopics,
+                    request_deserializer=ortoo_dot_v1_dot_admin__pb2.DescribeTopicsRequest.FromString,
+                    response_serializer=ortoo_dot_v1_dot_admin__pb2.DescribeTopicsResponse.SerializeToString,
             ),
             'PutGroup': grpc.unary_unary_rpc_method_handler(
                     servicer.PutGroup,
@@ -977,6 +994,23 @@ class AdminService(object):
         return grpc.experimental.unary_unary(request, target, '/ortoo.v1.AdminService/DescribeTopic',
             ortoo_dot_v1_dot_admin__pb2.DescribeTopicRequest.SerializeToString,
             ortoo_dot_v1_dot_admin__pb2.DescribeTopicResponse.FromString,
+            options, channel_credentials,
+            insecure, call_credentials, compression, wait_for_ready, timeout, metadata)
+
+    @staticmethod
+    def DescribeTopics(request,
+            target,
+            options=(),
+            channel_credentials=None,
+            call_credentials=None,
+            insecure=False,
+            compression=None,
+            wait_for_ready=None,
+            timeout=None,
+            metadata=None):
+        return grpc.experimental.unary_unary(request, target, '/ortoo.v1.AdminService/DescribeTopics',
+            ortoo_dot_v1_dot_admin__pb2.DescribeTopicsRequest.SerializeToString,
+            ortoo_dot_v1_dot_admin__pb2.DescribeTopicsResponse.FromString,
             options, channel_credentials,
             insecure, call_credentials, compression, wait_for_ready, timeout, metadata)
 

@@ -49,6 +49,8 @@ class AdminServiceStub:
     """All topics, by name."""
     DescribeTopic: _aio.UnaryUnaryMultiCallable[_admin_pb2.DescribeTopicRequest, _admin_pb2.DescribeTopicResponse]
     """One topic with the offsets of its queues."""
+    DescribeTopics: _aio.UnaryUnaryMultiCallable[_admin_pb2.DescribeTopicsRequest, _admin_pb2.DescribeTopicsResponse]
+    """Many topics with the offsets of their queues."""
     PutGroup: _aio.UnaryUnaryMultiCallable[_namesrv_pb2.PutGroupRequest, _namesrv_pb2.PutGroupResponse]
     """Creates a group or changes it."""
     UpdateGroup: _aio.UnaryUnaryMultiCallable[_client_pb2.UpdateGroupRequest, _client_pb2.UpdateGroupResponse]
@@ -248,6 +250,14 @@ class AdminServiceServicer(metaclass=_abc_1.ABCMeta):
         context: _aio.ServicerContext[_admin_pb2.DescribeTopicRequest, _abc.Awaitable[_admin_pb2.DescribeTopicResponse]],
     ) -> _abc.Awaitable[_admin_pb2.DescribeTopicResponse]:
         """One topic with the offsets of its queues."""
+
+    @_abc_1.abstractmethod
+    def DescribeTopics(
+        self,
+        request: _admin_pb2.DescribeTopicsRequest,
+        context: _aio.ServicerContext[_admin_pb2.DescribeTopicsRequest, _abc.Awaitable[_admin_pb2.DescribeTopicsResponse]],
+    ) -> _abc.Awaitable[_admin_pb2.DescribeTopicsResponse]:
+        """Many topics with the offsets of their queues."""
 
     @_abc_1.abstractmethod
     def PutGroup(

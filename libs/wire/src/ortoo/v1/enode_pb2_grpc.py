@@ -6,6 +6,7 @@ from ortoo.v1 import enode_deferred_pb2 as ortoo_dot_v1_dot_enode__deferred__pb2
 from ortoo.v1 import enode_delivery_modes_pb2 as ortoo_dot_v1_dot_enode__delivery__modes__pb2
 from ortoo.v1 import enode_pb2 as ortoo_dot_v1_dot_enode__pb2
 from ortoo.v1 import enode_pop_pb2 as ortoo_dot_v1_dot_enode__pop__pb2
+from ortoo.v1 import enode_topics_pb2 as ortoo_dot_v1_dot_enode__topics__pb2
 from ortoo.v1 import lag_pb2 as ortoo_dot_v1_dot_lag__pb2
 
 
@@ -43,6 +44,11 @@ class EnodeServiceStub(object):
                 '/ortoo.v1.EnodeService/DescribeQueues',
                 request_serializer=ortoo_dot_v1_dot_enode__pb2.DescribeQueuesRequest.SerializeToString,
                 response_deserializer=ortoo_dot_v1_dot_enode__pb2.DescribeQueuesResponse.FromString,
+                )
+        self.DescribeQueuesOfTopics = channel.unary_unary(
+                '/ortoo.v1.EnodeService/DescribeQueuesOfTopics',
+                request_serializer=ortoo_dot_v1_dot_enode__topics__pb2.DescribeQueuesOfTopicsRequest.SerializeToString,
+                response_deserializer=ortoo_dot_v1_dot_enode__topics__pb2.DescribeQueuesOfTopicsResponse.FromString,
                 )
         self.FindOffset = channel.unary_unary(
                 '/ortoo.v1.EnodeService/FindOffset',
@@ -226,6 +232,13 @@ class EnodeServiceServicer(object):
         context.set_details('Method not implemented!')
         raise NotImplementedError('Method not implemented!')
 
+    def DescribeQueuesOfTopics(self, request, context):
+        """The same for the queues of many topics.
+        """
+        context.set_code(grpc.StatusCode.UNIMPLEMENTED)
+        context.set_details('Method not implemented!')
+        raise NotImplementedError('Method not implemented!')
+
     def FindOffset(self, request, context):
         """The offset of the first message stored at or after a time.
         """
@@ -269,8 +282,7 @@ class EnodeServiceServicer(object):
         raise NotImplementedError('Method not implemented!')
 
     def Attach(self, request_iterator, context):
-        """Announces a snode. Locks bound to it last as long as this stream. The enode reports on it which locks have become
-        free.
+        """Announces a snode. Locks bound to it last as long as this stream. The enode reports on it which locks became free.
         """
         context.set_code(grpc.StatusCode.UNIMPLEMENTED)
         context.set_details('Method not implemented!')
@@ -453,6 +465,11 @@ def add_EnodeServiceServicer_to_server(servicer, server):
                     servicer.DescribeQueues,
                     request_deserializer=ortoo_dot_v1_dot_enode__pb2.DescribeQueuesRequest.FromString,
                     response_serializer=ortoo_dot_v1_dot_enode__pb2.DescribeQueuesResponse.SerializeToString,
+            ),
+            'DescribeQueuesOfTopics': grpc.unary_unary_rpc_method_handler(
+                    servicer.DescribeQueuesOfTopics,
+                    request_deserializer=ortoo_dot_v1_dot_enode__topics__pb2.DescribeQueuesOfTopicsRequest.FromString,
+                    response_serializer=ortoo_dot_v1_dot_enode__topics__pb2.DescribeQueuesOfTopicsResponse.SerializeToString,
             ),
             'FindOffset': grpc.unary_unary_rpc_method_handler(
                     servicer.FindOffset,
@@ -687,6 +704,23 @@ class EnodeService(object):
         return grpc.experimental.unary_unary(request, target, '/ortoo.v1.EnodeService/DescribeQueues',
             ortoo_dot_v1_dot_enode__pb2.DescribeQueuesRequest.SerializeToString,
             ortoo_dot_v1_dot_enode__pb2.DescribeQueuesResponse.FromString,
+            options, channel_credentials,
+            insecure, call_credentials, compression, wait_for_ready, timeout, metadata)
+
+    @staticmethod
+    def DescribeQueuesOfTopics(request,
+            target,
+            options=(),
+            channel_credentials=None,
+            call_credentials=None,
+            insecure=False,
+            compression=None,
+            wait_for_ready=None,
+            timeout=None,
+            metadata=None):
+        return grpc.experimental.unary_unary(request, target, '/ortoo.v1.EnodeService/DescribeQueuesOfTopics',
+            ortoo_dot_v1_dot_enode__topics__pb2.DescribeQueuesOfTopicsRequest.SerializeToString,
+            ortoo_dot_v1_dot_enode__topics__pb2.DescribeQueuesOfTopicsResponse.FromString,
             options, channel_credentials,
             insecure, call_credentials, compression, wait_for_ready, timeout, metadata)
 

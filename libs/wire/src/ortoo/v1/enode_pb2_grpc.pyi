@@ -9,6 +9,7 @@ from ortoo.v1 import enode_deferred_pb2 as _enode_deferred_pb2
 from ortoo.v1 import enode_delivery_modes_pb2 as _enode_delivery_modes_pb2
 from ortoo.v1 import enode_pb2 as _enode_pb2
 from ortoo.v1 import enode_pop_pb2 as _enode_pop_pb2
+from ortoo.v1 import enode_topics_pb2 as _enode_topics_pb2
 from ortoo.v1 import lag_pb2 as _lag_pb2
 import abc as _abc_1
 
@@ -32,6 +33,8 @@ class EnodeServiceStub:
     """The committed offsets of a group."""
     DescribeQueues: _aio.UnaryUnaryMultiCallable[_enode_pb2.DescribeQueuesRequest, _enode_pb2.DescribeQueuesResponse]
     """The first and the next offset of each queue of a topic."""
+    DescribeQueuesOfTopics: _aio.UnaryUnaryMultiCallable[_enode_topics_pb2.DescribeQueuesOfTopicsRequest, _enode_topics_pb2.DescribeQueuesOfTopicsResponse]
+    """The same for the queues of many topics."""
     FindOffset: _aio.UnaryUnaryMultiCallable[_enode_pb2.FindOffsetRequest, _enode_pb2.FindOffsetResponse]
     """The offset of the first message stored at or after a time."""
     FindMessages: _aio.UnaryUnaryMultiCallable[_enode_pb2.FindMessagesRequest, _enode_pb2.FindMessagesResponse]
@@ -45,9 +48,7 @@ class EnodeServiceStub:
     QueryOffsetGroups: _aio.UnaryUnaryMultiCallable[_enode_pb2.QueryOffsetGroupsRequest, _enode_pb2.QueryOffsetGroupsResponse]
     """The groups that have an offset in a topic."""
     Attach: _aio.StreamStreamMultiCallable[_enode_pb2.AttachRequest, _enode_pb2.AttachResponse]
-    """Announces a snode. Locks bound to it last as long as this stream. The enode reports on it which locks have become
-    free.
-    """
+    """Announces a snode. Locks bound to it last as long as this stream. The enode reports on it which locks became free."""
     RecallDelayed: _aio.UnaryUnaryMultiCallable[_enode_deferred_pb2.RecallDelayedRequest, _enode_deferred_pb2.RecallDelayedResponse]
     """Cancels a delayed message. Returns when it can never be delivered."""
     ListDelayed: _aio.UnaryUnaryMultiCallable[_enode_deferred_pb2.ListDelayedRequest, _enode_deferred_pb2.ListDelayedResponse]
@@ -141,6 +142,14 @@ class EnodeServiceServicer(metaclass=_abc_1.ABCMeta):
         """The first and the next offset of each queue of a topic."""
 
     @_abc_1.abstractmethod
+    def DescribeQueuesOfTopics(
+        self,
+        request: _enode_topics_pb2.DescribeQueuesOfTopicsRequest,
+        context: _aio.ServicerContext[_enode_topics_pb2.DescribeQueuesOfTopicsRequest, _abc.Awaitable[_enode_topics_pb2.DescribeQueuesOfTopicsResponse]],
+    ) -> _abc.Awaitable[_enode_topics_pb2.DescribeQueuesOfTopicsResponse]:
+        """The same for the queues of many topics."""
+
+    @_abc_1.abstractmethod
     def FindOffset(
         self,
         request: _enode_pb2.FindOffsetRequest,
@@ -194,9 +203,7 @@ class EnodeServiceServicer(metaclass=_abc_1.ABCMeta):
         request_iterator: _abc.AsyncIterator[_enode_pb2.AttachRequest],
         context: _aio.ServicerContext[_abc.AsyncIterator[_enode_pb2.AttachRequest], _abc.AsyncIterator[_enode_pb2.AttachResponse]],
     ) -> _abc.AsyncIterator[_enode_pb2.AttachResponse]:
-        """Announces a snode. Locks bound to it last as long as this stream. The enode reports on it which locks have become
-        free.
-        """
+        """Announces a snode. Locks bound to it last as long as this stream. The enode reports on it which locks became free."""
 
     @_abc_1.abstractmethod
     def RecallDelayed(

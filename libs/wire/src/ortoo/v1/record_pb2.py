@@ -14,7 +14,7 @@ _sym_db = _symbol_database.Default()
 
 
 
-DESCRIPTOR = _descriptor_pool.Default().AddSerializedFile(b'\n\x15ortoo/v1/record.proto\x12\x08ortoo.v1\"\xc5\x04\n\x0bRecordBatch\x12\x0e\n\x06\x66ormat\x18\x01 \x01(\r\x12\x19\n\x11required_features\x18\x02 \x01(\x04\x12\r\n\x05\x63ount\x18\x03 \x01(\r\x12\x1e\n\x05\x63odec\x18\x04 \x01(\x0e\x32\x0f.ortoo.v1.Codec\x12\x1b\n\x13\x62ody_inflated_bytes\x18\x05 \x01(\r\x12\x14\n\x0c\x62ody_offsets\x18\x06 \x01(\x0c\x12\x0c\n\x04\x62ody\x18\x07 \x01(\x0c\x12\x12\n\nborn_at_ms\x18\x08 \x01(\x0c\x12\'\n\x03tag\x18\t \x01(\x0b\x32\x1a.ortoo.v1.DictionaryColumn\x12&\n\x04keys\x18\n \x01(\x0b\x32\x18.ortoo.v1.TextListColumn\x12\x31\n\rmessage_group\x18\x0b \x01(\x0b\x32\x1a.ortoo.v1.DictionaryColumn\x12\'\n\nproperties\x18\x0c \x01(\x0b\x32\x13.ortoo.v1.MapColumn\x12\x15\n\rdeliver_at_ms\x18\r \x01(\x0c\x12\x10\n\x08priority\x18\x0e \x01(\x0c\x12\x15\n\rbody_encoding\x18\x0f \x01(\x0c\x12-\n\tborn_host\x18\x10 \x01(\x0b\x32\x1a.ortoo.v1.DictionaryColumn\x12(\n\nmessage_id\x18\x11 \x01(\x0b\x32\x14.ortoo.v1.TextColumn\x12+\n\rtrace_context\x18\x12 \x01(\x0b\x32\x14.ortoo.v1.TextColumn\x12\x14\n\x0c\x65xpire_at_ms\x18\x13 \x01(\x0c\"=\n\nTextColumn\x12\x10\n\x08validity\x18\x01 \x01(\x0c\x12\x0f\n\x07offsets\x18\x02 \x01(\x0c\x12\x0c\n\x04\x64\x61ta\x18\x03 \x01(\x0c\"]\n\x10\x44ictionaryColumn\x12\x10\n\x08validity\x18\x01 \x01(\x0c\x12\r\n\x05\x63odes\x18\x02 \x01(\x0c\x12(\n\ndictionary\x18\x03 \x01(\x0b\x32\x14.ortoo.v1.TextColumn\"G\n\x0eTextListColumn\x12\x0f\n\x07offsets\x18\x01 \x01(\x0c\x12$\n\x06values\x18\x02 \x01(\x0b\x32\x14.ortoo.v1.TextColumn\"m\n\tMapColumn\x12\x0f\n\x07offsets\x18\x01 \x01(\x0c\x12)\n\x05names\x18\x02 \x01(\x0b\x32\x1a.ortoo.v1.DictionaryColumn\x12$\n\x06values\x18\x03 \x01(\x0b\x32\x14.ortoo.v1.TextColumn\"\xa0\x01\n\x0bSealedBatch\x12\x0f\n\x07records\x18\x01 \x01(\x0c\x12\x16\n\x0erecords_crc32c\x18\x02 \x01(\x07\x12\r\n\x05\x63ount\x18\x03 \x01(\r\x12\x1b\n\x13\x62ody_inflated_bytes\x18\x04 \x01(\r\x12\x13\n\x0bproducer_id\x18\x05 \x01(\x06\x12\x16\n\x0e\x66irst_sequence\x18\x06 \x01(\x04\x12\x0f\n\x07\x64\x65layed\x18\x07 \x01(\x08\"\xac\x02\n\x07Message\x12\x0c\n\x04\x62ody\x18\x01 \x01(\x0c\x12\x0b\n\x03tag\x18\x02 \x01(\t\x12\x0c\n\x04keys\x18\x03 \x03(\t\x12\x15\n\rmessage_group\x18\x04 \x01(\t\x12\x35\n\nproperties\x18\x05 \x03(\x0b\x32!.ortoo.v1.Message.PropertiesEntry\x12\x12\n\nmessage_id\x18\x06 \x01(\t\x12\x12\n\nborn_at_ms\x18\x07 \x01(\x03\x12\x15\n\rdeliver_at_ms\x18\x08 \x01(\x03\x12\x14\n\x0c\x65xpire_at_ms\x18\t \x01(\x03\x12\x15\n\x08priority\x18\n \x01(\x05H\x00\x88\x01\x01\x1a\x31\n\x0fPropertiesEntry\x12\x0b\n\x03key\x18\x01 \x01(\t\x12\r\n\x05value\x18\x02 \x01(\t:\x02\x38\x01\x42\x0b\n\t_priority*M\n\x05\x43odec\x12\x15\n\x11\x43ODEC_UNSPECIFIED\x10\x00\x12\x0e\n\nCODEC_NONE\x10\x01\x12\x0e\n\nCODEC_ZSTD\x10\x02\x12\r\n\tCODEC_LZ4\x10\x03\x42\x12Z\x10ortoo/v1;ortoov1b\x06proto3')
+DESCRIPTOR = _descriptor_pool.Default().AddSerializedFile(b'\n\x15ortoo/v1/record.proto\x12\x08ortoo.v1\"\xdf\x04\n\x0bRecordBatch\x12\x0e\n\x06\x66ormat\x18\x01 \x01(\r\x12\x19\n\x11required_features\x18\x02 \x01(\x04\x12\r\n\x05\x63ount\x18\x03 \x01(\r\x12\x1e\n\x05\x63odec\x18\x04 \x01(\x0e\x32\x0f.ortoo.v1.Codec\x12\x1b\n\x13\x62ody_inflated_bytes\x18\x05 \x01(\r\x12\x14\n\x0c\x62ody_offsets\x18\x06 \x01(\x0c\x12\x0c\n\x04\x62ody\x18\x07 \x01(\x0c\x12\x12\n\nborn_at_ms\x18\x08 \x01(\x0c\x12\'\n\x03tag\x18\t \x01(\x0b\x32\x1a.ortoo.v1.DictionaryColumn\x12&\n\x04keys\x18\n \x01(\x0b\x32\x18.ortoo.v1.TextListColumn\x12\x31\n\rmessage_group\x18\x0b \x01(\x0b\x32\x1a.ortoo.v1.DictionaryColumn\x12\'\n\nproperties\x18\x0c \x01(\x0b\x32\x13.ortoo.v1.MapColumn\x12\x15\n\rdeliver_at_ms\x18\r \x01(\x0c\x12\x10\n\x08priority\x18\x0e \x01(\x0c\x12\x15\n\rbody_encoding\x18\x0f \x01(\x0c\x12-\n\tborn_host\x18\x10 \x01(\x0b\x32\x1a.ortoo.v1.DictionaryColumn\x12(\n\nmessage_id\x18\x11 \x01(\x0b\x32\x14.ortoo.v1.TextColumn\x12+\n\rtrace_context\x18\x12 \x01(\x0b\x32\x14.ortoo.v1.TextColumn\x12\x14\n\x0c\x65xpire_at_ms\x18\x13 \x01(\x0c\x12\x18\n\x10preceding_digest\x18\x14 \x01(\x04\"=\n\nTextColumn\x12\x10\n\x08validity\x18\x01 \x01(\x0c\x12\x0f\n\x07offsets\x18\x02 \x01(\x0c\x12\x0c\n\x04\x64\x61ta\x18\x03 \x01(\x0c\"]\n\x10\x44ictionaryColumn\x12\x10\n\x08validity\x18\x01 \x01(\x0c\x12\r\n\x05\x63odes\x18\x02 \x01(\x0c\x12(\n\ndictionary\x18\x03 \x01(\x0b\x32\x14.ortoo.v1.TextColumn\"G\n\x0eTextListColumn\x12\x0f\n\x07offsets\x18\x01 \x01(\x0c\x12$\n\x06values\x18\x02 \x01(\x0b\x32\x14.ortoo.v1.TextColumn\"m\n\tMapColumn\x12\x0f\n\x07offsets\x18\x01 \x01(\x0c\x12)\n\x05names\x18\x02 \x01(\x0b\x32\x1a.ortoo.v1.DictionaryColumn\x12$\n\x06values\x18\x03 \x01(\x0b\x32\x14.ortoo.v1.TextColumn\"\xa0\x01\n\x0bSealedBatch\x12\x0f\n\x07records\x18\x01 \x01(\x0c\x12\x16\n\x0erecords_crc32c\x18\x02 \x01(\x07\x12\r\n\x05\x63ount\x18\x03 \x01(\r\x12\x1b\n\x13\x62ody_inflated_bytes\x18\x04 \x01(\r\x12\x13\n\x0bproducer_id\x18\x05 \x01(\x06\x12\x16\n\x0e\x66irst_sequence\x18\x06 \x01(\x04\x12\x0f\n\x07\x64\x65layed\x18\x07 \x01(\x08\"\xac\x02\n\x07Message\x12\x0c\n\x04\x62ody\x18\x01 \x01(\x0c\x12\x0b\n\x03tag\x18\x02 \x01(\t\x12\x0c\n\x04keys\x18\x03 \x03(\t\x12\x15\n\rmessage_group\x18\x04 \x01(\t\x12\x35\n\nproperties\x18\x05 \x03(\x0b\x32!.ortoo.v1.Message.PropertiesEntry\x12\x12\n\nmessage_id\x18\x06 \x01(\t\x12\x12\n\nborn_at_ms\x18\x07 \x01(\x03\x12\x15\n\rdeliver_at_ms\x18\x08 \x01(\x03\x12\x14\n\x0c\x65xpire_at_ms\x18\t \x01(\x03\x12\x15\n\x08priority\x18\n \x01(\x05H\x00\x88\x01\x01\x1a\x31\n\x0fPropertiesEntry\x12\x0b\n\x03key\x18\x01 \x01(\t\x12\r\n\x05value\x18\x02 \x01(\t:\x02\x38\x01\x42\x0b\n\t_priority*M\n\x05\x43odec\x12\x15\n\x11\x43ODEC_UNSPECIFIED\x10\x00\x12\x0e\n\nCODEC_NONE\x10\x01\x12\x0e\n\nCODEC_ZSTD\x10\x02\x12\r\n\tCODEC_LZ4\x10\x03\x42\x12Z\x10ortoo/v1;ortoov1b\x06proto3')
 
 _globals = globals()
 _builder.BuildMessageAndEnumDescriptors(DESCRIPTOR, _globals)
@@ -24,22 +24,22 @@ if _descriptor._USE_C_DESCRIPTORS == False:
   _globals['DESCRIPTOR']._serialized_options = b'Z\020ortoo/v1;ortoov1'
   _globals['_MESSAGE_PROPERTIESENTRY']._options = None
   _globals['_MESSAGE_PROPERTIESENTRY']._serialized_options = b'8\001'
-  _globals['_CODEC']._serialized_start=1427
-  _globals['_CODEC']._serialized_end=1504
+  _globals['_CODEC']._serialized_start=1453
+  _globals['_CODEC']._serialized_end=1530
   _globals['_RECORDBATCH']._serialized_start=36
-  _globals['_RECORDBATCH']._serialized_end=617
-  _globals['_TEXTCOLUMN']._serialized_start=619
-  _globals['_TEXTCOLUMN']._serialized_end=680
-  _globals['_DICTIONARYCOLUMN']._serialized_start=682
-  _globals['_DICTIONARYCOLUMN']._serialized_end=775
-  _globals['_TEXTLISTCOLUMN']._serialized_start=777
-  _globals['_TEXTLISTCOLUMN']._serialized_end=848
-  _globals['_MAPCOLUMN']._serialized_start=850
-  _globals['_MAPCOLUMN']._serialized_end=959
-  _globals['_SEALEDBATCH']._serialized_start=962
-  _globals['_SEALEDBATCH']._serialized_end=1122
-  _globals['_MESSAGE']._serialized_start=1125
-  _globals['_MESSAGE']._serialized_end=1425
-  _globals['_MESSAGE_PROPERTIESENTRY']._serialized_start=1363
-  _globals['_MESSAGE_PROPERTIESENTRY']._serialized_end=1412
+  _globals['_RECORDBATCH']._serialized_end=643
+  _globals['_TEXTCOLUMN']._serialized_start=645
+  _globals['_TEXTCOLUMN']._serialized_end=706
+  _globals['_DICTIONARYCOLUMN']._serialized_start=708
+  _globals['_DICTIONARYCOLUMN']._serialized_end=801
+  _globals['_TEXTLISTCOLUMN']._serialized_start=803
+  _globals['_TEXTLISTCOLUMN']._serialized_end=874
+  _globals['_MAPCOLUMN']._serialized_start=876
+  _globals['_MAPCOLUMN']._serialized_end=985
+  _globals['_SEALEDBATCH']._serialized_start=988
+  _globals['_SEALEDBATCH']._serialized_end=1148
+  _globals['_MESSAGE']._serialized_start=1151
+  _globals['_MESSAGE']._serialized_end=1451
+  _globals['_MESSAGE_PROPERTIESENTRY']._serialized_start=1389
+  _globals['_MESSAGE_PROPERTIESENTRY']._serialized_end=1438
 # @@protoc_insertion_point(module_scope)

@@ -77,6 +77,7 @@ class RecordBatch(_message.Message):
     MESSAGE_ID_FIELD_NUMBER: _builtins.int
     TRACE_CONTEXT_FIELD_NUMBER: _builtins.int
     EXPIRE_AT_MS_FIELD_NUMBER: _builtins.int
+    PRECEDING_DIGEST_FIELD_NUMBER: _builtins.int
     format: _builtins.int
     """Version of this layout. Readers refuse an unknown version as "unsupported", never as "corrupt"."""
     required_features: _builtins.int
@@ -104,6 +105,10 @@ class RecordBatch(_message.Message):
     expire_at_ms: _builtins.bytes
     """int64 x count: expiry time, milliseconds since 1970-01-01 UTC. From then on the message is not delivered to any
     group. 0 = it never expires.
+    """
+    preceding_digest: _builtins.int
+    """A digest of the batches that an idempotent sink has sent before this one in the same task. It makes the bytes of a
+    batch depend on all earlier ones, so that a server finds a repeated task with other rows. Readers ignore it.
     """
     @_builtins.property
     def tag(self) -> Global___DictionaryColumn:
@@ -155,10 +160,11 @@ class RecordBatch(_message.Message):
         message_id: Global___TextColumn | None = ...,
         trace_context: Global___TextColumn | None = ...,
         expire_at_ms: _builtins.bytes = ...,
+        preceding_digest: _builtins.int = ...,
     ) -> None: ...
     _HasFieldArgType: _TypeAlias = _typing.Literal["born_host", b"born_host", "keys", b"keys", "message_group", b"message_group", "message_id", b"message_id", "properties", b"properties", "tag", b"tag", "trace_context", b"trace_context"]  # noqa: Y015
     def HasField(self, field_name: _HasFieldArgType) -> _builtins.bool: ...
-    _ClearFieldArgType: _TypeAlias = _typing.Literal["body", b"body", "body_encoding", b"body_encoding", "body_inflated_bytes", b"body_inflated_bytes", "body_offsets", b"body_offsets", "born_at_ms", b"born_at_ms", "born_host", b"born_host", "codec", b"codec", "count", b"count", "deliver_at_ms", b"deliver_at_ms", "expire_at_ms", b"expire_at_ms", "format", b"format", "keys", b"keys", "message_group", b"message_group", "message_id", b"message_id", "priority", b"priority", "properties", b"properties", "required_features", b"required_features", "tag", b"tag", "trace_context", b"trace_context"]  # noqa: Y015
+    _ClearFieldArgType: _TypeAlias = _typing.Literal["body", b"body", "body_encoding", b"body_encoding", "body_inflated_bytes", b"body_inflated_bytes", "body_offsets", b"body_offsets", "born_at_ms", b"born_at_ms", "born_host", b"born_host", "codec", b"codec", "count", b"count", "deliver_at_ms", b"deliver_at_ms", "expire_at_ms", b"expire_at_ms", "format", b"format", "keys", b"keys", "message_group", b"message_group", "message_id", b"message_id", "preceding_digest", b"preceding_digest", "priority", b"priority", "properties", b"properties", "required_features", b"required_features", "tag", b"tag", "trace_context", b"trace_context"]  # noqa: Y015
     def ClearField(self, field_name: _ClearFieldArgType) -> None: ...
     def WhichOneof(self, oneof_group: _Never) -> None: ...
 

@@ -51,6 +51,7 @@ class BlockingAdmin(BlockingFacade[AsyncAdmin]):
     ensure_topic = blocking(AsyncAdmin.ensure_topic)
     list_topics = blocking(AsyncAdmin.list_topics)
     describe_topic = blocking(AsyncAdmin.describe_topic)
+    describe_topics = blocking(AsyncAdmin.describe_topics)
     update_topic = blocking(AsyncAdmin.update_topic)
     delete_topic = blocking(AsyncAdmin.delete_topic)
     undelete_topic = blocking(AsyncAdmin.undelete_topic)

@@ -193,6 +193,7 @@ COLUMNS: Final[tuple[Column, ...]] = (
     MESSAGE_ID,
     TRACE_CONTEXT,
     EXPIRE_AT,
+    Column(20, "preceding_digest", "uint64", "if an idempotent sink sent batches before"),
 )
 """Every field of a record batch, in the order of the numbers."""
 

@@ -29,6 +29,7 @@ def batch_bytes(
     inflated_bytes: int,
     columns: Iterable[tuple[MessageColumn[Any], bytes]],
     codec: Codec = Codec.NONE,
+    preceding_digest: int = 0,
 ) -> bytes:
     """The bytes of a batch: its head, its bodies, and then the written `columns`, in the order of their numbers.
 
@@ -49,6 +50,7 @@ def batch_bytes(
             bytes_head(NUMBERS["body"], stored_bytes),
             *bodies,
             *[bytes_field(column.number, data) for column, data in columns],
+            number_field(NUMBERS["preceding_digest"], preceding_digest),
         )
     )
 

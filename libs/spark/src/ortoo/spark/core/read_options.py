@@ -92,6 +92,12 @@ class ReadOptions:
     metadata_max_age_ms: int
     latest_wait_ms: int
 
+    def reads(self, topic: str) -> bool:
+        """Whether these options name a topic."""
+        if self.pattern:
+            return re.fullmatch(self.pattern, topic) is not None
+        return topic in self.topics
+
 
 def parse(options: Mapping[str, str], *, streaming: bool, for_schema: bool = False) -> ReadOptions:
     """Parse and check the options of a read. Errors: Invalid with the option and the expected value.

@@ -1,14 +1,18 @@
 """The class of the data source `ortoo`. All options are checked here, before any task runs."""
 
-from collections.abc import Iterator
+from collections.abc import Iterator, Mapping
 from contextlib import contextmanager
-from typing import Any
+from types import MappingProxyType
+from typing import Any, Final
 
 from pyspark.sql.datasource import DataSource
 
 from ortoo.common.errors import Unsupported
 from ortoo.spark.core import columns
 from ortoo.spark.core.read_options import ReadOptions, parse
+from ortoo.spark.format import table_options
+
+NO_OPTIONS: Final[Mapping[str, str]] = MappingProxyType({})
 
 
 class OrtooDataSource(DataSource):
@@ -19,20 +23,24 @@ class OrtooDataSource(DataSource):
         """The name of the format."""
         return "ortoo"
 
-    def schema(self) -> str:
-        """The columns of a read, in Spark's DDL."""
+    def schema(self) -> Any:
+        """The columns of a read, in Spark's DDL; for a table of a catalog with its options."""
         options = self._read_options(streaming=False, for_schema=True)
         if options.view != "messages":
             from ortoo.spark.format import views
 
-            return views.DDL[options.view]
-        return columns.ddl(options.columns)
+            ddl = views.DDL[options.view]
+        else:
+            ddl = columns.ddl(options.columns)
+        if not any(name.lower().startswith(table_options.PREFIX) for name in self.options):
+            return ddl
+        return table_options.schema_with(ddl, self._options())
 
     def reader(self, schema: Any) -> Any:
         """The plan of a batch read."""
         from ortoo.spark.reading.batch_read import BatchReader
 
-        options = self._read_options(streaming=False)
+        options = self._read_options(streaming=False, of_table=table_options.of_schema(schema))
         if options.view != "messages":
             from ortoo.spark.format import views
 
@@ -59,14 +67,16 @@ class OrtooDataSource(DataSource):
 
         return StreamWriter(self._options(), schema, overwrite)
 
-    def _read_options(self, *, streaming: bool, for_schema: bool = False) -> ReadOptions:
-        options = self._options()
+    def _read_options(
+        self, *, streaming: bool, for_schema: bool = False, of_table: Mapping[str, str] = NO_OPTIONS
+    ) -> ReadOptions:
+        options = {**of_table, **self._options()}
         if for_schema:  # may be a stream, whose reader refuses the option
             options.pop("endingoffsets", None)
         return parse(options, streaming=streaming, for_schema=for_schema)
 
     def _options(self) -> dict[str, str]:
-        return {name.lower(): value for name, value in self.options.items()}
+        return table_options.without_repetition({name.lower(): value for name, value in self.options.items()})
 
 
 @contextmanager

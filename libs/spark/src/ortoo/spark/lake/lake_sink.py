@@ -4,6 +4,7 @@ import datetime
 import json
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, field
+from pathlib import Path
 from typing import Any
 
 import pyarrow as pa
@@ -15,6 +16,8 @@ from pyspark.sql.pandas.types import to_arrow_schema
 
 from ortoo.common.errors import Invalid
 from ortoo.common.process.randomness import Randomness
+from ortoo.spark.lake.accounts import LakeAccounts
+from ortoo.spark.lake.checkpoint import Checkpoint
 from ortoo.spark.lake.table import DATE, Lake, NewFile
 
 
@@ -31,7 +34,9 @@ class LakeDataSource(DataSource):
         del overwrite
         given = {name.lower(): value for name, value in self.options.items()}
         storage = tuple(json.loads(given.get("storageoptions", "{}")).items())
-        return LakeWriter(Lake(given["path"], given.get("lakeformat", "delta"), storage), schema)
+        lake = Lake(given["path"], given.get("lakeformat", "delta"), storage)
+        continued = tuple(given["continues"].split(",")) if given.get("continues") else ()
+        return LakeWriter(lake, schema, given.get("checkpoint", ""), continued)
 
 
 @dataclass
@@ -45,9 +50,14 @@ class LakeCommitMessage(WriterCommitMessage):
 class LakeWriter(DataSourceStreamArrowWriter):
     """Writes rows into the files of a lake; the date in the column `stored_at` selects the file."""
 
-    def __init__(self, lake: Lake, schema: Any) -> None:
-        """Write rows of a pyspark schema."""
+    def __init__(self, lake: Lake, schema: Any, checkpoint: str = "", continues: Sequence[str] = ()) -> None:
+        """Write rows of a pyspark schema. `checkpoint` is the folder whose batches the lake's accounts name.
+
+        `continues` are the accounts that a new checkpoint replaces.
+        """
         self._lake = lake
+        self._checkpoint = checkpoint
+        self._continues = continues
         self._rows = to_arrow_schema(schema, timezone="UTC")
         if "stored_at" not in self._rows.names:
             raise Invalid("missing column `stored_at`, whose date partitions the lake; add it", field="columns")
@@ -79,9 +89,15 @@ class LakeWriter(DataSourceStreamArrowWriter):
         return LakeCommitMessage(str(task.getLocalProperty("sql.streaming.queryId")) if task else "", files)
 
     def commit(self, messages: Sequence[LakeCommitMessage | None], batchId: int) -> None:  # noqa: N803 - Spark's name
-        """Add the files of all tasks to the lake. A batch that the lake has already is skipped."""
+        """Add the files of all tasks. A batch that was added before is skipped.
+
+        Errors: Conflict when the messages belong to another account of the lake.
+        """
         done = [message for message in messages if message is not None]
         if done:
+            if self._checkpoint:
+                checkpoint = Checkpoint(Path(self._checkpoint))
+                LakeAccounts(self._lake).begin_batch(done[0].query_id, checkpoint, batchId, self._continues)
             files = [file for message in done for file in message.files]
             self._lake.add(done[0].query_id, batchId, files, lake_schema(self._rows))
 

@@ -6,12 +6,14 @@ plain folder records them in file names, `q<query>-b<batch>-<n>.parquet`. Reader
 batch while the batch is being added.
 """
 
+import contextlib
 import re
 from collections.abc import Sequence
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
+from ortoo.client import Queue
 from ortoo.common.errors import Conflict, Invalid
 from ortoo.common.process.clock import SystemClock
 
@@ -65,6 +67,15 @@ class Lake:
         from deltalake import DeltaTable
 
         return DeltaTable(self.path, storage_options=dict(self.storage))
+
+    @property
+    def exists(self) -> bool:
+        """Whether it was created before."""
+        if self.format == "parquet":
+            return (self.folder / NOTES).exists()
+        from deltalake import DeltaTable
+
+        return bool(DeltaTable.is_deltatable(self.path, dict(self.storage)))
 
     def files(self) -> Any:
         """The lake's folder as a pyarrow file system."""
@@ -124,6 +135,36 @@ class Lake:
             target.write(text.encode())
         files.move(f"{place}.new", place)
 
+    def note_names(self) -> list[str]:
+        """The names of all notes, sorted."""
+        from pyarrow import fs
+
+        found = self.files().get_file_info(fs.FileSelector(NOTES, allow_not_found=True))
+        return sorted(info.base_name for info in found if info.is_file and not info.base_name.endswith(".new"))
+
+    def remove_note(self, name: str) -> None:
+        """Remove a text from the lake if it exists."""
+        with contextlib.suppress(FileNotFoundError):
+            self.files().delete_file(f"{NOTES}/{name}")
+
+    def committed_batch(self, query_id: str) -> int | None:
+        """The newest batch of a query that the lake has completely; None if it has none."""
+        if self.format == "delta":
+            found = self.table().transaction_version(query_id)
+            return None if found is None else int(found)
+        note = self.read_note(f"q{query_id}")
+        return None if note is None else int(note)
+
+    def batch_prefix(self, query_id: str, batch_id: int) -> str:
+        """The beginning of the names of a batch's files in a plain lake."""
+        return f"q{query_id}-b{batch_id}-"
+
+    def discard(self, query_id: str, batch_id: int) -> None:
+        """Remove the files of a batch that was not added completely. A Delta table has none."""
+        if self.format == "parquet":
+            for half_done in self.folder.glob(f"{DATE}=*/{self.batch_prefix(query_id, batch_id)}*.parquet"):
+                half_done.unlink()
+
     def add(self, query_id: str, batch_id: int, files: Sequence[NewFile], schema: Any) -> bool:
         """Add all `files` to the lake in one step; returns False if the lake has this batch already.
 
@@ -137,6 +178,21 @@ class Lake:
         if self.format == "delta":
             return sorted(self.table().file_uris())
         return sorted(str(file) for file in self.folder.glob(f"{DATE}=*/*.parquet"))
+
+    def offset_spans(self) -> dict[Queue, tuple[int, int]]:
+        """The smallest and the largest offset of each queue in the lake, with one date at a time in memory."""
+        import pyarrow as pa
+
+        spans: dict[Queue, tuple[int, int]] = {}
+        kinds = {"topic": pa.string(), "enode": pa.string(), "queue_id": pa.int32(), "offset": pa.int64()}
+        by_queue, bounds = ["topic", "enode", "queue_id"], [("offset", "min"), ("offset", "max")]
+        for date in sorted({Path(file).parent.name.removeprefix(f"{DATE}=") for file in self.file_paths()}):
+            rows = self._stored_rows(date, pa.schema(kinds))
+            for row in rows.group_by(by_queue).aggregate(bounds).to_pylist():
+                queue, least, most = Queue(*(row[name] for name in by_queue)), row["offset_min"], row["offset_max"]
+                before = spans.get(queue, (least, most))
+                spans[queue] = min(before[0], least), max(before[1], most)
+        return spans
 
     def read(self, spark: Any) -> Any:
         """The current lake as a Spark frame. Errors: Invalid when it is empty."""
@@ -169,15 +225,14 @@ class Lake:
 
     def _add_plain(self, query_id: str, batch_id: int, files: Sequence[NewFile], schema: Any) -> bool:
         del schema
-        done = self.read_note(f"q{query_id}")
-        if done is not None and int(done) >= batch_id:
+        done = self.committed_batch(query_id)
+        if done is not None and done >= batch_id:
             self._check_contains(batch_id, files)
             for file in files:
                 (self.folder / file.path).unlink(missing_ok=True)
             return False
-        prefix = f"q{query_id}-b{batch_id}-"
-        for half_done in self.folder.glob(f"{DATE}=*/{prefix}*.parquet"):
-            half_done.unlink()
+        self.discard(query_id, batch_id)
+        prefix = self.batch_prefix(query_id, batch_id)
         for number, file in enumerate(files):
             target = self.folder / f"{DATE}={file.date}" / f"{prefix}{number}.parquet"
             target.parent.mkdir(exist_ok=True)

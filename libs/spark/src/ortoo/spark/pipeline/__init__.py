@@ -1,1 +1,1 @@
-"""The jobs of `ortoo-pipeline`: archive, compact, replay, trace, lag. Each is a function of its settings."""
+"""The jobs of `ortoo-pipeline`: archive, compact, replay, trace, lag, accounts. Each is a function of its settings."""

@@ -1,4 +1,4 @@
-"""The command `ortoo-pipeline JOB --config FILE [--once]`.
+"""The command `ortoo-pipeline JOB --config FILE [--once] [--reset ID]`.
 
 Exit codes: 0 done, 1 failed, 2 wrong settings or usage, 3 the lake differs from what was read.
 """
@@ -32,7 +32,10 @@ def main(arguments: Sequence[str] | None = None) -> int:
     parser.add_argument(
         "--set", action="append", default=[], metavar="NAME=VALUE", help="overrides the file, such as replay.topic=t"
     )
+    parser.add_argument("--reset", default="", metavar="ID", help="accounts: remove the account of this archive")
     given = parser.parse_args(arguments)
+    if given.reset and given.job != "accounts":
+        parser.error("--reset has no effect here, only with accounts; remove it")
     configure(level="warning")
     clock = SystemClock()
     began_s = clock.monotonic_s()
@@ -43,7 +46,7 @@ def main(arguments: Sequence[str] | None = None) -> int:
     signal.signal(signal.SIGTERM, _raise_interrupt)
     try:
         settings = _settings(given.config, given.set)
-        return _run(given.job, settings, say, given.once)
+        return _run(given.job, settings, say, given.once, given.reset)
     except Invalid as error:
         print(f"ortoo-pipeline: {error}", file=sys.stderr)
         return USAGE
@@ -76,7 +79,7 @@ def _raise_interrupt(*_: object) -> None:
     raise KeyboardInterrupt
 
 
-def _run(name: str, settings: PipelineSettings, say: Say, once: bool) -> int:
+def _run(name: str, settings: PipelineSettings, say: Say, once: bool, reset: str) -> int:
     """Run a job. The job's module and Spark are imported only here."""
     job = getattr(importlib.import_module(f"ortoo.spark.pipeline.jobs.{name}"), name)
     if name == "lag":
@@ -88,6 +91,8 @@ def _run(name: str, settings: PipelineSettings, say: Say, once: bool) -> int:
             job(settings, say)
     elif name == "compact":
         job(settings, say)
+    elif name == "accounts":
+        job(settings, say, reset=reset)
     else:
         from ortoo.spark.pipeline.runtime.session import session
 
@@ -100,4 +105,4 @@ def _run(name: str, settings: PipelineSettings, say: Say, once: bool) -> int:
     return DONE
 
 
-_JOBS = ("archive", "compact", "replay", "trace", "lag")
+_JOBS = ("archive", "compact", "replay", "trace", "lag", "accounts")

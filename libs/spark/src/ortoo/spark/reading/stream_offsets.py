@@ -42,6 +42,8 @@ class StreamOffsets:
 
     policy: str
     limits: StreamLimits
+    reads: Callable[[str], bool] = lambda topic: True
+    """Whether the options name a topic."""
     first: SourceOffsets | None = None
     target: SourceOffsets | None = None
     """The end of a query that only reads what was stored at its start."""
@@ -102,11 +104,11 @@ class StreamOffsets:
                 continue
             queues[queue] = offset
             if stored is None and queue not in state.unavailable:
-                # It stays among the offsets: a topic that is restored under its id continues at its offset.
-                reason = "is no longer read" if queue.topic in state.topic_ids else "was deleted"
-                subject = "the queue" if queue.topic in state.topic_ids else "the topic"
-                if (queue, at.topic_ids.get(queue.topic, 0)) not in self._reported:
-                    losses.append(Loss(queue, offset, None, f"{subject} {reason}"))
+                topic_id = at.topic_ids.get(queue.topic, 0)
+                if (queue, topic_id) not in self._reported:
+                    losses.append(Loss(queue, offset, None, self._reason_missing(queue.topic, state)))
+                if self._is_gone(queue.topic, topic_id, state):
+                    del queues[queue]
             elif stored is not None and offset > stored.end:
                 losses.append(Loss(queue, stored.end, offset, f"the queue holds {stored}; it was truncated"))
                 queues[queue] = stored.end
@@ -119,7 +121,22 @@ class StreamOffsets:
             if queue not in queues:
                 skips = queue.topic in renewed and self.policy == "latest"
                 queues[queue] = stored.end if skips else stored.begin
-        return SourceOffsets(queues, {**at.topic_ids, **state.topic_ids}), tuple(losses)
+        kept = {queue.topic for queue in queues}
+        ids = {topic: number for topic, number in at.topic_ids.items() if topic in kept}
+        return SourceOffsets(queues, {**ids, **state.topic_ids}), tuple(losses)
+
+    def _reason_missing(self, topic: str, state: TopicState) -> str:
+        if topic in state.topic_ids:
+            return "the queue is no longer read"
+        return "the topic was deleted" if self.reads(topic) else "the options of this query no longer name its topic"
+
+    def _is_gone(self, topic: str, topic_id: int, state: TopicState) -> bool:
+        """Whether a topic was deleted and cannot be restored. Other topics may continue at their offsets."""
+        return topic not in state.topic_ids and topic_id in state.gone
+
+    def deleted(self, at: SourceOffsets, state: TopicState) -> set[int]:
+        """The ids of deleted topics that the offsets have."""
+        return {number for topic, number in at.topic_ids.items() if topic not in state.topic_ids and self.reads(topic)}
 
     def _end(self, queue: Queue, offset: int, state: TopicState) -> int:
         """The readable end of a queue; the current offset if its enode is down."""

@@ -4,6 +4,7 @@ The driver has one `StreamReader` while the query runs. Spark stores its offsets
 """
 
 from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import replace
 from typing import Any
 
 from pyspark.sql.datasource import DataSourceStreamReader
@@ -22,12 +23,14 @@ from ortoo.spark.reading.batch_read import TaskReader
 from ortoo.spark.reading.bounds import start_offsets
 from ortoo.spark.reading.data_loss import Loss, clip_to_stored
 from ortoo.spark.reading.stream_offsets import StreamLimits, StreamOffsets, ranges
-from ortoo.spark.reading.topic_state import OffsetSpan, TopicState, current_state
+from ortoo.spark.reading.topic_state import OffsetSpan, TopicState, current_state, topics_gone
 
 _POLL_S = 0.05
 _IDLE_AGE_FACTOR = 0.1
 _IDLE_AGE_MAX_S = 0.5
 """An idle query polls less often: after a tenth of its idle time, and at the latest after this time."""
+_GONE_AGE_MAX_S = 60.0
+"""A deleted topic leaves the offsets at the latest this time after it can no longer be restored."""
 _UNLIMITED = 1 << 62
 _log = get_logger("spark")
 
@@ -47,7 +50,9 @@ class StreamReader(DataSourceStreamReader, SupportsTriggerAvailableNow):
             options.max_delay_ms / 1000,
             self._messages_max if options.max_bytes else None,
         )
-        self._offsets = StreamOffsets(options.on_data_loss, limits)
+        self._offsets = StreamOffsets(options.on_data_loss, limits, options.reads)
+        self._deleted: tuple[float, set[int]] = (0.0, set())
+        self._gone: frozenset[int] = frozenset()
         self._cached: tuple[float, TopicState] | None = None
         self._changed_s = 0.0
         self._size = MessageSize()
@@ -148,10 +153,21 @@ class StreamReader(DataSourceStreamReader, SupportsTriggerAvailableNow):
 
     def _next(self, at: SourceOffsets, unlimited: bool) -> SourceOffsets:
         # A cached state may be older than `at`; one that would move offsets or lose messages is queried again.
-        state = self._state(fresh=self._offsets.is_moving(at, self._state()))
+        state = self._with_gone(at, self._state(fresh=self._offsets.is_moving(at, self._state())))
         end, losses = self._offsets.next(at, state, self._link().clock.monotonic_s(), unlimited=unlimited)
         self._report_losses(losses)
         return end
+
+    def _with_gone(self, at: SourceOffsets, state: TopicState) -> TopicState:
+        """The state with the deleted topics that cannot be restored. They are queried seldom, and only if some are."""
+        deleted = self._offsets.deleted(at, state)
+        if not deleted:
+            return state
+        now_s, (asked_s, asked) = self._link().clock.monotonic_s(), self._deleted
+        if deleted - asked or now_s - asked_s > _GONE_AGE_MAX_S:
+            self._deleted, self._gone = (now_s, deleted), topics_gone(self._link(), deleted)
+            state = self._state(fresh=True)  # it has the topics that were restored meanwhile
+        return replace(state, gone=self._gone)
 
     def _report_losses(self, losses: Sequence[Loss]) -> None:
         for loss in losses:

@@ -1,12 +1,13 @@
 """The state of the topics of a read: ids, queues, and their first and next offsets."""
 
+import contextlib
 import re
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence, Set
 from dataclasses import dataclass
 
-from ortoo.client import NotFound, Queue
+from ortoo.client import NotFound, OrtooError, Queue, TopicDescription
 from ortoo.client.offsets.offset_lookup import search_offset
-from ortoo.common.errors import Invalid
+from ortoo.common.errors import Invalid, Unsupported
 from ortoo.spark.core.link import ClusterLink
 from ortoo.spark.core.read_options import ReadOptions
 
@@ -29,6 +30,8 @@ class TopicState:
     topic_ids: Mapping[str, int]
     ranges: Mapping[Queue, OffsetSpan]
     unavailable: frozenset[Queue] = frozenset()
+    gone: frozenset[int] = frozenset()
+    """The ids of deleted topics that cannot be restored."""
 
 
 def topic_names(link: ClusterLink, options: ReadOptions) -> tuple[str, ...]:
@@ -45,14 +48,13 @@ def current_state(link: ClusterLink, options: ReadOptions, *, missing_allowed: b
     topic_ids: dict[str, int] = {}
     ranges: dict[Queue, OffsetSpan] = {}
     expected: set[Queue] = set()
-    for name in topic_names(link, options):
-        try:
-            description = link.run(link.admin.describe_topic(name))
-        except NotFound:
-            if missing_allowed:
-                continue
-            raise
-        topic = description.topic
+    names = topic_names(link, options)
+    described = _descriptions(link, names)
+    if not missing_allowed and not options.pattern and len(described) < len(names):
+        (missing, *_) = set(names) - {description.topic.name for description in described}
+        raise NotFound(f"there is no topic {missing!r}", field="subscribe")
+    for description in described:
+        topic, name = description.topic, description.topic.name
         topic_ids[name] = topic.topic_id
         queues = {
             Queue(name, placement.enode, number)
@@ -68,6 +70,26 @@ def current_state(link: ClusterLink, options: ReadOptions, *, missing_allowed: b
         }
     ordered = {queue: ranges[queue] for queue in sorted(ranges)}
     return TopicState(topic_ids, ordered, frozenset(expected - ranges.keys()))
+
+
+def _descriptions(link: ClusterLink, names: Sequence[str]) -> list[TopicDescription]:
+    """The existing topics among `names`, in one call."""
+    try:
+        return link.run(link.admin.describe_topics(names))
+    except Unsupported:  # an older cluster
+        found = []
+        for name in names:
+            with contextlib.suppress(NotFound):
+                found.append(link.run(link.admin.describe_topic(name)))
+        return found
+
+
+def topics_gone(link: ClusterLink, deleted: Set[int]) -> frozenset[int]:
+    """The ids among those of deleted topics that cannot be restored; none if the user may not list deleted topics."""
+    try:
+        return frozenset(deleted - {one.topic.topic_id for one in link.run(link.admin.list_deleted_topics())})
+    except OrtooError:
+        return frozenset()
 
 
 def _assigned(options: ReadOptions, topic: str, queues: set[Queue]) -> set[Queue]:

@@ -29,6 +29,8 @@ class _QueueLane:
     ready: deque[ProducerBatch] = field(default_factory=deque)
     in_flight: deque[ProducerBatch] = field(default_factory=deque)
     to_retry: list[ProducerBatch] = field(default_factory=list)
+    newest: tuple[int, bool] = (-1, False)
+    """The largest sequence that is stored, and whether an earlier attempt stored it long before its own last batch."""
 
     @property
     def is_idle(self) -> bool:
@@ -85,12 +87,19 @@ class BatchSender:
     async def flush(self) -> int:
         """Wait until all batches are stored; returns the number of stored messages.
 
-        Errors: the error of a refused batch, or Unavailable after the timeout.
+        Errors: the error of a refused batch, Conflict if an earlier attempt stored more rows, or Unavailable after the
+        timeout.
         """
         while self._error is None and not all(line.is_idle for line in self._lines.values()):
             await self._wait_change()
         if self._error is not None:
             raise self._error
+        for (queue, _), line in self._lines.items():
+            if line.newest[1]:
+                raise Conflict(
+                    f"an earlier attempt stored more rows in queue {queue.queue_id} of {queue.topic} on {queue.enode}",
+                    field=_SEQUENCE,
+                )
         return self._stored_messages
 
     async def _wait_change(self) -> None:
@@ -110,6 +119,7 @@ class BatchSender:
             self._progress_s = self._connection.clock.monotonic_s()
             self._bytes -= len(batch.sealed.records)
             self._stored_messages += batch.sealed.count
+            line.newest = max(line.newest, (batch.sealed.first_sequence, error is not None))
         elif error.retriable:
             self._last_error = str(error)
             line.to_retry.append(batch)

@@ -19,8 +19,7 @@ class BatchWriter(DataSourceArrowWriter):
         if overwrite:
             raise Invalid("a topic cannot be overwritten; use mode append", field="mode")
         self._options = parse(options, schema)
-        self._job_id = self._options.job_id or Randomness().id_text()
-        self._writer = MessageWriter(self._options, self._job_id)
+        self._writer = MessageWriter(self._options, self._options.job_id or Randomness().id_text())
         self._writer.check_target()
 
     def write(self, iterator: Iterator[Any]) -> TaskCommitMessage:
@@ -29,7 +28,7 @@ class BatchWriter(DataSourceArrowWriter):
 
     def commit(self, messages: Sequence[TaskCommitMessage | None]) -> None:
         """Record that all tasks are complete, so that a repetition of the job writes nothing."""
-        self._writer.commit(messages, self._job_id, 0)
+        self._writer.commit(messages)
 
     def abort(self, messages: Sequence[TaskCommitMessage | None]) -> None:
         """Do nothing: stored messages stay, and a repetition with the same job id does not store them twice."""

@@ -95,7 +95,7 @@ class _Lane:
         self._next = (identity.producer_id("queue") >> 1) % len(self._queues)
         self._producer_id = identity.producer_id(name)
         self._sequences: dict[Queue, int] = dict.fromkeys(self._queues, 0)
-        self._cutter = BatchCutter(codec)
+        self._cutter = BatchCutter(codec, chained=not identity.nonce)
 
     def add(self, rows: Any, now_ms: int) -> Iterator[AddressedBatch]:
         return map(self._addressed, self._cutter.add(rows, now_ms))

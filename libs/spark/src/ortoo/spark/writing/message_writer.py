@@ -24,6 +24,7 @@ class TaskCommitMessage(WriterCommitMessage):
 
     query_id: str
     """The query or job; the driver's side of a stream does not have it."""
+    batch_id: int = 0
     messages: int = 0
     skipped: bool = False
     """The whole batch was committed before, so that nothing was written."""
@@ -35,7 +36,7 @@ class MessageWriter:
 
     options: WriteOptions
     job_id: str = ""
-    """For batch writes: the same for all attempts of the job."""
+    """For batch writes: the same for all attempts of the job, unless Spark's query has the write."""
 
     def check_target(self) -> None:
         """Refuse the topic of the options if it does not exist or accepts no messages. Errors: NotFound."""
@@ -51,30 +52,34 @@ class MessageWriter:
         if options.semantics == "exactly-once" and self._sink_progress(query_id).is_committed(link, batch_id):
             for _ in batches:
                 pass
-            return TaskCommitMessage(query_id, skipped=True)
+            return TaskCommitMessage(query_id, batch_id, skipped=True)
         if options.is_repeatable:
             identity = TaskIdentity(f"{options.sink_id}/{query_id}", batch_id, partition_id)
         else:
             identity = TaskIdentity.of_attempt(Randomness())
-        return TaskCommitMessage(query_id, self._send(link, identity, batches))
+        return TaskCommitMessage(query_id, batch_id, self._send(link, identity, batches))
 
-    def commit(self, written: Sequence[TaskCommitMessage | None], query_id: str, batch_id: int) -> None:
-        """With exactly-once semantics, record that a batch is complete. A repeated call changes nothing."""
-        if self.options.semantics == "exactly-once" and not any(done is not None and done.skipped for done in written):
-            self._sink_progress(query_id).commit(link_to(self.options.cluster), batch_id)
+    def commit(self, written: Sequence[TaskCommitMessage | None]) -> None:
+        """Record a complete batch if the semantics need it. A repetition changes nothing. Errors: Conflict."""
+        done = [task for task in written if task is not None]
+        if self.options.semantics == "exactly-once" and done and not any(task.skipped for task in done):
+            self._sink_progress(done[0].query_id).commit(link_to(self.options.cluster), done[0].batch_id)
 
     def _sink_progress(self, query_id: str) -> SinkProgress:
         return SinkProgress(self.options.sink_id or query_id, query_id, self.options.topic)
 
     def _task_ids(self) -> tuple[str, int, int]:
-        """The identity of a task, made of the query or job, the batch and the partition."""
-        task = TaskContext.get()
+        """The query or job, the batch and the partition.
+
+        A batch write inside `foreachBatch` is a part of Spark's batch, and a repetition of that batch repeats it.
+        """
+        task, options = TaskContext.get(), self.options
         assert task is not None, "a task runs in Spark"
         batch = task.getLocalProperty("streaming.sql.batchId")
         query = task.getLocalProperty("sql.streaming.queryId")
-        if self.job_id or batch is None:
-            return self.job_id, 0, task.partitionId()
-        return str(query), int(batch), task.partitionId()
+        if options.batch_id is not None or batch is None:
+            return self.job_id, options.batch_id or 0, task.partitionId()
+        return options.job_id or str(query), int(batch), task.partitionId()
 
     def _send(self, link: ClusterLink, identity: TaskIdentity, batches: Iterator[Any]) -> int:
         options, clock = self.options, link.clock

@@ -3,6 +3,7 @@
 The split does not depend on the batches in which rows arrive.
 """
 
+import hashlib
 from collections.abc import Callable, Iterator
 from typing import Any, Final
 
@@ -29,9 +30,11 @@ _TEXTS: Final = [column.name for column in MESSAGE_TABLE if column.field and not
 class BatchCutter:
     """Collects the rows of one destination and splits them into batches."""
 
-    def __init__(self, codec: Codec) -> None:
-        """Compress bodies with `codec`."""
+    def __init__(self, codec: Codec, *, chained: bool = False) -> None:
+        """Compress bodies with `codec`. Each of `chained` batches has a digest of all earlier ones."""
         self._codec = codec
+        self._chained = chained
+        self._digest = 0
         self._rest: Any = None
 
     def add(self, rows: Any, now_ms: int) -> Iterator[SealedBatch]:
@@ -53,7 +56,11 @@ class BatchCutter:
             if stop >= count and not last and stop - start < MESSAGES_MAX:
                 break
             stop = min(stop, count)
-            yield sealed_batch(rows.slice(start, stop - start), now_ms=now_ms, codec=self._codec)
+            part = rows.slice(start, stop - start)
+            batch = sealed_batch(part, now_ms=now_ms, codec=self._codec, preceding_digest=self._digest)
+            if self._chained:
+                self._digest = _next_digest(self._digest, batch)
+            yield batch
             start = stop
         self._rest = rows.slice(start) if start < count else None
 
@@ -77,7 +84,13 @@ def _sizes(rows: Any) -> Any:
     return sizes + _MESSAGE_BYTES
 
 
-def sealed_batch(rows: Any, *, now_ms: int, codec: Codec = Codec.NONE) -> SealedBatch:
+def _next_digest(digest: int, batch: SealedBatch) -> int:
+    """The digest after a batch, whose checksum covers the digest before it."""
+    text = digest.to_bytes(8, "little") + batch.records_crc32c.to_bytes(4, "little") + batch.count.to_bytes(4, "little")
+    return int.from_bytes(hashlib.blake2b(text, digest_size=8).digest(), "little") or 1
+
+
+def sealed_batch(rows: Any, *, now_ms: int, codec: Codec = Codec.NONE, preceding_digest: int = 0) -> SealedBatch:
     """Encode 1 to 4,096 rows as one batch.
 
     All rows have a delivery time, or no row has one; the same holds for the priority. `now_ms` is the creation time of
@@ -86,7 +99,8 @@ def sealed_batch(rows: Any, *, now_ms: int, codec: Codec = Codec.NONE) -> Sealed
     count = len(rows)
     offsets, body = encode.block(rows.column("body"))
     columns = _columns_behind_body(rows, now_ms)
-    records = batch_bytes(count, offsets.astype("<i4").tobytes(), (body,), len(body), columns, codec)
+    places = offsets.astype("<i4").tobytes()
+    records = batch_bytes(count, places, (body,), len(body), columns, codec, preceding_digest)
     delayed = any(column is DELIVER_AT for column, _ in columns)
     return SealedBatch(records, crc32c(records), count, len(body), delayed=delayed)
 

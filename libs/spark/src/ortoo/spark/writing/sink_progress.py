@@ -2,7 +2,7 @@
 
 The group's name is `%SINK%` and the sink's id. Its offset in the first queue of the topic holds a part of the query's
 id and the batch number. A committed batch is therefore never written again, however late it is repeated. A second
-query, and a query whose checkpoint was deleted, are refused.
+query, and a query whose checkpoint was deleted or restored from an old copy, are refused.
 """
 
 import hashlib
@@ -25,7 +25,11 @@ class SinkProgress:
     topic: str
 
     def is_committed(self, link: ClusterLink, batch_id: int) -> bool:
-        """Whether a batch is committed. Errors: Conflict if the sink belongs to another query."""
+        """Whether a batch is the newest one that is committed.
+
+        Errors: Conflict when the sink belongs to another query, or for a batch before the newest one. Spark repeats
+        only the newest batch, so that an earlier one comes from an old copy of the checkpoint.
+        """
         every = (group_offset(link, self._group, queue) for queue in self._queues(link))
         stored = next((offset for offset in every if offset >= 0), -1)
         if stored < 0:
@@ -36,7 +40,15 @@ class SinkProgress:
                 "former checkpoint; writing would duplicate messages. Use a new sinkId",
                 field="sinkId",
             )
-        return batch_id < stored & ((1 << _BATCH_BITS) - 1)
+        newest = (stored & ((1 << _BATCH_BITS) - 1)) - 1
+        if batch_id < newest:
+            raise Conflict(
+                f"the sink {self.sink_id!r} of topic {self.topic} has committed batch {newest}, and this is batch "
+                f"{batch_id}. The checkpoint was restored from an old copy, whose batches may have other rows. Use a "
+                "new checkpoint and sinkId, and start where the sink ended",
+                field="checkpointLocation",
+            )
+        return batch_id == newest
 
     def commit(self, link: ClusterLink, batch_id: int) -> None:
         """Record that a batch is written. A repeated call changes nothing. Errors: as `is_committed`."""

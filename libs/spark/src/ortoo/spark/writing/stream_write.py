@@ -24,10 +24,9 @@ class StreamWriter(DataSourceStreamArrowWriter):
         return self._writer.write(iterator)
 
     def commit(self, messages: Sequence[TaskCommitMessage | None], batchId: int) -> None:  # noqa: N803 - Spark's name
-        """Record that all tasks of a batch are complete. A repeated call changes nothing."""
-        done = [message for message in messages if message is not None]
-        if done:
-            self._writer.commit(done, done[0].query_id, batchId)
+        """Record that all tasks of a batch are complete. A repetition changes nothing."""
+        del batchId  # the messages of the tasks have it
+        self._writer.commit(messages)
 
     def abort(self, messages: Sequence[TaskCommitMessage | None], batchId: int) -> None:  # noqa: N803 - Spark's name
         """Do nothing: Spark repeats a failed batch with the same ids, so that no message is stored twice."""

@@ -13,8 +13,8 @@ from ortoo.spark.core.link import CLUSTER_OPTIONS, ClusterOptions
 from ortoo.spark.core.options import OptionReader, suggestion
 
 KNOWN: Final = (
-    *CLUSTER_OPTIONS, "topic", "tag", "messageGroup", "deliverySemantics", "sinkId", "jobId", "extraColumns", "codec",
-    "deliveryTimeoutMs", "inFlightBytes", "maxRatePerSecond",
+    *CLUSTER_OPTIONS, "topic", "tag", "messageGroup", "deliverySemantics", "sinkId", "jobId", "batchId",
+    "extraColumns", "codec", "deliveryTimeoutMs", "inFlightBytes", "maxRatePerSecond",
 )  # fmt: skip
 """Every option of a write, as documented."""
 
@@ -39,6 +39,8 @@ class WriteOptions:
     semantics: str
     sink_id: str
     job_id: str
+    batch_id: int | None
+    """The number of this batch of the job; None = 0, or Spark's number in `foreachBatch`."""
     codec: Codec
     delivery_timeout_ms: int
     in_flight_bytes: int
@@ -67,6 +69,7 @@ def parse(options: Mapping[str, str], schema: Any) -> WriteOptions:
     semantics = reader.choice("deliverySemantics", "at-least-once", "at-least-once", "idempotent", "exactly-once")
     reader.require("jobId", semantics != "at-least-once", "deliverySemantics=idempotent or exactly-once")
     reader.require("sinkId", semantics != "at-least-once", "deliverySemantics=idempotent or exactly-once")
+    reader.require("batchId", bool(reader.given("jobId")), "jobId")
     if semantics == "exactly-once" and not topic:
         raise Invalid("exactly-once needs a single topic; use the option `topic` instead of a column", field="topic")
     if semantics != "at-least-once" and "born_at" not in columns:
@@ -83,6 +86,7 @@ def parse(options: Mapping[str, str], schema: Any) -> WriteOptions:
         semantics=semantics,
         sink_id=reader.text("sinkId"),
         job_id=reader.text("jobId"),
+        batch_id=reader.number("batchId") if reader.given("batchId") else None,
         codec=Codec[reader.choice("codec", "none", "none", "zstd", "lz4").upper()],
         delivery_timeout_ms=reader.duration_ms("deliveryTimeoutMs", 120_000),
         in_flight_bytes=reader.size_bytes("inFlightBytes", 16 << 20),

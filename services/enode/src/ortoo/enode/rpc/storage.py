@@ -1,9 +1,14 @@
 """DescribeQueues, DescribeStore and FindMessages."""
 
+import asyncio
+import contextlib
+
+from ortoo.common.errors import NotFound
 from ortoo.common.grpc.errors import Context
 from ortoo.common.grpc.messages import write
 from ortoo.enode.rpc.handlers import EnodeHandlers
 from ortoo.v1 import enode_pb2 as pb
+from ortoo.v1 import enode_topics_pb2 as topics_pb
 
 
 class StorageHandlers(EnodeHandlers):
@@ -14,6 +19,23 @@ class StorageHandlers(EnodeHandlers):
         await self.topics.wait_for(request.topic_id)
         queues = self.store.describe_queues(request.topic_id)
         return pb.DescribeQueuesResponse(queues=[write(pb.QueueRange, one) for one in queues])
+
+    async def DescribeQueuesOfTopics(
+        self, request: topics_pb.DescribeQueuesOfTopicsRequest, context: Context
+    ) -> topics_pb.DescribeQueuesOfTopicsResponse:
+        """Get the first and the next offset of each queue of many topics. Unknown topics are left out."""
+        topics = []
+        await asyncio.gather(*map(self._wait_for, filter(self.topics.is_missing, request.topic_ids)))
+        for topic_id in request.topic_ids:
+            with contextlib.suppress(NotFound):
+                queues = self.store.describe_queues(topic_id)
+                begins, ends = [one.begin_offset for one in queues], [one.end_offset for one in queues]
+                topics.append(topics_pb.TopicQueues(topic_id=topic_id, begin_offsets=begins, end_offsets=ends))
+        return topics_pb.DescribeQueuesOfTopicsResponse(topics=topics)
+
+    async def _wait_for(self, topic_id: int) -> None:
+        with contextlib.suppress(NotFound):
+            await self.topics.wait_for(topic_id)
 
     async def FindMessages(self, request: pb.FindMessagesRequest, context: Context) -> pb.FindMessagesResponse:
         """Find the places of messages with a key or an id."""

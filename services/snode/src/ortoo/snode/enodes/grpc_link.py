@@ -3,6 +3,7 @@
 import asyncio
 import contextlib
 from collections.abc import Awaitable, Callable, Iterable, Sequence
+from itertools import count
 from typing import Any
 
 import grpc
@@ -59,6 +60,7 @@ from ortoo.v1 import enode_deferred_pb2 as deferred_pb
 from ortoo.v1 import enode_delivery_modes_pb2 as lives_pb
 from ortoo.v1 import enode_pb2 as pb
 from ortoo.v1 import enode_pop_pb2 as pop_pb
+from ortoo.v1 import enode_topics_pb2 as topics_pb
 from ortoo.v1 import lag_pb2 as lag_pb
 from ortoo.v1.enode_pb2_grpc import EnodeServiceStub
 
@@ -207,6 +209,15 @@ class GrpcEnodeLink(ReplicaLink):
         """The stored range of each queue of a topic on the enode."""
         response = await self._call(lambda stub: stub.DescribeQueues, pb.DescribeQueuesRequest(topic_id=topic_id))
         return [QueueRange(q.queue_id, q.begin_offset, q.end_offset) for q in response.queues]
+
+    async def describe_queues_of_topics(self, topic_ids: Sequence[int]) -> dict[int, list[QueueRange]]:
+        """The stored range of each queue of many topics, without topics that the enode does not have."""
+        request = topics_pb.DescribeQueuesOfTopicsRequest(topic_ids=topic_ids)
+        response = await self._call(lambda stub: stub.DescribeQueuesOfTopics, request)
+        return {
+            topic.topic_id: list(map(QueueRange, count(), topic.begin_offsets, topic.end_offsets))
+            for topic in response.topics
+        }
 
     async def recall_delayed(self, topic_id: int, timer_id: int, deliver_at_ms: int) -> None:
         """Delete a delayed message. Errors: NotFound if no such message waits, Conflict during its delivery."""

@@ -187,6 +187,9 @@ REQUIRED_PERMISSIONS: Mapping[str, PermissionsOf] = {
     **{f"DeadLetterService/{name}": _consumes for name in ("ListDeadLetters", "Peek")},
     "DeadLetterService/ReplayDeadLetters": _replay,
     "AdminService/DescribeTopic": lambda request, _: [_topic(request.name, ANY)],
+    "AdminService/DescribeTopics": lambda request, _: (
+        [_topic(name, ANY) for name in request.names] or [_topic("", ANY)]
+    ),
     **{f"AdminService/{name}": _consumes for name in ("Tail", "FindMessages")},
     "AdminService/DescribeLag": lambda request, _: [_group(request.group), _topic(request.topic, ANY)],
     "AdminService/DescribeGroup": lambda request, _: [_group(request.name)],

@@ -3,8 +3,9 @@
 import asyncio
 import contextlib
 import heapq
-from collections.abc import AsyncIterator, Container, Iterable, Iterator
+from collections.abc import AsyncIterator, Container, Iterable, Iterator, Sequence
 from dataclasses import dataclass, replace
+from functools import partial
 
 import numpy as np
 
@@ -23,6 +24,7 @@ from ortoo.snode import log_events
 from ortoo.snode.cluster.directory import check_readable
 from ortoo.snode.cluster.routes import Queue, Topic
 from ortoo.snode.cluster.watch import DirectoryWatch
+from ortoo.snode.enodes.grpc_link import GrpcEnodeLink
 from ortoo.snode.enodes.link import (
     FETCH_BYTES_MAX,
     FETCH_WAIT_MS,
@@ -46,6 +48,10 @@ class PlacedMessage:
     offset: int
     stored_at_ms: int
     message: Message
+
+
+async def _describe_topics(topic_ids: Sequence[int], link: GrpcEnodeLink) -> dict[int, list[QueueRange]]:
+    return await link.describe_queues_of_topics(topic_ids)
 
 
 def message_id_of(message: Message, topic_id: int, queue: Queue, offset: int) -> str:
@@ -77,6 +83,25 @@ class QueueReader:
             for item in ranges
             if item.queue_id < counts[enode]
         }
+
+    async def queue_ranges_of(self, topics: Sequence[Topic]) -> list[dict[Queue, QueueRange]]:
+        """As `queue_ranges`, for each of many topics, with one call for each enode."""
+        ids: dict[str, list[int]] = {}
+        for topic in topics:
+            for enode in topic.enodes:
+                ids.setdefault(enode, []).append(topic.topic_id)
+        answers: dict[str, dict[int, list[QueueRange]]] = {}
+        for enode, topic_ids in sorted(ids.items()):
+            answers |= await self._links.ask_all([enode], partial(_describe_topics, topic_ids))
+        return [
+            {
+                Queue(topic.name, placement.enode, item.queue_id): item
+                for placement in sorted(topic.placements, key=lambda one: one.enode)
+                for item in answers.get(placement.enode, {}).get(topic.topic_id, ())
+                if item.queue_id < placement.read_queue_count
+            }
+            for topic in topics
+        ]
 
     async def all_queue_ranges(self, topic: Topic, refusal: str) -> dict[Queue, QueueRange]:
         """The stored ranges of all readable queues of a topic.

@@ -50,7 +50,8 @@ CALLERS: Mapping[str, Callers] = {
     "NameService/WatchRoutes": Callers(ENODE | SNODE | OPERATOR, {"include_handle_keys": SNODE}),
     # The storage of an enode.
     **_rows("EnodeService", SNODE, "Append", "AppendDeduplicated", "FetchBatches", "FindOffset", "FindMessages"),
-    **_rows("EnodeService", SNODE, "DescribeStore", "DescribeQueues", "DescribeDeliveries", "Attach"),
+    **_rows("EnodeService", SNODE, "DescribeStore", "DescribeQueues", "DescribeQueuesOfTopics"),
+    **_rows("EnodeService", SNODE, "DescribeDeliveries", "Attach"),
     **_rows("EnodeService", SNODE, "DescribeLags", "RecordFailedAttempt", "FindDeferred"),
     **_rows("EnodeService", SNODE, "CommitOffsets", "QueryOffsets", "QueryOffsetGroups"),
     **_rows("EnodeService", SNODE, "TakeLocks", "ReleaseLocks", "QueryLocks"),

@@ -9,7 +9,7 @@ from collections.abc import Mapping
 from typing import Final
 
 SHORT: Final = 1_024
-"""For lists of settings: retry delays, columns, enodes, zones."""
+"""For lists of settings (retry delays, columns, enodes, zones), and for topics to describe."""
 MESSAGES: Final = 4_096
 """For messages and values of one message; it is the maximum number of messages of a batch."""
 QUEUES: Final = 16_384
@@ -38,6 +38,8 @@ ELEMENTS_MAX: Final[Mapping[str, int]] = {
     "ortoo.v1.CommitConsumerOffsetsRequest.offsets": QUEUES,
     "ortoo.v1.CommitOffsetsRequest.offsets": QUEUES,
     "ortoo.v1.CreateTopicRequest.enodes": SHORT,
+    "ortoo.v1.DescribeQueuesOfTopicsRequest.topic_ids": SHORT,
+    "ortoo.v1.DescribeTopicsRequest.names": SHORT,
     "ortoo.v1.Enode.replicas": SHORT,
     "ortoo.v1.FetchRequest.columns": SHORT,
     "ortoo.v1.LeasePart.ranges": RANGES,

@@ -10,6 +10,7 @@ import pyarrow.parquet as pq
 
 from ortoo.common.process.clock import SystemClock
 from ortoo.common.process.randomness import Randomness
+from ortoo.spark.lake.accounts import LakeAccounts
 from ortoo.spark.lake.table import DATE, Lake
 from ortoo.spark.pipeline.runtime.progress import Say
 from ortoo.spark.pipeline.runtime.settings import PipelineSettings
@@ -26,11 +27,12 @@ def compact(settings: PipelineSettings, say: Say) -> tuple[int, int]:
     before = lake.file_paths()
     dates = sorted({_date(path) for path in before})
     closed = [date for date in dates if date <= newest]
+    unfinished = tuple(LakeAccounts(lake).unfinished_files()) if lake.format == "parquet" else ()
     for date in closed:
         if lake.format == "delta":
             lake.table().optimize.compact(partition_filters=[(DATE, "=", date)], target_size=job.target_bytes)
         else:
-            _compact_plain(lake, date)
+            _compact_plain(lake, date, unfinished)
     if lake.format == "delta" and job.vacuum_hours:
         removed = lake.table().vacuum(job.vacuum_hours, dry_run=False, enforce_retention_duration=False, full=True)
         say(f"vacuumed: {len(removed):,} files that no version of the last {job.vacuum_hours} hours needs")
@@ -39,10 +41,13 @@ def compact(settings: PipelineSettings, say: Say) -> tuple[int, int]:
     return len(before), len(after)
 
 
-def _compact_plain(lake: Lake, date: str) -> None:
-    """Rewrite one date: write a new file under a name that readers skip, then replace the old files by it."""
+def _compact_plain(lake: Lake, date: str, unfinished: tuple[str, ...]) -> None:
+    """Rewrite one date: write the new file under a name that readers skip, then replace the old files by it.
+
+    Files of batches that are not added completely are left out, because their archive will write them again.
+    """
     folder = lake.folder / f"{DATE}={date}"
-    old = sorted(folder.glob("*.parquet"))
+    old = [file for file in sorted(folder.glob("*.parquet")) if not file.name.startswith(unfinished)]
     if len(old) < 2:
         return
     table = pa.concat_tables([pq.read_table(file, partitioning=None) for file in old], promote_options="default")

@@ -46,6 +46,8 @@ class Reconciliation:
     """The result of comparing a lake with the offsets that were read: one check for each queue."""
 
     checks: tuple[QueueCheck, ...]
+    jobs: tuple[str, ...] = ()
+    """The archives whose accounts were compared, by their ids."""
 
     @property
     def is_complete(self) -> bool:
@@ -59,7 +61,8 @@ class Reconciliation:
 
     def write(self, file: Path) -> None:
         """Write the report as JSON."""
-        report = {"right": self.is_complete, "rows": self.rows, "queues": [asdict(check) for check in self.checks]}
+        queues = [asdict(check) for check in self.checks]
+        report = {"right": self.is_complete, "rows": self.rows, "jobs": self.jobs, "queues": queues}
         file.write_text(json.dumps(report, indent=2) + "\n")
 
     def lines(self) -> Iterable[str]:

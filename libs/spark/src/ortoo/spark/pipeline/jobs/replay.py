@@ -1,13 +1,18 @@
-"""replay: writes messages of the lake into a topic, in the order of their queues. Repeating a job adds nothing."""
+"""replay: writes messages of the lake into a topic, in the order of their queues.
+
+A repeated job adds only newer rows.
+"""
 
 import hashlib
 from typing import Any
 
 from ortoo.client import NotFound
 from ortoo.common.errors import Invalid
+from ortoo.common.process.clock import SystemClock
 from ortoo.common.records.text_rules import DEAD_LETTER_PROPERTIES, SYSTEM_PROPERTIES
 from ortoo.spark import register
 from ortoo.spark.core.link import link_to
+from ortoo.spark.pipeline.jobs.replay_account import START, Increment, newest_positions
 from ortoo.spark.pipeline.runtime.progress import Say
 from ortoo.spark.pipeline.runtime.settings import PipelineSettings
 from ortoo.spark.writing.sink_progress import SinkProgress
@@ -24,39 +29,98 @@ _NOT_COPIED = {
 
 
 def replay(spark: Any, settings: PipelineSettings, say: Say) -> int:
-    """Send the messages of the lake that match the settings to a topic; returns their number."""
+    """Write the matching messages that the job has not written yet; returns their number.
+
+    An increment that was broken off is completed first. Then one more increment writes the rows that the lake has got
+    since.
+    """
     lake, job = settings.open_lake(), settings.replay
     if not job.topic:
         raise Invalid("missing topic; set `topic` in the table [replay]", field="replay.topic")
-    frame = lake.read(spark)
-    if job.where:
-        frame = frame.where(job.where)
-    count = int(frame.count())
     job_id = job.job_id or _job_id(settings)
+    last = Increment.read(lake, job_id)
+    frame = lake.read(spark)  # after the account, so that it has every row of that increment
+    if last is not None:
+        last.check_same_job(job.topic, job.where, job.mark_property)
+    account, link = SinkProgress(f"replay-{job_id}", job_id, job.topic), link_to(settings.cluster)
     if job.dry_run:
-        say(f"dry run: {count:,} messages would go to {job.topic} as job {job_id}")
-        return count
-    _ensure_topic(settings)
-    account = SinkProgress(f"replay-{job_id}", job_id, job.topic)
-    if account.is_committed(link_to(settings.cluster), 0):
-        say(f"job {job_id} was done before, so nothing was added to {job.topic}; another job_id replays again")
-        return count
-    ordered = frame.repartition(job.tasks, "topic", "enode", "queue_id").sortWithinPartitions(
-        "topic", "enode", "queue_id", "offset", "stored_at"
-    )
+        return _dry_run(settings, frame, last, account, say)
+    topic_id = _ensure_topic(settings)
+    if last is not None:
+        last.check_same_topic(topic_id)
+    if last is None and account.is_committed(link, 0):
+        say(
+            f"job {job_id} was done by an older version, which did not store where it ended, so nothing was added to "
+            f"{job.topic}; another job_id replays again"
+        )
+        return 0
     register(spark)
-    options = {
-        "address": settings.address,
-        "topic": job.topic,
-        "deliverySemantics": "exactly-once",
-        "jobId": job_id,
-        "sinkId": account.sink_id,
-        "maxRatePerSecond": str(-(-job.max_rate_per_second // job.tasks)),
-    }
-    writer = ordered.selectExpr(*message_columns(frame.columns, job.mark_property)).write.format("ortoo")
-    writer.options(**options).mode("append").save()
-    say(f"replayed {count:,} messages into {job.topic} as job {job_id}; the same job again adds nothing")
+    count = 0
+    if last is not None and not account.is_committed(link, last.number):
+        say(f"job {job_id} was broken off; its increment {last.number} continues")
+        count = _write(settings, last, frame, account)
+    increment = _next_increment(settings, job_id, topic_id, last, frame)
+    if increment is not None:
+        increment.write(lake)
+        count += _write(settings, increment, frame, account)
+    if increment is None and not count:
+        say(f"job {job_id} was done before and the lake has no newer rows, so nothing was added to {job.topic}")
+    else:
+        say(f"replayed {count:,} messages into {job.topic} as job {job_id}; the next run adds only newer rows")
     return count
+
+
+def _next_increment(
+    settings: PipelineSettings, job_id: str, topic_id: int, last: Increment | None, frame: Any
+) -> Increment | None:
+    """The increment of the rows behind the last one; None if there are none."""
+    job, end = settings.replay, newest_positions(frame)
+    begin = last.end if last is not None else {}
+    if not any(position > begin.get(queue, START) for queue, position in end.items()):
+        return None
+    number = last.number + 1 if last is not None else 0
+    now_ms = SystemClock().now_ms()
+    return Increment(
+        job_id, job.topic, topic_id, job.where, job.mark_property, job.tasks, tuple(frame.columns), number,
+        now_ms, begin, {**begin, **end},
+    )  # fmt: skip
+
+
+def _dry_run(settings: PipelineSettings, frame: Any, last: Increment | None, account: SinkProgress, say: Say) -> int:
+    """Count the messages that the job would write."""
+    count = 0
+    if last is not None and not account.is_committed(link_to(settings.cluster), last.number):
+        count = last.rows(frame).count()
+    increment = _next_increment(settings, account.query_id, 0, last, frame)
+    if increment is not None:
+        count += increment.rows(frame).count()
+    say(f"dry run: {count:,} messages would go to {settings.replay.topic} as job {account.query_id}")
+    return int(count)
+
+
+def _write(settings: PipelineSettings, increment: Increment, frame: Any, account: SinkProgress) -> int:
+    """Write the rows of an increment, which are the same in each repetition; returns their number."""
+    rows = increment.rows(frame)
+    ordered = rows.repartition(increment.tasks, "topic", "enode", "queue_id").sortWithinPartitions(
+        "topic", "enode", "queue_id", "stored_at", "offset"
+    )
+    columns = message_columns(list(increment.columns), increment.mark)
+    writer = ordered.selectExpr(*columns).write.format("ortoo").mode("append")
+    writer.options(**sink_options(settings, increment, account)).save()
+    return int(rows.count())
+
+
+def sink_options(settings: PipelineSettings, increment: Increment, account: SinkProgress) -> dict[str, str]:
+    """The options of the write of an increment: a batch of the job with its own number."""
+    return {
+        "address": settings.address,
+        "topic": increment.topic,
+        "deliverySemantics": "exactly-once",
+        "jobId": increment.job_id,
+        "batchId": str(increment.number),
+        "sinkId": account.sink_id,
+        "maxRatePerSecond": str(-(-settings.replay.max_rate_per_second // increment.tasks)),
+    }
 
 
 _IS_SYSTEM_PROPERTY = (
@@ -91,12 +155,13 @@ def _job_id(settings: PipelineSettings) -> str:
     return hashlib.blake2b(text.encode(), digest_size=8).hexdigest()
 
 
-def _ensure_topic(settings: PipelineSettings) -> None:
+def _ensure_topic(settings: PipelineSettings) -> int:
+    """The id of the replay's topic. The setting `create_queue_count` creates a missing topic. Errors: NotFound."""
     job = settings.replay
     link = link_to(settings.cluster)
     try:
-        link.run(link.admin.describe_topic(job.topic))
+        return link.run(link.admin.describe_topic(job.topic)).topic.topic_id
     except NotFound:
         if not job.create_queue_count:
             raise
-        link.run(link.admin.ensure_topic(job.topic, queue_count=job.create_queue_count))
+        return link.run(link.admin.ensure_topic(job.topic, queue_count=job.create_queue_count)).topic_id

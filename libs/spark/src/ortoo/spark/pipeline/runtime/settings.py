@@ -39,6 +39,8 @@ class ArchiveSettings:
     consumer_group: str = ""
     """A group that shows the progress of the archive."""
     fail_on_data_loss: bool = True
+    on_new_checkpoint: str = "refuse"
+    """Handling of a new checkpoint for topics that the lake already has: refuse, or continue where the lake ends."""
 
 
 @dataclass(frozen=True)

@@ -1,8 +1,10 @@
 """AdminService: contents of queues and state of the cluster. Other modules of this package have its other calls."""
 
+import contextlib
 from collections.abc import AsyncIterator
 from dataclasses import dataclass
 
+from ortoo.common.errors import NotFound
 from ortoo.common.filters.message_filter import compile_filter
 from ortoo.common.grpc.errors import Context
 from ortoo.common.grpc.messages import read, write
@@ -34,6 +36,21 @@ class AdminService(ReplicaAdminHandlers, GroupAdminHandlers):
         ranges = await self.pull.reader.queue_ranges(topic)
         queues = [write(pb.TopicQueue, held, enode=queue.enode) for queue, held in ranges.items()]
         return pb.DescribeTopicResponse(topic=encode_topic(topic), queues=queues)
+
+    async def DescribeTopics(self, request: pb.DescribeTopicsRequest, context: Context) -> pb.DescribeTopicsResponse:
+        """Many topics with the stored ranges of their queues. Topics that do not exist are left out."""
+        topics = []
+        for name in request.names:
+            with contextlib.suppress(NotFound):
+                topics.append(await self.cluster.watch.topic(name))
+        described = [
+            pb.DescribeTopicResponse(
+                topic=encode_topic(topic),
+                queues=[write(pb.TopicQueue, held, enode=queue.enode) for queue, held in ranges.items()],
+            )
+            for topic, ranges in zip(topics, await self.pull.reader.queue_ranges_of(topics), strict=True)
+        ]
+        return pb.DescribeTopicsResponse(topics=described)
 
     async def Tail(self, request: pb.TailRequest, context: Context) -> AsyncIterator[pb.TailResponse]:
         """Send messages of a topic, with readable bodies."""
