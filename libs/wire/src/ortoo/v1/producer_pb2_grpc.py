@@ -85,7 +85,7 @@ class ProducerServiceServicer(object):
     def BeginTransaction(self, request, context):
         """Stores messages that stay invisible until EndTransaction commits them. All of them go to one queue.
 
-        grpcurl -plaintext -d '{"topic":"t","producer_group":"g","messages":[{"body":"aGVsbG8="}]}' HOST:PORT
+        grpcurl -plaintext -d '{"topic":"t","producer_group":"g","messages":[{"body":"aGVsbG8="}]}' HOST:PORT \
         ortoo.v1.ProducerService/BeginTransaction
         """
         context.set_code(grpc.StatusCode.UNIMPLEMENTED)
@@ -95,7 +95,7 @@ class ProducerServiceServicer(object):
     def EndTransaction(self, request, context):
         """Commits or rolls back. The first verdict is final; repeating it has no effect.
 
-        grpcurl -plaintext -d '{"transaction_id":"...","verdict":"VERDICT_COMMIT"}' HOST:PORT
+        grpcurl -plaintext -d '{"transaction_id":"...","verdict":"VERDICT_COMMIT"}' HOST:PORT \
         ortoo.v1.ProducerService/EndTransaction
         """
         context.set_code(grpc.StatusCode.UNIMPLEMENTED)

@@ -33,13 +33,13 @@ class ProducerServiceStub:
     BeginTransaction: _aio.UnaryUnaryMultiCallable[_producer_pb2.BeginTransactionRequest, _producer_pb2.BeginTransactionResponse]
     """Stores messages that stay invisible until EndTransaction commits them. All of them go to one queue.
 
-    grpcurl -plaintext -d '{"topic":"t","producer_group":"g","messages":[{"body":"aGVsbG8="}]}' HOST:PORT
+    grpcurl -plaintext -d '{"topic":"t","producer_group":"g","messages":[{"body":"aGVsbG8="}]}' HOST:PORT \\
       ortoo.v1.ProducerService/BeginTransaction
     """
     EndTransaction: _aio.UnaryUnaryMultiCallable[_producer_pb2.EndTransactionRequest, _producer_pb2.EndTransactionResponse]
     """Commits or rolls back. The first verdict is final; repeating it has no effect.
 
-    grpcurl -plaintext -d '{"transaction_id":"...","verdict":"VERDICT_COMMIT"}' HOST:PORT
+    grpcurl -plaintext -d '{"transaction_id":"...","verdict":"VERDICT_COMMIT"}' HOST:PORT \\
       ortoo.v1.ProducerService/EndTransaction
     """
     WatchTransactionChecks: _aio.UnaryStreamMultiCallable[_producer_pb2.WatchTransactionChecksRequest, _producer_pb2.WatchTransactionChecksResponse]
@@ -93,7 +93,7 @@ class ProducerServiceServicer(metaclass=_abc_1.ABCMeta):
     ) -> _abc.Awaitable[_producer_pb2.BeginTransactionResponse]:
         """Stores messages that stay invisible until EndTransaction commits them. All of them go to one queue.
 
-        grpcurl -plaintext -d '{"topic":"t","producer_group":"g","messages":[{"body":"aGVsbG8="}]}' HOST:PORT
+        grpcurl -plaintext -d '{"topic":"t","producer_group":"g","messages":[{"body":"aGVsbG8="}]}' HOST:PORT \\
           ortoo.v1.ProducerService/BeginTransaction
         """
 
@@ -105,7 +105,7 @@ class ProducerServiceServicer(metaclass=_abc_1.ABCMeta):
     ) -> _abc.Awaitable[_producer_pb2.EndTransactionResponse]:
         """Commits or rolls back. The first verdict is final; repeating it has no effect.
 
-        grpcurl -plaintext -d '{"transaction_id":"...","verdict":"VERDICT_COMMIT"}' HOST:PORT
+        grpcurl -plaintext -d '{"transaction_id":"...","verdict":"VERDICT_COMMIT"}' HOST:PORT \\
           ortoo.v1.ProducerService/EndTransaction
         """
 
