@@ -142,7 +142,8 @@ def test_a_log_cut_at_any_byte_keeps_everything_before_the_cut(start: str) -> No
     Where a file beside the log shows that the cut bytes were durable, the cut is reported as damage as well. Without
     caches the log summary remains, which ends inside the last segment.
     """
-    report, named_at, unnamed_at = DamageReport(), [-1], []
+    report = DamageReport()
+    named_at, unnamed_at = [-1], list[int]()
     chance = Randomness(50)
     with silence_logs():
         pristine = build_store(1 << 20, 4)
