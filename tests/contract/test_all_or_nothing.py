@@ -140,6 +140,7 @@ ROOM_FOR_SOME_BYTES = {"RetryMessages": 2_000, "ReplayStored": 2_000}
 """The free disk space for methods with large single changes: enough for some of them, not for all."""
 OTHERS = {
     "QueryOffsets": "reads",
+    "DescribeQueuesOfTopics": "reads",
     "PopQueues": "leases as many messages as fit, and does not wait for the disk",
     "WatchHalves": "reads",
     "AppendDeduplicated": "one batch, and its ids in the same frame",

@@ -17,6 +17,7 @@ QUEUE = {"topic": TOPIC, "enode": "enode-0", "queue_id": 0}
 CALLS: dict[str, tuple[dict[str, Any], str]] = {
     "ListTopics": ({}, TOPIC),
     "DescribeTopic": ({"name": TOPIC}, "end_offset"),
+    "DescribeTopics": ({"names": [TOPIC]}, "end_offset"),
     "UpdateTopic": ({"name": TOPIC, "read_queue_count": 5}, "read_queue_count"),
     "PutGroup": ({"group": {"name": "another", "consume_enabled": True}}, "another"),
     "UpdateGroup": ({"name": "another", "slow_consumer_threshold_messages": 7}, "7"),

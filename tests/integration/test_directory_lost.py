@@ -113,8 +113,10 @@ async def test_queues_that_a_topic_got_after_the_backup_are_offered(cluster: InP
         await opened_again(cluster)
         assert set(await stored(mq)) < {*BODIES, *MORE}
         deadline_s = asyncio.get_running_loop().time() + 20
-        (found,) = await _findings_behind([cluster.address], {}, "", "", deadline_s)
-        assert (found.name, found.critical) == ("unregistered topics", True)
+        (found,) = [
+            one for one in await _findings_behind([cluster.address], {}, "", "", deadline_s) if one.critical
+        ]  # a slow machine may also leave checks incomplete
+        assert found.name == "unregistered topics"
         adoption = await mq.admin.adopt_topics("t")
         assert [one.placements[0].read_queue_count for one in adoption.topics] == [count + 4]
         assert set(await stored(mq)) == {*BODIES, *MORE}

@@ -16,7 +16,7 @@ from ortoo.verification.servers.cluster import InProcessCluster, open_cluster
 from ortoo.verification.servers.lone_enode import append_request
 
 BATCH = encode([b"x"] * 10, now_ms=1)
-HASTE = {"enode": {"heartbeat_interval_s": 0.2}, "namesrv": {"lease_s": 1.0, "expiry_interval_s": 0.05}}
+HASTE = {"enode": {"heartbeat_interval_s": 0.2}, "namesrv": {"lease_s": 3.0, "expiry_interval_s": 0.05}}
 
 
 @pytest.fixture

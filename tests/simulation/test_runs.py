@@ -89,7 +89,12 @@ def test_a_run_can_be_seen_again() -> None:
         ("conversations:refused_and_stored", "[G11]", ["--scenario", "pushing", "--no-faults"]),
         ("conversations:an_empty_directory_is_believed", "[G", ["--scenario", "pushing", "--fault", "kill"]),
         ("conversations:seals_are_not_checked", "[permissions]", ["--scenario", "rocketmq", "--no-faults"]),
-        ("replicas:a_missing_file_is_evidence", "[G", ["--replicas", "3", "--fault", "lost file"]),
+        pytest.param(
+            "replicas:a_missing_file_is_evidence",
+            "[G",
+            ["--replicas", "3", "--fault", "lost file"],
+            marks=pytest.mark.deep,
+        ),
         ("conversations:a_task_is_left_behind", "[no task is left", ["--scenario", "pushing", "--no-faults"]),
     ],
 )

@@ -21,7 +21,7 @@ TESTS: Final = {
         "4.0",
         "test_batch_read.py::test_every_column_of_every_message_is_as_it_was_sent",
         "test_batch_read.py::test_the_broker_sends_what_a_tag_or_a_condition_wants",
-        "test_many_queries.py::test_many_queries_on_one_frame_give_what_a_plain_frame_gives[tags-1-40]",
+        "test_many_queries.py::test_many_queries_on_one_frame_give_what_a_plain_frame_gives[tags-1-20]",
         "test_versions.py::test_a_spark_that_is_too_old_is_told_which_one_can",
     ),
     "batches are written": ("4.1", "test_sink.py::test_every_column_becomes_what_it_says"),

@@ -80,6 +80,7 @@ def test_the_page_says_which_options_are_for_streams() -> None:
     assert set(rows) == set(STREAM_ONLY)
 
 
+@pytest.mark.long
 def test_the_reports_for_spark_are_true(folder: Path) -> None:
     """The programs on the page about push-down print the output shown there, without Ortoo."""
     if not java_found():

@@ -32,7 +32,8 @@ from ortoo.spark.pipeline.runtime.settings import (
 from tests.spark.sending import numbered, send, stored
 from tests.spark.session import Broker
 
-FORMATS = pytest.mark.parametrize("lake_format", ["delta", "parquet"])
+FORMATS = pytest.mark.parametrize("lake_format", [pytest.param("delta", marks=pytest.mark.long), "parquet"])
+"""A plain lake has fewer guarantees of its own; the tests of the pipeline use both."""
 
 
 @pytest.fixture

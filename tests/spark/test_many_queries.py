@@ -17,7 +17,7 @@ from tests.spark.sending import send
 from tests.spark.session import Broker
 
 MESSAGES = 160
-QUERIES, QUERIES_LONG = 40, 100
+QUERIES, QUERIES_LONG = 20, 100
 TAGS = (None, "a", "b", "c")
 OPTIONS: Mapping[str, Mapping[str, str]] = {
     "all": {},
