@@ -40,12 +40,12 @@ def acknowledge_when_the_write_begins() -> None:
 
 def fold_beyond_durable() -> None:
     """G10: a checkpoint claims to cover changes that are not durable yet."""
-    real = writing.Slice
+    real = writing.CheckpointSlice
 
     def slice_of(checkpoint_id: int, number: int, total: int, fold_from: int, durable: int, changes: Any) -> Any:
         return real(checkpoint_id, number, total, checkpoint_id + 64 * 64, durable, changes)
 
-    writing.Slice = slice_of
+    writing.CheckpointSlice = slice_of
 
 
 def segment_name_not_synced() -> None:

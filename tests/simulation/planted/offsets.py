@@ -38,6 +38,6 @@ def queues_begin_at_their_end() -> None:
         if self.cursor.committed_offset:
             ranges = await self.context.links.to(self.cursor.queue.enode).describe_queues(self.topic_id)
             end = next(one.end_offset for one in ranges if one.queue_id == self.cursor.queue.queue_id)
-            self.cursor.start(max(end, self.cursor.next_offset), committed=True)
+            self.cursor.start(max(end, self.cursor.next_offset), is_committed=True)
 
     feeder.Feeder._set_start_offset = at_end  # type: ignore[method-assign]
