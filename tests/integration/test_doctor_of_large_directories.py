@@ -56,3 +56,14 @@ async def test_lists_are_queried_only_if_they_are_needed(tmp_path: Path, monkeyp
         assert [one.name for one in found] == ["unknown topic", "unknown group"]
         assert "did you mean orders?" in found[0].remedy
         assert asked == dict.fromkeys(LISTS, 1)
+
+
+async def test_without_a_name_server_no_group_is_called_unknown(tmp_path: Path) -> None:
+    """The list of groups failed, so nothing is known about the group."""
+    async with open_cluster(tmp_path) as cluster:
+        await cluster.create_topic("orders")
+        await cluster.close("namesrv-0")
+        deadline_s = asyncio.get_running_loop().time() + 20
+        found = await _findings_behind([cluster.address], {}, "orders", "billing", deadline_s, 4.0)
+    assert "name server unavailable" in [one.name for one in found]
+    assert "unknown group" not in [one.name for one in found]

@@ -127,7 +127,7 @@ async def _facts(admin: Admin, topic: str, group: str, deadline_s: float, detail
         described.value,
         "" if described.is_not_found else described.error,
         [one.name for one in topics.value or ()],
-        group if groups.is_answered else "",
+        group if groups.value is not None else "",
         groups.value or (),
         lag.value.lag_messages if lag.value else 0,
         members.value,
