@@ -1,13 +1,18 @@
 """Queue locks are in the log: their owners still have them after any restart, with the same generation."""
 
+import asyncio
 from dataclasses import replace
 
 import pytest
 
 from ortoo.common.errors import Fenced
+from ortoo.common.process.background import Background
+from ortoo.common.process.clock import SystemClock
 from ortoo.enode.store.lock_table import LockDenied, LockGranted, LockRequest
 from ortoo.testing.disks.disk_image import LOSE_UNSYNCED
 from tests.contract.one_store import SETTINGS, TOPIC, OneStore
+
+CLOCK = SystemClock()
 
 
 def wish(queue_id: int, owner: str) -> LockRequest:
@@ -47,6 +52,33 @@ async def test_an_offset_under_a_lock_that_this_log_never_gave_is_not_stored() -
     assert isinstance(granted, LockGranted)
     assert await store.offsets.commit_each(TOPIC, "g", [(0, 9, 1), (1, 4, granted.generation)]) == [0]
     assert store.offsets.of(TOPIC, "g") == {1: 4}
+    await one.store.close()
+
+
+async def test_a_lock_that_moves_during_a_commit_fences_only_its_own_queue() -> None:
+    """While a commit waits for room in the log, a lock moves. The offsets of the other queues are stored."""
+    one = OneStore()
+    store = await one.open()
+    granted = await store.locks.take([wish(0, "a"), wish(1, "a")])
+    rows = [(number, 4, one.generation) for number, one in enumerate(granted) if isinstance(one, LockGranted)]
+    appender = store.engine.appender
+
+    async def move_lock(queue_id: int, waits: asyncio.Event) -> None:
+        async with appender._in_turn():
+            waits.set()
+            while appender._space_waiters < 2:
+                await CLOCK.sleep(0)
+            store.locks.table.fence((TOPIC, "g", queue_id), 0)
+
+    async with Background("test") as background:
+        background.spawn("move", move_lock(0, waits := asyncio.Event()))
+        await waits.wait()
+        assert await store.offsets.commit_each(TOPIC, "g", rows) == [0]
+        assert store.offsets.of(TOPIC, "g") == {1: 4}
+        background.spawn("move", move_lock(1, waits := asyncio.Event()))
+        await waits.wait()
+        with pytest.raises(Fenced):
+            await store.offsets.commit_each(TOPIC, "g", rows[1:])
     await one.store.close()
 
 

@@ -9,6 +9,7 @@ import pytest
 
 from ortoo.cli.doctor.run import _findings_behind
 from ortoo.client import Admin
+from ortoo.client.admin.operations import Operations
 from ortoo.verification.servers.cluster import open_cluster
 
 LISTS = ("list_groups", "list_topics", "list_orphaned_topics", "list_deleted_topics")
@@ -56,3 +57,30 @@ async def test_lists_are_queried_only_if_they_are_needed(tmp_path: Path, monkeyp
         assert [one.name for one in found] == ["unknown topic", "unknown group"]
         assert "did you mean orders?" in found[0].remedy
         assert asked == dict.fromkeys(LISTS, 1)
+
+
+async def test_without_a_name_server_no_group_is_called_unknown(tmp_path: Path) -> None:
+    """The list of groups failed, so nothing is known about the group."""
+    async with open_cluster(tmp_path) as cluster:
+        await cluster.create_topic("orders")
+        await cluster.close("namesrv-0")
+        deadline_s = asyncio.get_running_loop().time() + 20
+        found = await _findings_behind([cluster.address], {}, "orders", "billing", deadline_s, 4.0)
+    assert "name server unavailable" in [one.name for one in found]
+    assert "unknown group" not in [one.name for one in found]
+
+
+async def test_findings_that_take_too_long_are_no_lack_of_permission(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """The snode may be busy with a long list. The user need not be another one."""
+
+    async def endless(self: Operations, *, timeout_s: float) -> Any:
+        await asyncio.get_running_loop().create_future()
+
+    monkeypatch.setattr(Operations, "list_findings", endless)
+    async with open_cluster(tmp_path) as cluster:
+        deadline_s = asyncio.get_running_loop().time() + 3
+        (found,) = await _findings_behind([cluster.address], {}, "", "", deadline_s, 2.0)
+    assert (found.name, found.critical) == ("checks incomplete", False)
+    assert "findings of the processes" in found.observed

@@ -41,11 +41,13 @@ async def test_a_queue_without_an_offset_begins_as_the_session_asked_and_the_gro
 
 @in_virtual_time
 async def test_the_first_offset_is_stored_under_the_lock_of_the_queue() -> None:
-    """A session that lost the lock meanwhile does not subscribe the group, and learns of it at the read."""
+    """A session that lost the lock meanwhile does not subscribe the group, and is fenced before its first read."""
     async with script() as (it, enode):
         enode.locks.fence((77, "g", 2), 8)
-        await Feed(it, enode, fence=7).run()
+        with pytest.raises(Fenced):
+            await Feed(it, enode, fence=7).run()
         assert enode.commits == [{}]
+        assert enode.asked == []
 
 
 @in_virtual_time

@@ -87,16 +87,19 @@ async def _describe_cluster(admin: Admin, deadline_s: float) -> tuple[ClusterInf
 
 async def _facts(admin: Admin, topic: str, group: str, deadline_s: float, details_s: float) -> Facts:
     reported_timeout_s = deadline_s - asyncio.get_running_loop().time()
+    unchecked: list[str] = []
     (cluster, skew_ms), reported = await asyncio.gather(
         _describe_cluster(admin, deadline_s - details_s),
-        _try_call(
-            admin.operations.list_findings(timeout_s=reported_timeout_s * PROCESS_TIMEOUT_SHARE), reported_timeout_s
+        _query(
+            "the findings of the processes",
+            admin.operations.list_findings(timeout_s=reported_timeout_s * PROCESS_TIMEOUT_SHARE),
+            reported_timeout_s,
+            unchecked,
         ),
     )
     snode_addresses = list(dict.fromkeys(snode.address for snode in cluster.snodes))[
         :SNODES_CHECKED_MAX
     ]  # workers share one
-    unchecked: list[str] = []
     details_end_s = asyncio.get_running_loop().time() + details_s
     (snodes, groups, orphaned, deleted), described, lag, members, replica_sets = await asyncio.gather(
         _addresses_then_lists(admin, snode_addresses, group, details_s, unchecked),
@@ -127,14 +130,14 @@ async def _facts(admin: Admin, topic: str, group: str, deadline_s: float, detail
         described.value,
         "" if described.is_not_found else described.error,
         [one.name for one in topics.value or ()],
-        group if groups.is_answered else "",
+        group if groups.value is not None else "",
         groups.value or (),
         lag.value.lag_messages if lag.value else 0,
         members.value,
         orphaned.value or (),
         deleted.value or (),
         reported.value or (),
-        reported.error,
+        reported.error if reported.is_answered else "",
         replica_sets=replica_sets.value or (),
         unchecked=unchecked,
     )

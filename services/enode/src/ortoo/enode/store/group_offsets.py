@@ -88,8 +88,27 @@ class GroupOffsets:
 
         Errors: those of `commit`. Fenced when all offsets are refused.
         """
-        accepted: dict[int, dict[int, int]] = {}
         fenced: dict[int, Fenced] = {}
+        current = self._current_rows(topic_id, group, rows, fenced)
+        while True:
+            if fenced and not current:
+                raise [*fenced.values()][-1]
+            by_generation: dict[int, dict[int, int]] = {}
+            for queue_id, offset, generation in current:
+                by_generation.setdefault(generation, {})[queue_id] = offset
+            try:
+                await self._store_offsets(topic_id, group, by_generation, extra_changes)
+                return list(fenced)
+            except Fenced:  # while this waited for room in the log, a lock got a newer generation
+                checked, current = current, self._current_rows(topic_id, group, current, fenced)
+                if len(current) == len(checked):
+                    raise
+
+    def _current_rows(
+        self, topic_id: int, group: str, rows: Iterable[tuple[int, int, int]], fenced: dict[int, Fenced]
+    ) -> list[tuple[int, int, int]]:
+        """The rows whose generation is current; the errors of the others are added to `fenced`."""
+        current = []
         for queue_id, offset, generation in rows:
             try:
                 self._locks.table.check_generation((topic_id, group, queue_id), generation, must_match=True)
@@ -97,11 +116,8 @@ class GroupOffsets:
             except Fenced as error:
                 fenced[queue_id] = error
             else:
-                accepted.setdefault(generation, {})[queue_id] = offset
-        if fenced and not accepted:
-            raise [*fenced.values()][-1]
-        await self._store_offsets(topic_id, group, accepted, extra_changes)
-        return list(fenced)
+                current.append((queue_id, offset, generation))
+        return current
 
     async def reset(self, topic_id: int, group: str, offsets: Mapping[int, int]) -> None:
         """Store an operator's offsets. The holders of the queues' locks must take their locks again.

@@ -2,6 +2,7 @@
 
 from collections.abc import Sequence
 
+from ortoo.common.errors import Fenced
 from ortoo.common.grpc.request_batcher import RequestBatcher
 from ortoo.common.process.background import Background
 from ortoo.snode.enodes.link import EnodeLinks, OffsetRow, QueueRange
@@ -37,10 +38,11 @@ class QueueStarts:
     async def commit(self, queue_id: int, offset: int, fence: int) -> None:
         """Store the group's first offset in a queue, under the lock generation `fence`.
 
-        If only this queue's generation is refused, the next read of the queue is refused, too. Errors: those of the
-        enode, and Fenced if the generations of all queues in the request are refused.
+        Errors: those of the enode, and Fenced if the queue's lock has a newer generation. Other queues of the request
+        are not affected by that.
         """
-        await self._commits.request((queue_id, offset, fence))
+        if not await self._commits.request((queue_id, offset, fence)):
+            raise Fenced(f"the lock of queue {queue_id} has a newer generation than {fence}", field="generation")
 
     async def _query_offsets(self, queue_ids: Sequence[int]) -> list[int | None]:
         offsets = await self._links.to(self._enode).query_offsets(self._topic_id, self._group, queue_ids)
@@ -51,6 +53,13 @@ class QueueStarts:
         ranges = {one.queue_id: one for one in described}
         return [ranges.get(queue_id) for queue_id in queue_ids]
 
-    async def _commit_offsets(self, rows: Sequence[OffsetRow]) -> list[None]:
-        await self._links.to(self._enode).commit_offsets(self._topic_id, self._group, rows)
-        return [None] * len(rows)
+    async def _commit_offsets(self, rows: Sequence[OffsetRow]) -> list[bool]:
+        """Store the offsets; returns for each row whether it was stored.
+
+        The row of a revoked queue may still wait when the queue returns. Only the newer row is sent then, because an
+        enode refuses a request that names a queue twice.
+        """
+        newest = {row[0]: row for row in rows}
+        link = self._links.to(self._enode)
+        fenced = set(await link.commit_offsets(self._topic_id, self._group, list(newest.values())))
+        return [row is newest[row[0]] and row[0] not in fenced for row in rows]
