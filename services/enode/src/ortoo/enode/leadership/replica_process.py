@@ -100,14 +100,14 @@ class ReplicaProcess:
 
         Errors: without other replicas, those of the opening.
         """
-        self._run_task = self.background.spawn("lives", self._run_until_stopped())
+        self._run_task = self.background.spawn("replica", self._run_until_stopped())
         if self.is_alone:
             await self._serving
         else:
             self.background.spawn("reports", self.reports.run())
 
     async def _run_until_stopped(self) -> None:
-        """Run. The errors of an enode that is being started go to its start."""
+        """Run. While `start` waits for an enode without other replicas, it gets the error."""
         try:
             await self._run()
         except Exception as error:

@@ -145,7 +145,7 @@ class ReplicatedLog:
         return self.may_read()
 
     async def invalidate_lost_state(self) -> None:
-        """Skip lost offsets, and invalidate the clients' state of lost data, before a disk that has no copy serves.
+        """Before a replica that lost data without a copy serves, skip lost offsets and invalidate the clients' state.
 
         Errors: Overloaded, Unavailable. Then the call must be repeated.
         """
