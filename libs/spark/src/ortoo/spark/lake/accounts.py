@@ -262,8 +262,9 @@ def owned_by_other(lake: Lake, other: LakeAccount, topics: set[str]) -> Conflict
     place = f" with the checkpoint {other.checkpoint}" if other.checkpoint else ""
     return Conflict(
         f"the lake {lake.path} has the messages of {shared} from another archive, the job {other.job_id}{place}; this "
-        "checkpoint would add them again. Use that checkpoint. If it is lost, set on_new_checkpoint = continue, which "
-        "starts where the lake ends. `ortoo-pipeline accounts --reset` removes the account",
+        "checkpoint would add them again. Use that checkpoint. If it is lost, set on_new_checkpoint = 'continue' to "
+        "start where the lake ends. To add the messages again, remove the account by "
+        f"`ortoo-pipeline accounts --config FILE --reset {other.job_id}`",
         field="archive.on_new_checkpoint",
     )
 

@@ -365,7 +365,7 @@ class ReplicaProcess:
 
 
 async def _end_streams(server: GrpcServer, services: EnodeServices, over: asyncio.Event) -> None:
-    """When the server drains, answer waiting pops and end the streams. Snodes may wait for other enodes with them."""
+    """When the server drains, answer waiting pops and end the streams. Snodes wait for them, and for other enodes."""
     await server.draining.wait()
     over.set()
     await services.handlers.pops.lines.close()

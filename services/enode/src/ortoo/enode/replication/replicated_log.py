@@ -263,9 +263,10 @@ class ReplicatedLog:
             self.stored_end = stored.summary.appended
 
     async def _store_summary_alone(self) -> None:
-        """As `store_summary`, unless there are other replicas. A start of these reads the log from its last start on.
+        """As `store_summary`, unless there are other replicas.
 
-        Then it notices damage, and fetches the damaged part from the others.
+        With other replicas, a start reads the log from its previous start on. So it detects damage, and fetches the
+        damaged part from the others.
         """
         if len(self.current_summary().configuration.replicas) == 1:
             await self.store_summary()
