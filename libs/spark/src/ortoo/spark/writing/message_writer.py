@@ -36,8 +36,8 @@ class MessageWriter:
 
     options: WriteOptions
     job_id: str = ""
-    """The id of a batch write, the same for all attempts. In `foreachBatch` Spark's query gives the id, unless an option
-    does."""
+    """The id of a batch write, the same for all attempts. In `foreachBatch` it is the id of Spark's query, unless an
+    option names it."""
 
     def check_target(self) -> None:
         """Refuse the topic of the options if it does not exist or accepts no messages. Errors: NotFound."""

@@ -50,7 +50,7 @@ def replay(spark: Any, settings: PipelineSettings, say: Say) -> int:
         last.check_same_topic(topic_id)
     if last is None and account.is_committed(link, 0):
         say(
-            f"job {job_id} was done by an older version, which did not store its last row, so nothing was added to "
+            f"job {job_id} was done by an older version, which did not store its last row. Nothing was added to "
             f"{job.topic}; set another job_id to replay from the first row"
         )
         return 0
