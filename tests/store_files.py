@@ -100,7 +100,7 @@ FILES = (
         LAST_SEGMENT,
         r"\d{20}\.seg",
         "The segment to which the log is appended: messages, state changes, checkpoints, and the count of openings.",
-        "only of a replica",
+        "only with other replicas",
         "A replica fetches the missing frames from the other replicas, and leads only when it has them. Without "
         "replicas, reads of the segment's offsets are answered DATA_LOSS, and the offsets are not assigned again. If "
         "the file is cut short, the store continues with the rest of the file, under another store id.",
@@ -111,7 +111,7 @@ FILES = (
         FULL_SEGMENT,
         r"\d{20}\.seg",
         "A full segment of the log.",
-        "only of a replica",
+        "only with other replicas",
         "A replica fetches a missing frame from the other replicas when the frame is read, or when a start computes "
         "the state from it. Without replicas, reads of the segment's offsets are answered DATA_LOSS.",
         outcomes(Start.NAMED),

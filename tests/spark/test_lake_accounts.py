@@ -79,7 +79,7 @@ def test_a_second_or_lost_checkpoint_adds_no_message_again(
     send(broker, topic, numbered(500))
     archive(spark, settings, said.append, once=True)
     send(broker, topic, numbered(300, 500))
-    with pytest.raises(Conflict, match=r"has the messages of .* on_new_checkpoint = continue"):
+    with pytest.raises(Conflict, match=r"has the messages of .* on_new_checkpoint = .continue. to start"):
         archive(spark, with_checkpoint(settings, folder, "refuse"), said.append, once=True)
     assert numbers(spark, settings) == list(range(500))
     second = with_checkpoint(settings, folder, "continue")

@@ -289,7 +289,7 @@ _MODULES: dict[str, tuple[str, ...]] = {
     "ortoo.common.records.compression": ("Codec",),
     "ortoo.common.records.message": ("Message",),
 }
-"""The names of each module: those above, for the interpreter."""
+"""The public names by module. The interpreter uses them; type checkers use the imports above."""
 _MODULE_OF = {name: module for module, names in _MODULES.items() for name in names}
 
 

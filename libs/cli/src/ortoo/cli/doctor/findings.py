@@ -304,7 +304,7 @@ def _unchecked_findings(facts: Facts) -> Iterator[DoctorFinding]:
     """The checks that took too long. A timeout does not show that a process is unavailable."""
     if facts.unchecked:
         observed = f"no answer in time about {', '.join(sorted(facts.unchecked))}"
-        remedy = "give it more time: ortoo doctor --patience 10. With many topics, long lists take longer"
+        remedy = "wait longer for answers: ortoo doctor --patience 10. Lists of many topics take longer"
         yield DoctorFinding("checks incomplete", observed, remedy, critical=False)
 
 

@@ -196,7 +196,7 @@ async def _try_call(call: Awaitable[T] | None, timeout_s: float) -> _CallResult[
 
 
 async def _query(what: str, call: Awaitable[T] | None, timeout_s: float, unchecked: list[str]) -> _CallResult[T]:
-    """The result of `call`. Without an answer in time, `what` is added to `unchecked`, and nothing follows from it."""
+    """The result of `call`. Without an answer in time, `what` is added to `unchecked`, and no finding is made of it."""
     result = await _try_call(call, timeout_s)
     if not result.is_answered:
         unchecked.append(what)

@@ -40,7 +40,7 @@ def check_not_forked() -> None:
 def used_before_fork() -> Conflict:
     """The error for a connection in a forked child."""
     return Conflict(
-        "this process was forked from one that had a connection, and gRPC's threads do not survive a fork. Connect for "
+        "this process was forked from one that had connected, and gRPC's threads do not survive a fork. Connect for "
         "the first time after the fork. In gunicorn, leave out --preload or use the hook post_fork. In Celery, use the "
         "signal worker_process_init, and in multiprocessing the method spawn"
     )

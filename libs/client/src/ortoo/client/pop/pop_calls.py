@@ -17,7 +17,7 @@ MARGIN_S = 10.0
 RECEIPTS_MAX = 1_000
 """Largest number of receipts in one request."""
 OFFSETS_PER_RECEIPT = SETTLED_OFFSETS_MAX // RECEIPTS_MAX
-"""An acknowledgement of this number of messages counts as one more receipt, so that requests have both limits."""
+"""In the size of a request, each time this number of messages counts as one more receipt. This keeps both limits."""
 
 LeaseOffsets = tuple[str, Sequence[int]]
 """A receipt handle and offsets of messages of its lease."""

@@ -106,7 +106,7 @@ def by_enode(leases: Iterable[PopLease]) -> dict[str, list[PopLease]]:
 
 
 def request_chunks(leases: Sequence[PopLease]) -> list[Sequence[PopLease]]:
-    """Split `leases` into parts, each with few enough leases and unsettled messages for one request."""
+    """Split `leases` into requests, each within the limits of leases and of unsettled messages."""
     chunks: list[list[PopLease]] = []
     free_offsets = 0
     for lease in leases:

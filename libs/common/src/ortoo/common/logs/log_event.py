@@ -25,7 +25,7 @@ class LogEvent:
 
 @dataclass(frozen=True, slots=True)
 class RetryLogEvent:
-    """The event of a failed attempt that is made again until it succeeds. Only `RetryLog` writes it."""
+    """The event of a failed attempt that is retried until it succeeds. Only `RetryLog` writes it."""
 
     event: LogEvent
 
@@ -46,7 +46,7 @@ def warning(name: str, meaning: str, action: str) -> LogEvent:
 
 
 def retry_warning(name: str, meaning: str, action: str) -> RetryLogEvent:
-    """A warning about an attempt that failed and is made again."""
+    """A warning about a failed attempt that is retried."""
     return RetryLogEvent(warning(name, meaning, action))
 
 

@@ -43,9 +43,9 @@ class Logger:
 
 
 def _configured_structlog() -> Any:
-    """The library, if this process or its application has imported and configured it; None otherwise.
+    """The library structlog, if this process or its application has imported and configured it; None otherwise.
 
-    Other processes write no lines by it, and its import takes as long as that of the whole client.
+    Processes without a configuration do not use it, and its import takes as long as that of the whole client.
     """
     structlog = sys.modules.get("structlog")
     is_configured = getattr(structlog, "is_configured", None)  # None while another thread imports the library
@@ -102,7 +102,7 @@ def restored_configuration() -> Iterator[None]:
 
 
 class _StandardLogger:
-    """The output until a configuration: the loggers `ortoo.*` of Python's `logging`, for applications to configure."""
+    """The output while structlog is not configured: the loggers `ortoo.*` of Python's `logging`."""
 
     def __init__(self, name: str) -> None:
         self._logger = logging.getLogger(name)

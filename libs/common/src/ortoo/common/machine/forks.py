@@ -1,4 +1,4 @@
-"""Whether this process is a forked child of one that has used gRPC, whose threads are missing in such a child."""
+"""Detects a forked child of a process that has used gRPC. The child lacks gRPC's threads."""
 
 import os
 

@@ -1,4 +1,4 @@
-"""Attempts that are made again: their delays, and their log lines, which do not fill the log during an outage."""
+"""Retries: the delays between attempts, and a limit on their log lines during an outage."""
 
 from dataclasses import dataclass
 from typing import Final
@@ -32,7 +32,7 @@ class RetryLog:
     """Writes an event at its first failure and then once a minute, with the number of lines left out since."""
 
     def __init__(self, clock: Clock) -> None:
-        """Without lines so far."""
+        """No event was written yet."""
         self._clock = clock
         self._next_at_s: dict[str, float] = {}
         self._omitted: dict[str, int] = {}

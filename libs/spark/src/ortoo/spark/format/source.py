@@ -24,7 +24,7 @@ class OrtooDataSource(DataSource):
         return "ortoo"
 
     def schema(self) -> Any:
-        """The columns of a read, in Spark's DDL; for a table of a catalog with its options."""
+        """The columns of a read, in Spark's DDL. For a table of a catalog, a schema that also has its options."""
         options = self._read_options(streaming=False, for_schema=True)
         if options.view != "messages":
             from ortoo.spark.format import views

@@ -56,7 +56,7 @@ def schema_with(ddl: str, options: Mapping[str, str]) -> Any:
 
 
 def of_schema(schema: Any) -> dict[str, str]:
-    """The options that a stored schema has; none if it is of no table."""
+    """The options in a stored schema; none if the schema is not that of a table."""
     for field in schema.fields:
         if text := (field.metadata or {}).get(_METADATA):
             return dict(json.loads(text))

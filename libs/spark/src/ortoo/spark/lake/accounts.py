@@ -1,9 +1,9 @@
-"""The accounts of a lake: which checkpoint has written which offsets into it.
+"""The accounts of a lake: the offsets that each checkpoint has written into it.
 
 An archive has one account, under the id of its query. The account names the topics and the offsets of each queue that
 the archive has added. The messages of a topic belong to one account, so that a second checkpoint adds none of them
-again. An account is stored before its batch is added, and names that batch as pending. Whether the lake has the batch
-decides which of its two ends is true, so that a crash between the two steps leaves no doubt.
+again. An account is stored before its batch is added, and names that batch as pending. After a
+crash between the two steps, the account ends behind the pending batch if the lake has it, and before it otherwise.
 """
 
 import json
@@ -40,7 +40,7 @@ class LakeAccount:
     job_id: str
     """The id of the archive's query, which is in its checkpoint."""
     checkpoint: str = ""
-    """The folder of the checkpoint, for people."""
+    """The folder of the checkpoint, for error messages and lists."""
     begin: SourceOffsets = SourceOffsets()
     """The first offset of each queue, and the ids of the topics; a missing id is unknown."""
     end: SourceOffsets = SourceOffsets()
@@ -262,8 +262,9 @@ def owned_by_other(lake: Lake, other: LakeAccount, topics: set[str]) -> Conflict
     place = f" with the checkpoint {other.checkpoint}" if other.checkpoint else ""
     return Conflict(
         f"the lake {lake.path} has the messages of {shared} from another archive, the job {other.job_id}{place}; this "
-        "checkpoint would add them again. Use that checkpoint. If it is lost, set on_new_checkpoint = continue, which "
-        "starts where the lake ends. `ortoo-pipeline accounts --reset` removes the account",
+        "checkpoint would add them again. Use that checkpoint. If it is lost, set on_new_checkpoint = 'continue' to "
+        "start where the lake ends. To add the messages again, remove the account by "
+        f"`ortoo-pipeline accounts --config FILE --reset {other.job_id}`",
         field="archive.on_new_checkpoint",
     )
 

@@ -85,7 +85,7 @@ def _descriptions(link: ClusterLink, names: Sequence[str]) -> list[TopicDescript
 
 
 def topics_gone(link: ClusterLink, deleted: Set[int]) -> frozenset[int]:
-    """The ids among those of deleted topics that cannot be restored; none if the user may not list deleted topics."""
+    """The ids in `deleted` whose topics cannot be restored. None of them if the user may not list deleted topics."""
     try:
         return frozenset(deleted - {one.topic.topic_id for one in link.run(link.admin.list_deleted_topics())})
     except OrtooError:

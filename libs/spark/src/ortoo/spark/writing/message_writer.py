@@ -36,7 +36,8 @@ class MessageWriter:
 
     options: WriteOptions
     job_id: str = ""
-    """For batch writes: the same for all attempts of the job, unless Spark's query has the write."""
+    """The id of a batch write, the same for all attempts. In `foreachBatch` it is the id of Spark's query, unless an
+    option names it."""
 
     def check_target(self) -> None:
         """Refuse the topic of the options if it does not exist or accepts no messages. Errors: NotFound."""

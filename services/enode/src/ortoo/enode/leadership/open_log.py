@@ -48,7 +48,7 @@ async def open_log(
 
 
 def _resume_hard_state(membership: ReplicaMembership, log: ReplicatedLog) -> None:
-    """Take over the epoch of a log without other replicas. Otherwise make the new start durable, with lost data.
+    """Without other replicas, take the epoch from the log. Otherwise make the start and the end of lost data durable.
 
     The position that this disk once had is durable before any other replica gets a message. Errors: OSError.
     """

@@ -100,14 +100,14 @@ class ReplicaProcess:
 
         Errors: without other replicas, those of the opening.
         """
-        self._run_task = self.background.spawn("lives", self._run_until_stopped())
+        self._run_task = self.background.spawn("replica", self._run_until_stopped())
         if self.is_alone:
             await self._serving
         else:
             self.background.spawn("reports", self.reports.run())
 
     async def _run_until_stopped(self) -> None:
-        """Run. The errors of an enode that is being started go to its start."""
+        """Run. While `start` waits for an enode without other replicas, it gets the error."""
         try:
             await self._run()
         except Exception as error:
@@ -365,7 +365,7 @@ class ReplicaProcess:
 
 
 async def _end_streams(server: GrpcServer, services: EnodeServices, over: asyncio.Event) -> None:
-    """When the server drains, answer waiting pops and end the streams. Snodes may wait for other enodes with them."""
+    """When the server drains, answer waiting pops and end the streams. Snodes wait for them, and for other enodes."""
     await server.draining.wait()
     over.set()
     await services.handlers.pops.lines.close()

@@ -58,8 +58,8 @@ class Survivor:
         lines = [
             f"replica {kept.replica.number} of set {kept.set_id} (voters at its last start: {former}) has voted in "
             f"epoch {kept.hard_state.epoch}",
-            f"its log ends at position {end}. Data that a majority without it acknowledged behind that is lost. "
-            "`ortoo enode replicas ENODE` shows the last reported position of each of the others",
+            f"its log ends at position {end}. Later data that the other replicas acknowledged is lost. "
+            "`ortoo enode replicas ENODE` shows the last reported position of each replica",
         ]
         if self.lost:
             lines.insert(0, f"the vote of the disk is unknown ({self.lost}); its new set does not need it")

@@ -31,7 +31,7 @@ from ortoo.enode.replication.protocol.log_summary import ConfigurationFrame, Epo
 
 
 def check_only_replica(disk: Disk, folder: Path, advice: str) -> None:
-    """Refuse the disk of a set with other replicas to code that does not replicate.
+    """Refuse a disk of a set with other replicas, for callers that do not replicate.
 
     The acknowledgements of the disk count in a majority, and data written only there would differ from the other
     replicas. Hard state of another disk is left to `check_files`.
@@ -77,7 +77,7 @@ def check_claimable(disk: Disk, folder: Path, identity: StoreIdentity | None) ->
 
 
 def is_restored(disk: Disk, folder: Path) -> bool:
-    """Whether a folder was made of a backup and not started since. Its log was a replica's, but the folder was not."""
+    """Whether a folder was restored from a backup and not started since. Its log may have epochs without hard state."""
     with contextlib.suppress(DataLoss):
         identity = read_identity(disk, folder)
         if identity is not None:

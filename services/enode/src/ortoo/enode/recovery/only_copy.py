@@ -63,7 +63,7 @@ class Recovered:
     begin: LogBegin | None = None
     """The recorded begin of the log; None in a store of an older version."""
     strays: list[str] = field(default_factory=list)
-    """Files with the name of a segment that are none."""
+    """Names of stray files: they have a segment's name and are not segments."""
     missing_bytes: int = 0
     """Durable bytes that are missing because the last file was cut short."""
     state_bytes: int = 0
@@ -227,7 +227,7 @@ def _known_holes(catalog: LogCatalog, contents: Iterable[SegmentContents]) -> li
 
 
 def _missing_beginning(catalog: LogCatalog, begin: LogBegin | None) -> list[Hole]:
-    """A hole for first segments that are missing although retention did not delete them."""
+    """A hole for missing first segments that retention did not delete."""
     if begin is None or catalog.begin_position <= begin.position:
         return []
     return [Hole(begin.position, catalog.begin_position - begin.position, "the first segment files are missing")]

@@ -124,9 +124,8 @@ def recover_replica(
     end = found.summary.appended
     if flushed > end:
         found.former_end = flushed
-        if (
-            reign := read_hard_state(disk, folder)
-        ) is not None:  # before any truncation, because no other file records it
+        # before any truncation, because no other file records it
+        if (reign := read_hard_state(disk, folder)) is not None:
             write_hard_state(disk, folder, replace(reign, hard_state=with_lost_tail(flushed, reign.hard_state)))
     remove_clean_stop(disk, folder)
     _make_durable(disk, folder, segments, min(flushed, end), end)
@@ -143,7 +142,7 @@ def last_copy_end(disk: Disk, folder: Path, stored: StoredLogSummary) -> int:
     if stored.summary.begin and not log.recovered.catalog.segments:
         raise DataLoss(
             f"{folder} holds no part of the log behind its begin at {stored.summary.begin}, and no state. It was being "
-            "copied, or is damaged, so no replica can lead with it: choose another disk"
+            "copied, or is damaged, so no replica can lead with it: run this command on another disk"
         )
     end = log.summary.appended
     return end if stored.pending_truncation == NO_TRUNCATION else min(end, stored.pending_truncation)
@@ -170,7 +169,7 @@ class _Opening:
         disk, folder, summary = self.files.disk, self.folder, self.summary
         identity = read_identity(disk, folder)
         self.tag, self.log_mark = (identity.tag, identity.log_mark) if identity is not None else (0, 0)
-        """They distinguish the files of the folder, and the frames of the log, from others."""
+        """The tag of the store's files, and the fingerprint of the log's frames; 0 without an identity."""
         self._own_disk = identity.disk if identity is not None else ""
         starts = [base for base in segment_bases(disk.list(folder)) if base >= summary.begin]
         self.segments = [Segment(self.files, folder, base, base) for base in starts]
@@ -270,9 +269,9 @@ class _Opening:
         return None
 
     def _has_hole_below(self, position: int) -> bool:
-        """Whether the last segment has a hole below `position`, which readers cannot have repaired before it is full.
+        """Whether the last segment has a hole below `position`. Readers repair only full segments.
 
-        False if this was the only replica at the last start, because then no other one has a copy.
+        False if the stored summary has one voter only, because then no other replica has a copy.
         """
         if len(self.summary.configuration.voters) == 1:
             return False
@@ -344,7 +343,7 @@ def _make_durable(disk: Disk, folder: Path, segments: list[Segment], flushed: in
 
 
 def with_lost_tail(former_end: int, hard_state: HardState) -> HardState:
-    """The hard state of a disk that once had `former_end`, which it must fetch again, in its highest epoch."""
+    """The hard state with a lost end up to `former_end`, which the disk must fetch again; 0 = nothing is lost."""
     return (
         replace(hard_state, unsynced_tail=max(hard_state.unsynced_tail, Tail(hard_state.epoch, former_end)))
         if former_end

@@ -249,7 +249,7 @@ class ReplicaMembership:
         _log.emit(log_events.REPLICA_SET_INITIALIZED, set_id=stored.set_id, replicas=len(voters))
 
     def next_incarnation(self) -> tuple[StoredHardState, StoredLogSummary]:
-        """The hard state and log summary for a new start of this replica, with a new incarnation, which is not saved.
+        """The hard state and the log summary for a start of this replica. The incarnation is new and unsaved.
 
         It must be durable before any message to another replica.
         """

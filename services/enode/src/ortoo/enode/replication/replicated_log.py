@@ -145,7 +145,7 @@ class ReplicatedLog:
         return self.may_read()
 
     async def invalidate_lost_state(self) -> None:
-        """Skip lost offsets, and invalidate the clients' state of lost data, before a disk that has no copy serves.
+        """Before a replica that lost data without a copy serves, skip lost offsets and invalidate the clients' state.
 
         Errors: Overloaded, Unavailable. Then the call must be repeated.
         """
@@ -263,9 +263,10 @@ class ReplicatedLog:
             self.stored_end = stored.summary.appended
 
     async def _store_summary_alone(self) -> None:
-        """As `store_summary`, unless there are other replicas. A start of these reads the log from its last start on.
+        """As `store_summary`, unless there are other replicas.
 
-        Then it notices damage, and fetches the damaged part from the others.
+        With other replicas, a start reads the log from its previous start on. So it detects damage, and fetches the
+        damaged part from the others.
         """
         if len(self.current_summary().configuration.replicas) == 1:
             await self.store_summary()

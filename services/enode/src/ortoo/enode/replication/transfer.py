@@ -37,7 +37,7 @@ class LeadershipTransfer:
             raise Conflict(self._refusal)
 
     def most_complete_voter(self) -> ReplicaId | None:
-        """The answering voter with the most of the log; None when this replica does not lead or is alone."""
+        """The responding voter with the longest log; None when this replica does not lead or is alone."""
         role = self.replica.role
         if not isinstance(role, Leader):
             return None
@@ -45,7 +45,7 @@ class LeadershipTransfer:
         return max(others, key=lambda one: self.replica.rules.acknowledged_position(role.stream_to(one)), default=None)
 
     async def wait_for_step(self) -> None:
-        """Wait until the protocol has taken an event."""
+        """Wait until the protocol has processed an event."""
         self._step.clear()
         await self._step.wait()
 

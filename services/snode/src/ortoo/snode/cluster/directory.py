@@ -74,7 +74,7 @@ class DirectoryCache:
         return True
 
     def _replace_topic(self, name: str, topic: Topic | None) -> None:
-        """Store a topic in place of the one with its name, or remove that one; also in what is derived from topics."""
+        """Replace the topic of this name, or remove it if `topic` is None. All indexes of topics follow."""
         previous = self._topics.get(name)
         for enode in set(previous.enodes) if previous is not None else ():
             names = self._placed[enode]

@@ -10,7 +10,7 @@ from ortoo.spark.pipeline.runtime.settings import PipelineSettings
 
 
 def accounts(settings: PipelineSettings, say: Say, *, reset: str = "") -> int:
-    """Say each account with its topics and offsets; with `reset` remove the account of that id.
+    """Print each account with its topics and offsets. With `reset`, first remove the account of that id.
 
     Returns the number of accounts. Errors: NotFound for an unknown id, Invalid when there is no lake.
     """
@@ -20,7 +20,7 @@ def accounts(settings: PipelineSettings, say: Say, *, reset: str = "") -> int:
     kept = LakeAccounts(lake)
     if reset:
         kept.remove(reset)
-        say(f"removed the account {reset}; a new checkpoint may write its topics, and would add their messages again")
+        say(f"removed the account {reset}; a new checkpoint for its topics would add their messages again")
     found = kept.all()
     for account in found:
         say(f"archive {account.job_id}, checkpoint {account.checkpoint or 'unknown'}")
@@ -30,5 +30,5 @@ def accounts(settings: PipelineSettings, say: Say, *, reset: str = "") -> int:
     for increment in filter(None, (Increment.read(lake, name) for name in names)):
         say(f"replay {increment.job_id} into {increment.topic}: increment {increment.number} is the newest")
     if not found and not names:
-        say("the lake has no accounts; archive makes them")
+        say("the lake has no accounts; the first run of archive makes them")
     return len(found) + len(names)

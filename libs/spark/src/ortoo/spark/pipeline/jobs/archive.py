@@ -128,7 +128,7 @@ def _starting_offsets(settings: PipelineSettings, continued: Sequence[LakeAccoun
                 raise Conflict(
                     f"the lake has queue {queue.queue_id} of {queue.topic} on {queue.enode} up to {offset}, and the "
                     f"topic ends at {stored.end}: it was created again or truncated. Remove the account with "
-                    f"`ortoo-pipeline accounts --reset {account.job_id}`, and start at starting_offsets",
+                    f"`ortoo-pipeline accounts --config FILE --reset {account.job_id}`, and start at starting_offsets",
                     field="archive.on_new_checkpoint",
                 )
             starts[queue] = offset if is_same else stored.begin

@@ -31,7 +31,7 @@ _NOT_COPIED = {
 def replay(spark: Any, settings: PipelineSettings, say: Say) -> int:
     """Write the matching messages that the job has not written yet; returns their number.
 
-    An increment that was broken off is completed first. Then one more increment writes the rows that the lake has got
+    An interrupted increment is completed first. Then one more increment writes the rows that the lake has got
     since.
     """
     lake, job = settings.open_lake(), settings.replay
@@ -50,14 +50,14 @@ def replay(spark: Any, settings: PipelineSettings, say: Say) -> int:
         last.check_same_topic(topic_id)
     if last is None and account.is_committed(link, 0):
         say(
-            f"job {job_id} was done by an older version, which did not store where it ended, so nothing was added to "
-            f"{job.topic}; another job_id replays again"
+            f"job {job_id} was done by an older version, which did not store its last row. Nothing was added to "
+            f"{job.topic}; set another job_id to replay from the first row"
         )
         return 0
     register(spark)
     count = 0
     if last is not None and not account.is_committed(link, last.number):
-        say(f"job {job_id} was broken off; its increment {last.number} continues")
+        say(f"job {job_id} was interrupted; its increment {last.number} is repeated")
         count = _write(settings, last, frame, account)
     increment = _next_increment(settings, job_id, topic_id, last, frame)
     if increment is not None:

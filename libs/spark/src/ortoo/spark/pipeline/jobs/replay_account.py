@@ -1,8 +1,8 @@
-"""The account of a replay: which rows of the lake each increment of the job writes, stored in the lake.
+"""The account of a replay: the rows of the lake that its newest increment writes. It is stored in the lake.
 
 A lake adds the rows of a queue in the order of their store times and offsets. An increment is therefore a range of
-such positions for each queue. Its range is stored before its first message is written. A job that was broken off
-writes the same rows again, although the lake has grown or was compacted since. The next increment starts behind it.
+such positions for each queue. Its range is stored before its first message is written. So an interrupted job
+writes the same rows when it is repeated, even if the lake has grown or was compacted. The next increment starts behind.
 """
 
 import json
