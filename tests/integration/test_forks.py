@@ -48,6 +48,19 @@ with connect(address) as mq, mq.producer("orders") as producer:
     print("child ended with", wait(), flush=True)
     producer.send(b"after")
 """
+IMPORTING = """
+import os, sys
+
+class Watch:
+    def find_spec(self, name, path=None, target=None):
+        if name == "grpc":
+            print(os.environ.get("GRPC_ENABLE_FORK_SUPPORT"), os.environ.get("GRPC_VERBOSITY"))
+
+for name in ("GRPC_ENABLE_FORK_SUPPORT", "GRPC_VERBOSITY"):
+    os.environ.pop(name, None)
+sys.meta_path.insert(0, Watch())
+exec(sys.argv[1])
+"""
 SPAWNING = """
 import multiprocessing, sys
 from ortoo.client.blocking import connect
@@ -108,3 +121,18 @@ def test_a_spawned_child_of_a_connected_parent_connects(blocking_broker: Blockin
     command = [sys.executable, str(program), f"localhost:{port}"]
     ended = subprocess.run(command, capture_output=True, text=True, timeout=60, check=False)
     assert (ended.returncode, ended.stderr) == (0, "")
+
+
+@pytest.mark.parametrize(
+    "statement",
+    [
+        "from ortoo.client import connect",
+        "from ortoo.client.blocking import connect",
+        "from ortoo.common.grpc.channels import Channels",
+        "from ortoo.enode.app import open_enode",
+    ],
+)
+def test_options_of_grpc_are_set_before_it_is_imported(statement: str) -> None:
+    """It reads them at its import: whether it takes part in forks, and whether it logs each failed handshake."""
+    command = [sys.executable, "-c", IMPORTING, statement]
+    assert subprocess.run(command, capture_output=True, text=True, timeout=60, check=True).stdout == "0 ERROR\n"

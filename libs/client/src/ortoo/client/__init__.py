@@ -20,6 +20,8 @@ A name is imported at its first use, so that a program loads only the parts of t
 
 from typing import TYPE_CHECKING, Any
 
+import ortoo.common as _common  # noqa: F401  # before gRPC, whose options it sets
+
 if TYPE_CHECKING:
     from ortoo.client.admin.admin import Admin
     from ortoo.client.admin.descriptions import (
