@@ -1,7 +1,6 @@
 """A server reports when it is ready, translates errors, and drains before it stops."""
 
 import asyncio
-import gc
 from collections.abc import AsyncIterator, Callable, Sequence
 from functools import partial
 from typing import Any
@@ -18,6 +17,7 @@ from ortoo.common.grpc.server import GrpcServer
 from ortoo.common.process.clock import SystemClock
 from ortoo.common.telemetry.call_metrics import CallMetrics
 from ortoo.v1 import namesrv_pb2, namesrv_pb2_grpc
+from tests.unit.common.grpc.new_garbage import new_garbage
 
 
 class Names(namesrv_pb2_grpc.NameServiceServicer):
@@ -74,18 +74,12 @@ async def test_a_refused_call_leaves_nothing_to_the_garbage_collector() -> None:
     async with server, grpc.aio.insecure_channel(server.address) as channel:
         stub = namesrv_pb2_grpc.NameServiceStub(channel)
         malformed: Any = channel.unary_unary(f"/{NAME}/GetTopic", request_serializer=bytes)
-        gc.collect()
-        gc.freeze()  # objects of earlier tests, which may end now, do not count
-        gc.disable()
-        try:
+        with new_garbage() as collect:
             for _ in range(50):
                 for call in (stub.GetTopic(namesrv_pb2.GetTopicRequest(name="t")), malformed(b"\xff")):
                     with pytest.raises(grpc.aio.AioRpcError):
                         await call
-            assert gc.collect() <= 8 * 100  # gRPC itself leaves 5 objects per call
-        finally:
-            gc.enable()
-            gc.unfreeze()
+            assert collect() <= 8 * 100  # gRPC itself leaves 5 objects per call
 
 
 async def test_bytes_that_are_no_request_are_invalid() -> None:
