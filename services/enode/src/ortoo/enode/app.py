@@ -157,7 +157,7 @@ async def open_enode(
         await stack.enter_async_context(process.server)
         background.every("certificates", CERTIFICATES_INTERVAL_S, channels.renew, clock=clock)
         await process.start()
-        stack.push_async_callback(process.transfer_leadership)
+        stack.push_async_callback(process.leave)
 
         live.appliers += [lambda new: update_name_servers(name_servers, new.namesrv_address), process.apply]
         yield RunningEnode(

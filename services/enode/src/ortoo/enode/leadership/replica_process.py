@@ -11,7 +11,7 @@ from typing import Any
 
 from ortoo.common.cluster.name_servers import NameServers
 from ortoo.common.errors import Conflict, NotLeader, OrtooError, Overloaded
-from ortoo.common.errors.findings import ClusterIdentity, Finding, Source
+from ortoo.common.errors.findings import ClusterIdentity, Finding
 from ortoo.common.grpc.channels import Channels
 from ortoo.common.grpc.messages import write
 from ortoo.common.grpc.server import GrpcServer
@@ -23,7 +23,7 @@ from ortoo.common.process.randomness import Randomness
 from ortoo.common.telemetry.metrics import Metrics
 from ortoo.enode import log_events
 from ortoo.enode.leadership.open_log import make_driver, open_log
-from ortoo.enode.leadership.services import EnodeServices, open_enode_services
+from ortoo.enode.leadership.services import Announcement, EnodeServices, open_enode_services
 from ortoo.enode.log.copies.truncated_frames import TruncatedFrames
 from ortoo.enode.replication.driver import Driver
 from ortoo.enode.replication.frame_repair import FrameRepair
@@ -69,8 +69,6 @@ class ReplicaProcess:
     """The driver of the open log; None while there is none."""
     services: EnodeServices | None = None
     """The services for clients; None while this replica does not lead."""
-    sources: tuple[Source, ...] = ()
-    """The sources of findings about the enode, while this replica leads."""
     truncated_messages: int = 0
     """Messages that were truncated from this replica's log since the process started."""
     repaired_frames: int = 0
@@ -93,6 +91,8 @@ class ReplicaProcess:
         self._serving: asyncio.Future[None] = asyncio.get_running_loop().create_future()
         """Done when this process serves clients for the first time."""
         self._stopping = asyncio.Event()
+        self._announcement: Announcement | None = None
+        """The registration of the enode, while this replica leads."""
         self._run_task: asyncio.Task[Any] | None = None
 
     async def start(self) -> None:
@@ -117,9 +117,12 @@ class ReplicaProcess:
                 error = error.exceptions[0]
             self._serving.set_exception(error)
 
-    async def transfer_leadership(self) -> None:
-        """Transfer leadership, if there is a replica that can lead."""
-        if self.driver is not None:
+    async def leave(self) -> None:
+        """Before the servers drain, transfer leadership. Without other replicas, release the leases."""
+        if self.is_alone:
+            if self._announcement is not None:
+                await self._announcement.end()
+        elif self.driver is not None:
             await self._transfer_leadership(self.driver)
 
     async def stop(self) -> None:
@@ -167,7 +170,7 @@ class ReplicaProcess:
 
     def findings(self) -> Iterator[Finding]:
         """The findings about the enode that it leads."""
-        for source in self.sources:
+        for source in self._announcement.sources if self._announcement is not None else ():
             yield from source()
         if times := self.comparison.mismatches:
             yield Finding(
@@ -324,7 +327,7 @@ class ReplicaProcess:
             announced = services.announce(
                 self.server, self.name_servers, self.channels, epoch=epoch, is_alone=self.is_alone
             )
-            self.sources = await stack.enter_async_context(announced)
+            self._announcement = await stack.enter_async_context(announced)
             self.leader_service.service, self.services = services.handlers, services
             if not self.is_alone:  # an enode alone serves when it is registered
                 await self.server.set_serving(True)
@@ -333,7 +336,7 @@ class ReplicaProcess:
             try:
                 yield
             finally:
-                self.leader_service.service, self.services, self.sources = None, None, ()
+                self.leader_service.service = self.services = self._announcement = None
                 over.set()
                 if not self.server.draining.is_set():
                     await self.server.set_serving(False)

@@ -1,7 +1,7 @@
 """The services over a store, opened for each term of leadership."""
 
 import contextlib
-from collections.abc import AsyncIterator, Callable
+from collections.abc import AsyncIterator, Awaitable, Callable
 from dataclasses import dataclass
 
 from ortoo.common.cluster.name_servers import NameServers
@@ -56,6 +56,16 @@ _log = get_logger("enode")
 
 
 @dataclass(frozen=True, slots=True)
+class Announcement:
+    """An enode that is registered and does its background work."""
+
+    sources: tuple[Source, ...]
+    """The sources of findings about it."""
+    end: Callable[[], Awaitable[None]]
+    """Ends both before the services stop, so that snodes send nothing more. Idempotent."""
+
+
+@dataclass(frozen=True, slots=True)
 class EnodeServices:
     """One open store and the services over it."""
 
@@ -92,11 +102,10 @@ class EnodeServices:
     @contextlib.asynccontextmanager
     async def announce(
         self, server: GrpcServer, name_servers: NameServers, channels: Channels, *, epoch: int, is_alone: bool
-    ) -> AsyncIterator[tuple[Source, ...]]:
+    ) -> AsyncIterator[Announcement]:
         """Register the enode at the name servers with the address of `server`, follow them, and run background work.
 
-        Yields the sources of findings. The leases are released at the end if the enode `is_alone`; otherwise another
-        replica may already hold them.
+        The leases are released at the end if the enode `is_alone`; otherwise another replica may already hold them.
         """
         enode = topic_pb2.Enode(
             name=self.settings.name,
@@ -155,7 +164,7 @@ class EnodeServices:
 
             leases.answered = answered
             self.background.every("health", self.settings.health_interval_s, health.check, clock=self.clock)
-            yield own_findings.disk, own_findings.messages, leases.findings
+            yield Announcement((own_findings.disk, own_findings.messages, leases.findings), stack.aclose)
 
 
 @contextlib.asynccontextmanager
