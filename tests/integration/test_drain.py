@@ -39,14 +39,17 @@ async def test_readiness_goes_red_before_anything_ends(tmp_path: Path) -> None:
 
 async def test_an_enode_releases_its_lease_before_its_server_drains(tmp_path: Path) -> None:
     """Snodes then choose other enodes, while the calls that are under way still end well."""
-    async with open_cluster(tmp_path, settings={"enode": {"drain_delay_s": 2.0}}) as cluster:
-        async with connect(cluster.address) as mq, Background("test") as background:
-            stopping = background.spawn("stop", cluster.close("enode-0"))
-            async with asyncio.timeout(1.5):
-                while any(enode.alive for enode in (await mq.admin.describe_cluster()).enodes):
-                    await cluster.clock.sleep(0.02)
-            assert not stopping.done()
-            await stopping
+    async with (
+        open_cluster(tmp_path, settings={"enode": {"drain_delay_s": 2.0}}) as cluster,
+        connect(cluster.address) as mq,
+        Background("test") as background,
+    ):
+        stopping = background.spawn("stop", cluster.close("enode-0"))
+        async with asyncio.timeout(1.5):
+            while any(enode.alive for enode in (await mq.admin.describe_cluster()).enodes):
+                await cluster.clock.sleep(0.02)
+        assert not stopping.done()
+        await stopping
 
 
 async def test_enode_is_red_while_it_refuses_messages(tmp_path: Path) -> None:

@@ -60,9 +60,9 @@ async def test_who_stops_while_it_is_about_to_lead_hands_over_as_soon_as_it_does
     log.pause = log.follow = lambda reason: None
     log.engine.appender.flush = nothing
     reports = SimpleNamespace(report_now=lambda: None)
-    process: Any = SimpleNamespace(driver=driver, clock=driver.clock, reports=reports)
+    process: Any = SimpleNamespace(driver=driver, clock=driver.clock, reports=reports, is_alone=False)
     process._transfer_leadership = partial(ReplicaProcess._transfer_leadership, process)
-    await ReplicaProcess.transfer_leadership(process)
+    await ReplicaProcess.leave(process)
     assert not to_come
 
 

@@ -42,7 +42,7 @@ async def open_single_store(
         with disk.lock(folder):
             check_only_replica(disk, folder, "choose another folder")
             membership = ReplicaMembership(disk, folder, clock, randomness)
-        await membership.join_or_found(_ask_nobody)
+        await membership.join_or_found(_no_other_replica)
         comparison = StateComparison()
         async with open_log(membership, settings, comparison) as log, Background("store") as background:
             driver = make_driver(log, membership, lambda to, message: None, background, comparison)
@@ -65,5 +65,5 @@ async def open_single_store(
     return store
 
 
-async def _ask_nobody(address: str, set_id: str, created_at_ms: int, dry_run: bool) -> ReplicaId:
+async def _no_other_replica(address: str, set_id: str, created_at_ms: int, dry_run: bool) -> ReplicaId:
     raise AssertionError("an enode alone asks no other replica")

@@ -85,12 +85,6 @@ def is_restored(disk: Disk, folder: Path) -> bool:
     return RESTORED_NAME in disk.list(folder)
 
 
-def check_never_led(folder: Path, epoch: int) -> None:
-    """Refuse a folder without hard state whose log was written in an epoch above 0. Errors: DataLoss."""
-    if epoch:
-        raise _missing(folder, f"a leader wrote the end of its log in epoch {epoch}")
-
-
 def _missing(folder: Path, trace: str) -> DataLoss:
     return DataLoss(
         f"{folder} belongs to a replica set ({trace}), but its hard state, the file {REIGN_NAME}, is missing: "
@@ -127,9 +121,9 @@ def last_epoch(disk: Disk, folder: Path) -> int:
             frames = walk(segment.read, base, base + segment.size_bytes())
             epochs = [one.leader_epoch for one in frames if isinstance(one, FrameHeader)]
             if epochs:
-                if not is_restored(disk, folder):
-                    check_never_led(folder, max(epochs))
-                return max(epochs)
+                if (epoch := max(epochs)) and not is_restored(disk, folder):
+                    raise _missing(folder, f"a leader wrote the end of its log in epoch {epoch}")
+                return epoch
     return 0
 
 

@@ -126,14 +126,14 @@ async def open_replicated_log(
         folder,
         disk,
         log.summary,
-        opened.stored_end,
-        log.is_missing_state,
-        log.former_end,
-        log.is_alone,
-        log.last_epoch + raised_by,
-        opened.openings_gap,
-        opened.known_committed,
-        recovered.skips,
+        stored_end=opened.stored_end,
+        is_missing_state=log.is_missing_state,
+        former_end=log.former_end,
+        is_alone=log.is_alone,
+        last_epoch=log.last_epoch + raised_by,
+        openings_gap=opened.openings_gap,
+        known_committed=opened.known_committed,
+        skips=recovered.skips,
     )
 
 

@@ -75,8 +75,8 @@ class Housekeeping:
         )
         self.is_leading = True
         """Whether this process writes its own log; a follower gets marks and checkpoints from its leader."""
-        self.move_log_begin: Callable[[int], Awaitable[None]] | None = None
-        """Makes all replicas delete the log below a position; None without other replicas."""
+        self.move_log_begin: Callable[[int], Awaitable[None]] = self.delete_below
+        """Deletes the log below a position; replaced by a call that makes all replicas do so."""
         self.on_indexed: Callable[[], Awaitable[None]] | None = None
         """Called when index files of sealed segments were written."""
         self._tasks: list[asyncio.Task[None]] = []
@@ -179,7 +179,7 @@ class Housekeeping:
         elif count:
             self._rescued_bytes, self._rescued_at = rescued_bytes, self.checkpoints.content
         begin = catalog.segments[count].base if count else self._begin_position
-        if count and self.move_log_begin is not None:
+        if count:
             await self.move_log_begin(begin)
         else:
             await self.delete_below(begin)
