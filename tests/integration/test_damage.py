@@ -1,7 +1,7 @@
 """Damaged bytes in an enode's log, seen by readers through a snode: reported, skipped, never served."""
 
 import asyncio
-from collections.abc import AsyncIterator
+from collections.abc import AsyncIterator, Callable
 from pathlib import Path
 
 import pytest
@@ -127,17 +127,35 @@ async def test_a_damaged_message_is_not_found_by_its_key(cluster: InProcessClust
         assert (found.offset, found.message.body) == (7, b"body number 7")
 
 
-async def test_a_producer_goes_on_when_the_enode_lost_its_last_batches(tmp_path: Path) -> None:
-    """E-216: the log is truncated under a live producer, which restarts its numbering. Offsets continue at the cut."""
+def cut_short(store: Path, body: bytes) -> None:
+    """End the segment before a stored body. The store knows that an end is lost."""
+    (segment,) = store.rglob("*.seg")
+    with segment.open("r+b") as file:
+        file.truncate(segment.read_bytes().index(body))
+
+
+def lose_end(store: Path, body: bytes) -> None:
+    """Leave what a disk without its last writes has: zeros from a stored body on. The store sees a torn end."""
+    (segment,) = store.rglob("*.seg")
+    data = segment.read_bytes()
+    kept = data.index(body)
+    segment.write_bytes(data[:kept] + bytes(len(data) - kept))
+    for name in ("clean", "durable"):
+        (segment.parent / name).unlink(missing_ok=True)
+
+
+@pytest.mark.parametrize("lose", [cut_short, lose_end])
+async def test_a_producer_goes_on_when_the_enode_lost_its_last_batches(
+    tmp_path: Path, lose: Callable[[Path, bytes], None]
+) -> None:
+    """E-216: acknowledged batches are lost under a live producer, which restarts its numbering."""
     async with open_cluster(tmp_path) as cluster:
         await cluster.create_topic("t", queues=1)
         async with connect(cluster.address) as mq, mq.producer("t") as producer, asyncio.timeout(30):
             for number in range(COUNT):
                 await producer.send(Message(b"body number %d" % number))
             await cluster.close("enode-0")
-            (segment,) = (tmp_path / "enode-0").rglob("*.seg")
-            with segment.open("r+b") as file:
-                file.truncate(segment.read_bytes().index(b"body number 9"))
+            lose(tmp_path / "enode-0", b"body number 9")
             await cluster.open_enode("enode-0")
             receipts = [await producer.send(Message(b"after %d" % number)) for number in range(3)]
             assert [receipt.offset for receipt in receipts] == [9, 10, 11]

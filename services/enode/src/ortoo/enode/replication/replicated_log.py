@@ -134,9 +134,9 @@ class ReplicatedLog:
         engine = self.engine
         for queue in engine.catalog.queues.values():
             queue.next_offset = queue.end_offset
-        appender = engine.appender  # without other replicas, no earlier leader can have lost acknowledged batches
-        engine.committer.reset_in_flight(-1 if appender.commit_limit is None else appender.stored_at_ms)
-        if appender.commit_limit is None:
+        # Another leader, or this disk, may have lost acknowledged batches, and a lost end can look like a torn one.
+        engine.committer.reset_in_flight(engine.appender.stored_at_ms)
+        if engine.appender.commit_limit is None:
             engine.may_read = None
         engine.housekeeping.is_leading = True
         engine.appender.refusal = ""

@@ -105,13 +105,15 @@ class Sequencer:
     def __init__(self, windows: SequenceWindowTable, *, idle_ms: int, led_since_ms: int = -1) -> None:
         """Decide by `windows`. A window that was not used for `idle_ms` counts as dropped.
 
-        Batches sent before `led_since_ms` went to another leader, which may have lost acknowledged batches.
+        Acknowledged batches from before `led_since_ms` may be lost, with another leader or with the end of the log.
         """
         self._windows = windows
         self._idle_ms = idle_ms
         self._led_since_ms = led_since_ms
         self._in_flight: dict[Key, list[WindowBatch]] = {}
         self._expected_first: dict[Key, None] = {}
+        self._sent_since: set[Key] = set()
+        """Producers with a batch since `led_since_ms` that has no later time, as the clock may stand or be behind."""
 
     def decide(self, key: Key, first_sequence: int, count: int, crc: int, now_ms: int) -> Duplicate | None:
         """The earlier copy of a repeated batch; None if the batch is the producer's next batch and must be stored.
@@ -133,7 +135,7 @@ class Sequencer:
         if first_sequence == expected:
             return None
         if first_sequence > expected:
-            if window is not None and not in_flight and window.used_at_ms <= self._led_since_ms:
+            if window is not None and not in_flight and self._is_from_before(key, window):
                 raise self._unknown_producer(key)  # the missing batches were acknowledged, and are lost
             raise _gap_error(expected, first_sequence)
         for batches, durable in ((in_flight or (), False), (window.batches if window else (), True)):
@@ -156,6 +158,9 @@ class Sequencer:
             field="batch.first_sequence",
         )
 
+    def _is_from_before(self, key: Key, window: SequenceWindow) -> bool:
+        return window.used_at_ms <= self._led_since_ms and key not in self._sent_since
+
     def _check_first(self, key: Key, first_sequence: int) -> None:
         """Without a window a producer must begin at sequence 0. Errors: NotFound, Unavailable (batch 0 was refused)."""
         if first_sequence:
@@ -175,6 +180,8 @@ class Sequencer:
         """Note a batch that is being stored."""
         self._expected_first.pop(key, None)
         self._in_flight.setdefault(key, []).append(batch)
+        if batch.stored_at_ms <= self._led_since_ms:
+            self._sent_since.add(key)
 
     def remove_in_flight(self, key: Key) -> None:
         """Remove the oldest batch being stored, because it is now durable and in the windows."""
