@@ -6,7 +6,7 @@ from pathlib import Path
 
 import pytest
 
-from ortoo.client import ConsumerSettings, connect
+from ortoo.client import ConsumerSettings, Fenced, PoppedMessage, connect
 from ortoo.common.process.background import Background
 from ortoo.verification.servers import command
 from ortoo.verification.servers.cluster import open_cluster
@@ -100,3 +100,47 @@ async def test_a_running_consumer_gets_what_is_stored_at_once_in_a_restored_enod
                 for body in new:
                     await other.send(body)
             await until(*new)
+
+
+async def test_leases_from_after_the_backup_finish_no_message_of_the_restored_enode(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """G1, G8: new messages get the offsets of lost ones, and the group receives all of them."""
+    monkeypatch.chdir(tmp_path)
+    async with (
+        open_cluster(tmp_path / "ortoo-data") as cluster,
+        connect(cluster.address) as mq,
+        asyncio.timeout(60),
+    ):
+        await mq.admin.create_topic("orders", queue_count=1)
+        new = [b"new %d" % number for number in range(20)]
+        async with mq.producer("orders") as producer, mq.pop_consumer("billing", "orders") as consumer:
+
+            async def take(count: int) -> list[PoppedMessage]:
+                taken: list[PoppedMessage] = []
+                while len(taken) < count:
+                    taken += await consumer.pop(count - len(taken))
+                return taken
+
+            async def run(line: str) -> None:
+                assert (await command.run(line.split(), cluster.address)).exit_code == 0
+
+            await producer.send(b"before")
+            await (await take(1))[0].ack()
+            await run("ortoo-enode backup ortoo-data/enode-0 backup")
+            for number in range(20):
+                await producer.send(b"lost %d" % number)
+            leased = await take(20)
+            await cluster.close("enode-0")
+            shutil.rmtree(tmp_path / "ortoo-data/enode-0")
+            await run("ortoo-enode restore backup ortoo-data/enode-0")
+            for starts in range(2):  # the log keeps the invalidation
+                if starts:
+                    await cluster.close("enode-0")
+                await cluster.open_enode("enode-0")
+                for message in leased[starts::2]:
+                    with pytest.raises(Fenced):
+                        await message.ack()
+                for body in new[starts::2]:
+                    await producer.send(body)
+            assert {message.body for message in await take(20)} == set(new)

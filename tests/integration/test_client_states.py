@@ -184,7 +184,7 @@ with blocking.connect(sys.argv[1]) as mq, mq.producer("t") as producer:
 
 @pytest.mark.parametrize("consumer", ['consumer("g", "t")', 'pull_consumer("g", "t")', 'pop_consumer("g", "t")'])
 async def test_an_interrupted_program_ends_as_python_programs_do(cluster: InProcessCluster, consumer: str) -> None:
-    """Ctrl-C flushes, gives back what it has, and prints nothing but KeyboardInterrupt's own traceback."""
+    """Ctrl-C flushes, releases leases, and prints nothing but KeyboardInterrupt's own traceback."""
 
     def run() -> tuple[int, str]:
         program = PROGRAM.format(consumer=consumer)

@@ -3,7 +3,7 @@
 import pytest
 
 from ortoo.enode.changes.kinds import StateChange, decode_changes, encode_changes
-from ortoo.enode.changes.pops import PopFinished, PopIntervals, PopLeased, PopNote, PopReturned
+from ortoo.enode.changes.pops import LeasesInvalidated, PopFinished, PopIntervals, PopLeased, PopNote, PopReturned
 
 GOLDEN: list[tuple[StateChange, str]] = [
     (
@@ -30,6 +30,7 @@ GOLDEN: list[tuple[StateChange, str]] = [
         PopNote(0x11, "g", 3, 5, "worker-1", "boom"),
         "242500000011000000000000000300000005000000000000000100080067776f726b65722d31626f6f6d",
     ),
+    (LeasesInvalidated(0x20000000001), "29080000000100000000020000"),
 ]
 
 

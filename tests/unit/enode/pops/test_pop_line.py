@@ -1,7 +1,8 @@
 """The rules of pop lines one by one. Random schedules are in tests/property."""
 
+from ortoo.enode.changes.pops import OPENING_SHIFT
 from ortoo.enode.pops import line as pop_line
-from ortoo.enode.pops.line import OPENING_SHIFT, PopLine
+from ortoo.enode.pops.line import PopLine
 from ortoo.enode.state.interval_map import DeliveryState, Phase
 from ortoo.enode.state.tables.pops import PopQueue
 
@@ -142,3 +143,11 @@ def test_a_blocked_message_group_is_scanned_past_so_far_and_no_further() -> None
     it.take(0, 10, 20_000, number=NEW, duration_ms=100)
     assert not it.needs_message_groups(20_000)
     assert "message groups" in it.take(0, 10, 20_000, number=NEW, duration_ms=100).blocked
+
+
+def test_a_lost_lease_finishes_only_messages_that_it_can_have_had() -> None:
+    """It is in no log, so it counts for messages from before this opening, and if no lost end made it invalid."""
+    times = {"now_ms": 0, "wall_ms": 1_000_000}
+    assert PopLine(PopQueue(0), opening=2, end_at_opening=3, **times).finish([(2, 2)], OLD).stale == [2, 3]
+    assert PopLine(PopQueue(0), opening=2, end_at_opening=4, **times).finish([(2, 2)], OLD).rows == [(2, 2, 1)]
+    assert PopLine(PopQueue(0), opening=2, first_number=OLD + 1, **times).finish([(2, 2)], OLD).stale == [2, 3]

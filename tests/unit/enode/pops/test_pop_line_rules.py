@@ -3,8 +3,9 @@
 import pytest
 
 from ortoo.common.groups.pop import LeasePart
+from ortoo.enode.changes.pops import OPENING_SHIFT
 from ortoo.enode.pops import line as pop_line
-from ortoo.enode.pops.line import OPENING_SHIFT, PopLine
+from ortoo.enode.pops.line import PopLine
 from ortoo.enode.state.interval_map import DeliveryState, Phase
 from ortoo.enode.state.tables.pops import PopQueue
 

@@ -31,7 +31,7 @@ from ortoo.enode.changes.kinds import (
     decode_changes,
     encode_changes,
 )
-from ortoo.enode.changes.pops import PopFinished, PopLeased, PopNote, PopReturned
+from ortoo.enode.changes.pops import LeasesInvalidated, PopFinished, PopLeased, PopNote, PopReturned
 from ortoo.enode.state.fold import State
 
 SMALL = st.integers(0, 3)
@@ -62,6 +62,7 @@ CHANGES = st.one_of(
     st.builds(PopLeased, *PLACE, NUMBER, SMALL, SMALL, DELIVERED),
     st.builds(PopReturned, *PLACE, NUMBER, SMALL, SMALL, DELIVERED),
     st.builds(PopFinished, *PLACE, st.just(1), st.lists(st.tuples(SMALL, COUNT), max_size=2).map(tuple)),
+    st.builds(LeasesInvalidated, NUMBER),
     st.builds(PopNote, *PLACE, SMALL, GROUP, GROUP),
     st.builds(HalfOpen, SMALL, TOPIC, SMALL, SMALL, COUNT, SMALL, SMALL, SMALL, st.booleans(), SMALL, GROUP),
     st.builds(HalfEnded, SMALL, TOPIC, st.just(int(HalfVerdict.COMMITTED)), st.just(int(VerdictOrigin.CHECK)), SMALL),
@@ -88,7 +89,7 @@ def knows(state: State) -> dict[str, Any]:
     """The contents of each table except timers, whose buckets differ between leader and followers."""
     found = {name: known(vars(table)) for name, table in state.tables.items() if name not in ("timers", "pops")}
     pops = {key: [known(queue.intervals), known(queue.notes)] for key, queue in state.pops.all()}
-    return found | {"pops": known(pops)}
+    return found | {"pops": known(pops), "first lease number": state.pops.first_lease_number}
 
 
 def loaded(state: State) -> State:
@@ -148,4 +149,5 @@ def test_rows_are_counted_as_a_checkpoint_has_them(changes: list[StateChange]) -
     places = [(topic_id, group, queue) for topic_id in (1, 2) for group in ("g", "h") for queue in range(4)]
     assert state.sent_back.rows == sum(map(state.sent_back.count, places))
     assert state.halves.rows == len(state.halves.open) + len(state.halves.ended)
-    assert state.pops.rows == sum(len(queue.intervals) + 1 for _, queue in state.pops.all())
+    in_queues = sum(len(queue.intervals) + 1 for _, queue in state.pops.all())
+    assert state.pops.rows == in_queues + bool(state.pops.first_lease_number)

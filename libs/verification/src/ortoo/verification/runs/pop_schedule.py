@@ -21,8 +21,8 @@ from dataclasses import dataclass, field
 from ortoo.common.groups.pop import ranges_of
 from ortoo.common.process.randomness import Randomness
 from ortoo.enode.changes.kinds import OffsetsCommitted, StateChange, decode_changes, encode_changes
-from ortoo.enode.changes.pops import PopFinished, PopLeased, PopReturned
-from ortoo.enode.pops.line import OPENING_SHIFT, PopLine, TakeResult
+from ortoo.enode.changes.pops import OPENING_SHIFT, PopFinished, PopLeased, PopReturned
+from ortoo.enode.pops.line import PopLine, TakeResult
 from ortoo.enode.state.fold import State
 from ortoo.enode.state.tables.pops import FinishReason, PopQueue
 

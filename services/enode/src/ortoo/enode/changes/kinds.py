@@ -17,7 +17,14 @@ from ortoo.enode.changes.groups import (
     RetryMarksDropped,
 )
 from ortoo.enode.changes.halves import HalfEnded, HalfOpen
-from ortoo.enode.changes.pops import PopFinished, PopIntervals, PopLeased, PopNote, PopReturned
+from ortoo.enode.changes.pops import (
+    LeasesInvalidated,
+    PopFinished,
+    PopIntervals,
+    PopLeased,
+    PopNote,
+    PopReturned,
+)
 from ortoo.enode.changes.timers import TimerRows, TimersDone, TimersSet
 
 StateChange = codec.StateChange
@@ -195,6 +202,7 @@ KINDS: Mapping[int, type[StateChange]] = {
     38: RetryMarksDropped,
     39: ModeSet,
     40: IdsRemembered,
+    41: LeasesInvalidated,
     64: TimersSet,
     65: TimerRows,
     66: TimersDone,

@@ -1,13 +1,15 @@
-"""State changes of popped messages; kinds 32 to 36. docs/formats/log.md describes their bytes."""
+"""State changes of popped messages; kinds 32 to 36 and 41. docs/formats/log.md describes their bytes."""
 
 from dataclasses import dataclass
 from typing import Annotated
 
-from ortoo.enode.changes.codec import I64, U8, U64, BoolField, Repeated
+from ortoo.enode.changes.codec import I64, U8, U64, BoolField, Repeated, StateChange
 from ortoo.enode.changes.groups import QueueUse
 
 Delivered = tuple[int, int, int]
 """(first offset, count, attempt): messages, and the number of their deliveries, including this one."""
+OPENING_SHIFT = 40
+"""A lease number is the store's opening count, shifted left by this, plus a counter."""
 OffsetRange = tuple[int, int]
 """(first offset, count)."""
 
@@ -75,3 +77,10 @@ class PopNote(QueueUse):
     offset: I64
     consumer: str
     error: str
+
+
+@dataclass(frozen=True, slots=True)
+class LeasesInvalidated(StateChange):
+    """The log lost its end. A lease with a smaller number holds only the messages that the log says it holds."""
+
+    first_number: U64

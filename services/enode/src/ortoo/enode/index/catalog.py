@@ -38,6 +38,8 @@ class QueueLog:
     """The end offset that is visible to readers."""
     next_offset: int = field(init=False)
     """The next offset to assign; batches below it may still be on their way to the disk."""
+    end_at_opening: int = 0
+    """The end offset when this opening of the store began to serve."""
     bytes_in: int = 0
     """Bytes stored since the store was opened."""
     runs: list[SealedRun] = field(default_factory=list)

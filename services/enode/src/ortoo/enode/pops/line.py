@@ -11,13 +11,12 @@ from itertools import islice
 
 from ortoo.common.groups.failure_rule import FailureRule
 from ortoo.common.groups.pop import LeasePart
-from ortoo.enode.changes.pops import Delivered
+from ortoo.enode.changes.pops import OPENING_SHIFT, Delivered
 from ortoo.enode.pops.key_order import KeyOrder
 from ortoo.enode.state.interval_map import DeliveryState, IntervalMap, Phase, Piece
 from ortoo.enode.state.tables.pops import PopQueue
 
-OPENING_SHIFT = 40
-"""A lease number is the store's opening count, shifted left by this, plus a counter."""
+OFFSET_MAX = (1 << 63) - 1
 UNFINISHED_MAX = 10_000
 """The number of messages of a queue that may be delivered and unfinished; at the limit no new one is delivered."""
 SCANNED_MAX = 10_000
@@ -54,13 +53,29 @@ class SettleResult:
 class PopLine:
     """The messages of one queue on their way to one group. Times are monotonic milliseconds."""
 
-    def __init__(self, queue: PopQueue, *, opening: int, now_ms: int, wall_ms: int, in_order: bool = False) -> None:
-        """Continue from the folded `queue`. `in_order`: messages of a message group are delivered one by one."""
+    def __init__(
+        self,
+        queue: PopQueue,
+        *,
+        opening: int,
+        now_ms: int,
+        wall_ms: int,
+        in_order: bool = False,
+        first_number: int = 0,
+        end_at_opening: int = OFFSET_MAX,
+    ) -> None:
+        """Continue from the folded `queue`. `in_order`: messages of a message group are delivered one by one.
+
+        A lease that a crash lost from the log has a number from `first_number` on. It holds only messages below
+        `end_at_opening`, which were stored before this opening of the store.
+        """
         self.intervals = IntervalMap(queue.intervals.floor)
         self.notes = dict(queue.notes)
         self.leased_count = 0
         self.keys = KeyOrder(self.intervals.floor) if in_order else None
         self._opening = opening
+        self._first_number = first_number
+        self._end_at_opening = end_at_opening
         self._ready: list[tuple[int, int]] = []
         self._due: list[tuple[int, int, int]] = []
         at = self._cursor = queue.intervals.floor
@@ -260,17 +275,23 @@ class PopLine:
         owned = []
         for first, count in ranges:
             for piece in self.intervals.unfinished(first, first + count):
-                if self._is_owned_by(piece.state, number):
+                if self._is_owned_by(piece, number):
                     owned.append(piece)
                 else:
                     settled.stale.extend(range(piece.first, piece.end))
         return owned
 
-    def _is_owned_by(self, hold: DeliveryState | None, number: int) -> bool:
-        """Whether lease `number` is the newest of a message. A lease that a crash lost from the log counts, too."""
+    def _is_owned_by(self, piece: Piece, number: int) -> bool:
+        """Whether lease `number` is the newest of these messages. A lease that a crash lost from the log counts, too.
+
+        Invariant: such a lease is older than none of the messages. If the log has lost its end, later messages get the
+        offsets of lost ones, and an old lease must not finish them.
+        """
+        hold = piece.state
         if hold is not None and number == hold.number:
             return hold.phase is not Phase.RETURNED
-        return (hold is None or number > hold.number) and number >> OPENING_SHIFT < self._opening
+        is_lost = self._first_number <= number and number >> OPENING_SHIFT < self._opening
+        return is_lost and piece.end <= self._end_at_opening and (hold is None or number > hold.number)
 
     def _deliverable_pieces(self, first: int, end: int, now_ms: int) -> Iterable[Piece]:
         for piece in self.intervals.unfinished(first, end):

@@ -10,9 +10,9 @@ from ortoo.common.process.clock import Clock
 from ortoo.enode import log_events
 from ortoo.enode.changes.groups import GroupDropped
 from ortoo.enode.changes.kinds import OffsetsCommitted, StateChange, TopicDeleted
-from ortoo.enode.changes.pops import PopIntervals, finished_changes
+from ortoo.enode.changes.pops import OPENING_SHIFT, PopIntervals, finished_changes
 from ortoo.enode.pops.attempts import PopAttempts
-from ortoo.enode.pops.line import OPENING_SHIFT, PopLine
+from ortoo.enode.pops.line import PopLine
 from ortoo.enode.reading.waiting import Waiters, wake, wake_first
 from ortoo.enode.state.interval_map import IntervalMap
 from ortoo.enode.state.tables.pops import FinishReason, PopQueue
@@ -28,9 +28,9 @@ _log = get_logger("pops")
 class GroupLine(PopLine):
     """The pop line of one queue in a group, with the group's lines and the queue id."""
 
-    def __init__(self, group: "GroupLines", queue_id: int, queue: PopQueue, *, opening: int, wall_ms: int) -> None:
-        """Continue from the folded `queue`."""
-        super().__init__(queue, opening=opening, now_ms=group.now_ms(), wall_ms=wall_ms, in_order=group.in_order)
+    def __init__(self, group: "GroupLines", queue_id: int, queue: PopQueue, **leases: int) -> None:
+        """Continue from the folded `queue`; `leases` are arguments of `PopLine`."""
+        super().__init__(queue, now_ms=group.now_ms(), in_order=group.in_order, **leases)
         self.group = group
         self.queue_id = queue_id
         self.place = (group.topic_id, group.name, queue_id)
@@ -191,8 +191,17 @@ class GroupLines:
         return queue
 
     def _make_line(self, queue_id: int, queue: PopQueue) -> GroupLine:
-        opening, wall_ms = self._store.engine.appender.store_open, self._clock.now_ms()
-        line = self._lines[queue_id] = GroupLine(self, queue_id, queue, opening=opening, wall_ms=wall_ms)
+        engine = self._store.engine
+        log = engine.catalog.queues.get((self.topic_id, queue_id))
+        line = self._lines[queue_id] = GroupLine(
+            self,
+            queue_id,
+            queue,
+            opening=engine.appender.store_open,
+            wall_ms=self._clock.now_ms(),
+            first_number=engine.state.pops.first_lease_number,
+            end_at_opening=log.end_at_opening if log is not None else 0,
+        )
         return line
 
 

@@ -16,6 +16,7 @@ from ortoo.common.errors import DataLoss
 from ortoo.common.groups.system_topics import SYSTEM_TOPIC_IDS
 from ortoo.common.process.randomness import Randomness
 from ortoo.enode.changes.kinds import ExpiredDropped, LocksChanged, OffsetsSkipped, StateChange
+from ortoo.enode.changes.pops import LeasesInvalidated
 from ortoo.enode.disk.disk import Disk
 from ortoo.enode.disk.identity import read_identity, write_identity
 from ortoo.enode.disk.json_files import read_json_file, write_json_file
@@ -69,14 +70,17 @@ def remove_restored_mark(disk: Disk, folder: Path) -> None:
     disk.sync_directory(folder)
 
 
-def invalidation_changes(state: State, openings_gap: int, stored_at_ms: int) -> list[StateChange]:
-    """The changes that invalidate locks and producer ids, and skip places that the lost end may have assigned.
+def invalidation_changes(
+    state: State, openings_gap: int, first_lease_number: int, stored_at_ms: int
+) -> list[StateChange]:
+    """The changes that invalidate leases, locks and producer ids, and skip places that the lost end may have assigned.
 
-    `stored_at_ms` is the time of the last frame of the log.
+    `first_lease_number` is the first one of this opening, and `stored_at_ms` the time of the last frame of the log.
     """
     next_places = dict.fromkeys(((topic_id, 0) for topic_id in SYSTEM_TOPIC_IDS), state.ends.floor)
     next_places |= {key: end.offset for key, end in state.ends.all() if key in next_places}
     return [
+        LeasesInvalidated(first_lease_number),
         ExpiredDropped(stored_at_ms + 1, 0),
         *(
             LocksChanged(

@@ -9,6 +9,7 @@ from ortoo.common.errors import Unavailable
 from ortoo.common.logs.logger import get_logger
 from ortoo.enode import log_events
 from ortoo.enode.changes.kinds import DigestDue, OffsetsSkipped, StateDigest
+from ortoo.enode.changes.pops import OPENING_SHIFT
 from ortoo.enode.disk.disk import Disk
 from ortoo.enode.disk.log_begin import LogBegin, write_log_begin
 from ortoo.enode.disk.log_summary_file import StoredLogSummary, write_log_summary
@@ -133,7 +134,7 @@ class ReplicatedLog:
         """Start to serve: everything committed is folded. Accept writes and do the housekeeping."""
         engine = self.engine
         for queue in engine.catalog.queues.values():
-            queue.next_offset = queue.end_offset
+            queue.next_offset = queue.end_at_opening = queue.end_offset
         # Another leader, or this disk, may have lost acknowledged batches, and a lost end can look like a torn one.
         engine.committer.reset_in_flight(engine.appender.stored_at_ms)
         if engine.appender.commit_limit is None:
@@ -155,7 +156,9 @@ class ReplicatedLog:
             self.skips = ()
             engine.housekeeping.checkpoints.due.set()
         if self.openings_gap:
-            changes = invalidation_changes(engine.state, self.openings_gap, engine.appender.stored_at_ms)
+            appender = engine.appender
+            first_lease = appender.store_open << OPENING_SHIFT
+            changes = invalidation_changes(engine.state, self.openings_gap, first_lease, appender.stored_at_ms)
             for start in range(0, len(changes), CHANGES_PER_WRITE_MAX):
                 await engine.store(changes[start : start + CHANGES_PER_WRITE_MAX])
             await engine.work.run(remove_restored_mark, self.disk, self.folder)

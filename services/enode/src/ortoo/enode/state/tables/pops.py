@@ -5,7 +5,15 @@ from enum import IntEnum
 from typing import ClassVar
 
 from ortoo.enode.changes.kinds import OffsetsCommitted
-from ortoo.enode.changes.pops import COUNT_MAX, PopFinished, PopIntervals, PopLeased, PopNote, PopReturned
+from ortoo.enode.changes.pops import (
+    COUNT_MAX,
+    LeasesInvalidated,
+    PopFinished,
+    PopIntervals,
+    PopLeased,
+    PopNote,
+    PopReturned,
+)
 from ortoo.enode.state.interval_map import DeliveryState, IntervalMap, Phase
 from ortoo.enode.state.table import PlaceTable
 from ortoo.enode.state.tables.offsets import GroupOffsetTable
@@ -61,6 +69,8 @@ class PopTable(PlaceTable[PopQueue]):
         """Begin empty. The floor of each queue is also stored in `offsets`, as the group's committed offset."""
         super().__init__()
         self._offsets = offsets
+        self.first_lease_number = 0
+        """A lease with a smaller number holds only the messages that this table says it holds."""
 
     def get(self, key: PopKey) -> PopQueue | None:
         """A queue of a group; None if the group never popped from it."""
@@ -73,10 +83,12 @@ class PopTable(PlaceTable[PopQueue]):
     @property
     def rows(self) -> int:
         """The approximate number of rows, counted by interval."""
-        return sum(len(queue.intervals) + 1 for _, queue in self.all())
+        return sum(len(queue.intervals) + 1 for _, queue in self.all()) + bool(self.first_lease_number)
 
     def checkpoint(self) -> Iterator[bytes]:
         """The whole table as encoded changes."""
+        if self.first_lease_number:
+            yield LeasesInvalidated(self.first_lease_number).encoded()
         for topic_id, place, queue in self.iterate_live():
             yield from _encode_queue((topic_id, *place), queue)
 
@@ -122,6 +134,9 @@ class PopTable(PlaceTable[PopQueue]):
             if (change.group, queue_id) in queues:
                 queues[change.group, queue_id] = PopQueue(offset)
 
+    def _invalidate(self, change: LeasesInvalidated) -> None:
+        self.first_lease_number = max(self.first_lease_number, change.first_number)
+
     def _queue(self, change: PopLeased | PopReturned | PopFinished) -> PopQueue:
         queues, place = self._topics.setdefault(change.topic_id, {}), (change.group, change.queue_id)
         queue = queues.get(place)
@@ -138,6 +153,7 @@ class PopTable(PlaceTable[PopQueue]):
         PopNote: _note,
         PopIntervals: _load,
         OffsetsCommitted: _reset,
+        LeasesInvalidated: _invalidate,
     }
 
 
