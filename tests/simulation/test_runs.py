@@ -31,7 +31,7 @@ def outcomes(*, hash_seed: int, gc_threshold: int, arguments: list[str]) -> list
 
 
 @pytest.mark.parametrize(
-    ("seed", "seeds", "trouble"), [(1, 4, []), (8, 1, ["--replicas", "3"])], ids=["one disk", "members"]
+    ("seed", "seeds", "trouble"), [(1, 2, []), (8, 1, ["--replicas", "3"])], ids=["one disk", "members"]
 )
 def test_a_seed_is_one_run_in_every_process(seed: int, seeds: int, trouble: list[str]) -> None:
     """With every fault: equal traces for all hash seeds, collector thresholds and process ids.

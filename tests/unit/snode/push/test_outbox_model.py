@@ -3,9 +3,10 @@
 import asyncio
 from collections.abc import Callable
 from dataclasses import dataclass, field
+from itertools import pairwise
 from typing import Any
 
-from hypothesis import given
+from hypothesis import example, given
 from hypothesis import strategies as st
 
 from ortoo.common.records.batch import encode
@@ -77,14 +78,17 @@ class Model:
         return self.deliveries.pop(0) if self.deliveries else None
 
     def next_assigned(self) -> Assignment:
-        """The newest; before it one without queues that were revoked and returned meanwhile."""
-        first, newest = self.assigned[0], self.assigned[-1]
-        stayed = self.told.intersection(*(one.queues for one in self.assigned))
-        if self.told.intersection(newest.queues) == stayed:
-            self.assigned, self.told = [], set(newest.queues)
-            return newest
-        self.assigned, self.told = [newest], stayed
-        return Assignment(first.generation, tuple(sorted(stayed)))
+        """The newest; before it one without queues that were revoked and returned, as of before they returned."""
+        generation, stayed = 0, self.told
+        for earlier, one in pairwise([Assignment(0, ()), *self.assigned]):
+            stayed = stayed.intersection(one.queues)
+            has_returned = self.told.intersection(one.queues) != stayed
+            generation = (generation or earlier.generation) if has_returned else 0
+        if not generation:
+            self.assigned, self.told = [], set(one.queues)
+            return one
+        self.assigned, self.told = [one], stayed
+        return Assignment(generation, tuple(sorted(stayed)))
 
     @property
     def size_bytes(self) -> int:
@@ -157,13 +161,23 @@ class World:
 
 
 @given(st.lists(STEPS, max_size=30))
+@example(
+    [
+        ("assign", {0}, None),
+        ("next", None, None),
+        ("assign", set(), None),
+        ("assign", set(), None),
+        ("assign", {0}, None),
+        ("next", None, None),
+    ]
+)
 def test_events_go_by_their_rank_and_every_byte_is_counted_until_it_has_left(steps: list[tuple[str, Any, Any]]) -> None:
     """Opened, acknowledged, closed, assigned, deliveries."""
 
     async def walk() -> None:
         world = World()
         for number, step in enumerate(steps):
-            await world.step(number, *step)
+            await world.step(number + 1, *step)
 
     asyncio.run(walk())
 
