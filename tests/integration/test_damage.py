@@ -18,6 +18,7 @@ from ortoo.client import (
     Queue,
     connect,
 )
+from ortoo.common.process.background import Background
 from ortoo.verification.servers.cluster import InProcessCluster, open_cluster
 from ortoo.verification.servers.grpcurl import call
 
@@ -161,3 +162,48 @@ async def test_a_producer_goes_on_when_the_enode_lost_its_last_batches(
             assert [receipt.offset for receipt in receipts] == [9, 10, 11]
             bodies = [it.message.body async for it in mq.admin.tail("t", from_beginning=True, follow=False)]
         assert bodies == [b"body number %d" % n for n in range(9)] + [b"after %d" % n for n in range(3)]
+
+
+@pytest.mark.parametrize("lose", [cut_short, lose_end])
+@pytest.mark.parametrize("is_pulled", [False, True], ids=["pushed", "pulled"])
+async def test_a_running_consumer_gets_what_is_stored_at_lost_offsets(
+    tmp_path: Path, is_pulled: bool, lose: Callable[[Path, bytes], None]
+) -> None:
+    """G2: it was ahead of the new end, and continues at the committed offset."""
+    received: list[bytes] = []
+    async with (
+        open_cluster(tmp_path) as cluster,
+        connect(cluster.address) as mq,
+        Background("reader") as background,
+        asyncio.timeout(60),
+    ):
+        await cluster.create_topic("t", queues=1)
+        consumer: Consumer | PullConsumer = (
+            mq.pull_consumer("g", "t", PullSettings(from_beginning=True, pull_retry_ms=50))
+            if is_pulled
+            else mq.consumer("g", "t", ConsumerSettings(from_beginning=True))
+        )
+        async with mq.producer("t") as producer, consumer:
+
+            async def read() -> None:
+                async for message in consumer:
+                    received.append(message.body)
+                    message.ack()
+
+            async def until(bodies: set[bytes]) -> None:
+                while not bodies <= set(received):
+                    await cluster.clock.sleep(0.02)
+
+            background.spawn("read", read())
+            old, new = ([b"%s %d" % (kind, number) for number in range(COUNT)] for kind in (b"old", b"new"))
+            for body in old:
+                await producer.send(body)
+            await until(set(old))
+            await cluster.close("enode-0")
+            lose(tmp_path / "enode-0", old[3])
+            await cluster.open_enode("enode-0")
+            async with mq.producer("t") as other:  # it did not fail before, so it is quicker than the reader
+                for bodies in (new[:2], new[2:]):  # the queue still ends before the consumer's position
+                    for body in bodies:
+                        await other.send(body)
+                    await until(set(bodies))

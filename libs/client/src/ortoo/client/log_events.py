@@ -177,8 +177,8 @@ PULL_THROTTLED = info(
 )
 QUEUE_LOST = warning(
     "queue_lost",
-    "The enode gave the queue to another group member, or the queue does not exist any more.",
-    "None during a rebalance.",
+    "The enode gave the queue to another group member, the queue does not exist any more, or its log lost its end.",
+    "None during a rebalance. After a lost end, check the disk of the enode.",
 )
 PULL_FAILED_RETRYING = retry_warning(
     "pull_failed_retrying",

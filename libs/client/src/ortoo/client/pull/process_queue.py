@@ -19,6 +19,7 @@ class ProcessQueue:
         """Start at `start_offset`, with a lock's `generation`; 0 = without a lock."""
         self.queue = queue
         self.generation = generation
+        self.start_offset = start_offset
         self.next_offset = start_offset
         """The next offset to pull."""
         self.is_dropped = False
@@ -90,7 +91,7 @@ class ProcessQueue:
         """Continue at another offset and drop the unfinished messages."""
         self.epoch += 1
         self.was_reset = True
-        self.next_offset = offset
+        self.start_offset = self.next_offset = offset
         self._progress = QueueProgress(offset)
         self._waiting.clear()
 

@@ -72,8 +72,15 @@ class QueuePuller:
                     failures = damaged = 0
                 continue
             failures = damaged = 0
-            if epoch == queue.epoch and not queue.is_dropped:
-                await self._handle_result(result)
+            if epoch != queue.epoch or queue.is_dropped:
+                continue
+            next_offset = queue.next_offset
+            if result.status is PullStatus.OFFSET_ILLEGAL and next_offset > max(result.end_offset, queue.start_offset):
+                reason = f"it ends at offset {result.end_offset}, but {next_offset} is next: the log lost its end"
+                _log.emit(log_events.QUEUE_LOST, queue=str(queue.queue), reason=reason)
+                self.on_lost(queue)  # new messages get the lost offsets, and the committed offset is before them
+                return
+            await self._handle_result(result)
 
     async def _wait_allowed(self) -> bool:
         """Whether to pull now. Otherwise this call waits: for a while, or until the queue is resumed."""
