@@ -8,6 +8,7 @@ from collections.abc import AsyncIterator, Iterator
 from functools import cached_property
 from pathlib import Path
 from types import ModuleType
+from typing import get_type_hints, is_typeddict
 
 import ortoo.client
 import ortoo.client.blocking
@@ -55,7 +56,10 @@ def _names_of(module: ModuleType) -> str:
 
 
 def _described(name: str, value: object) -> Iterator[str]:
-    if inspect.isclass(value):
+    if is_typeddict(value):
+        yield f"class {name}(TypedDict)"
+        yield from (f"    {field}: {kind}" for field, kind in get_type_hints(value).items())
+    elif inspect.isclass(value):
         bases = ", ".join(base.__name__ for base in value.__bases__ if base not in (object, ColumnFields))
         yield f"class {name}({bases})" if bases else f"class {name}"
         if issubclass(value, enum.Enum):
@@ -88,7 +92,9 @@ def _signature(name: str, value: object) -> str:
         text = str(inspect.signature(value, locals=_NAMES, eval_str=True)) if callable(value) else "()"
     except ValueError:
         text = "(...)"
-    return f"{kind} {name}" + re.sub(r"\b(?:ortoo|collections\.abc)(?:\.[a-z_0-9]+)*\.(?=[A-Z])", "", text)
+    text = re.sub(r"\b(?:ortoo|collections\.abc)(?:\.[a-z_0-9]+)*\.(?=[A-Z])", "", text)
+    # The text of Unpack differs between versions of Python.
+    return f"{kind} {name}" + re.sub(r"\*<class '(\w+)'>|typing\.Unpack\[(\w+)\]", r"Unpack[\1\2]", text)
 
 
 if __name__ == "__main__":
