@@ -12,6 +12,7 @@ from typing import get_type_hints, is_typeddict
 
 import ortoo.client
 import ortoo.client.blocking
+from ortoo.client.admin.topics import TopicCalls
 from ortoo.client.produce.transactions import TransactionChecker
 from ortoo.common.records.message_fields import ColumnFields
 
@@ -31,6 +32,10 @@ These are the names of `ortoo.client.blocking`. Other types in their signatures 
 
 ```python
 """
+
+
+PARTS = (ColumnFields, TopicCalls)
+"""Base classes without a public name; their members belong to the class that inherits them."""
 
 
 def api_of(module: ModuleType) -> str:
@@ -60,14 +65,15 @@ def _described(name: str, value: object) -> Iterator[str]:
         yield f"class {name}(TypedDict)"
         yield from (f"    {field}: {kind}" for field, kind in get_type_hints(value).items())
     elif inspect.isclass(value):
-        bases = ", ".join(base.__name__ for base in value.__bases__ if base not in (object, ColumnFields))
+        bases = ", ".join(base.__name__ for base in value.__bases__ if base not in (object, *PARTS))
         yield f"class {name}({bases})" if bases else f"class {name}"
         if issubclass(value, enum.Enum):
             yield from (f"    {member.name} = {member.value!r}" for member in value)
             return
         if not issubclass(value, BaseException):
             yield f"    {_signature('__init__', value)}"
-        members = {**vars(ColumnFields), **vars(value)} if issubclass(value, ColumnFields) else vars(value)
+        parts = [vars(part) for part in PARTS if issubclass(value, part)]
+        members = {name: member for part in (*parts, vars(value)) for name, member in part.items()}
         for member_name in sorted(members.keys() - {"rare"}):
             if not member_name.startswith("_"):
                 yield from _member(member_name, inspect.getattr_static(value, member_name))
