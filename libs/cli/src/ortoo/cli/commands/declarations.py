@@ -44,7 +44,9 @@ GROUP_SETTINGS: Mapping[str, GroupSetting] = {
     "retry": GroupSetting(
         "retry", str, "Retry policy: classic (10 s to 2 h, as RocketMQ), exponential:1s:10m, or list:1s,5s,30s."
     ),
-    "in_flight": GroupSetting("in_flight_max", int, "Largest number of leased messages of a topic."),
+    "in_flight": GroupSetting(
+        "in_flight_max", int, "Largest number of leased messages of a topic on each enode; 0 = 10,000 per queue."
+    ),
     "park_expired": GroupSetting("park_expired", bool, "Whether expired messages are parked."),
     "lite_exclusive": GroupSetting("lite_exclusive", bool, "Whether a lite topic is for one member only."),
 }

@@ -2,6 +2,7 @@
 
 import contextlib
 from datetime import UTC, datetime
+from operator import itemgetter
 from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
@@ -29,7 +30,7 @@ async def show_all(mq: "Client") -> CommandOutput:
 async def describe(mq: "Client", group: GroupName) -> CommandOutput:
     """Show a group's settings, its members, and its lag."""
     found = await mq.admin.groups.describe(group)
-    it = found.group
+    settings = [(key, getattr(found.group, one.field), one.help) for key, one in GROUP_SETTINGS.items()]
     columns: Columns = {
         "MEMBER": "client_id",
         "SNODE": "snode",
@@ -43,10 +44,7 @@ async def describe(mq: "Client", group: GroupName) -> CommandOutput:
     return CommandOutput(
         found,
         (
-            f"{group} {'may consume' if it.consume_enabled else 'may not consume'}, a member is slow above "
-            f"{it.slow_consumer_threshold_messages} messages of lag and {it.slow_consumer_grace_ms} ms of silence",
-            f"attempts per message: {it.attempts_max}, retry policy {it.retry}, expired messages are "
-            f"{'parked' if it.park_expired else 'dropped'}, in flight at most {it.in_flight_max or '10,000 per queue'}",
+            OutputTable({"SETTING": itemgetter(0), "VALUE": itemgetter(1), "MEANING": itemgetter(2)}, settings),
             OutputTable(columns, found.members),
             *(
                 line

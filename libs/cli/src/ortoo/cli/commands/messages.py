@@ -240,7 +240,7 @@ async def find(
 
 def _message_output(found: "StoredMessage") -> CommandOutput:
     fields = message_fields(found)
-    rows = [(name, value) for name, value in fields.items() if value not in (None, (), {})]
+    rows = [(name, value) for name, value in fields.items() if value not in (None, [], {})]
     return CommandOutput(fields, OutputTable({"field": itemgetter(0), "value": itemgetter(1)}, rows))
 
 

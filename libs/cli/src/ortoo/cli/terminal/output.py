@@ -105,7 +105,7 @@ def message_fields(it: "StoredMessage | PeekedMessage | DeadLetter") -> dict[str
         "queue_id": it.queue.queue_id,
         "offset": it.offset,
         **({"stored_at_ms": it.stored_at_ms} if hasattr(it, "stored_at_ms") else {}),
-        **{one.name: getattr(it.message, one.name) for one in columns},
+        **{one.name: _plain(getattr(it.message, one.name)) for one in columns},
     }
     try:
         fields["body"] = it.message.body.decode()
@@ -114,6 +114,11 @@ def message_fields(it: "StoredMessage | PeekedMessage | DeadLetter") -> dict[str
 
         fields["body_base64"] = base64.b64encode(it.message.body).decode()
     return fields
+
+
+def _plain(value: Any) -> Any:
+    """A column's value as it is shown: lists and dicts in place of tuples and read-only maps."""
+    return list(value) if isinstance(value, tuple) else dict(value) if isinstance(value, Mapping) else value
 
 
 def body_start(it: "StoredMessage | PeekedMessage | DeadLetter") -> str:
