@@ -19,6 +19,11 @@ def field_names(kind: type[client_pb2.UpdateGroupRequest | topic_pb2.Group]) -> 
     return set(kind.DESCRIPTOR.fields_by_name)
 
 
+def differences(names: set[str]) -> set[str]:
+    """The settings that the name server or `names` lacks."""
+    return names ^ (set(SETTINGS) - CREATED)
+
+
 @pytest.mark.parametrize(
     "names",
     [
@@ -32,4 +37,9 @@ def field_names(kind: type[client_pb2.UpdateGroupRequest | topic_pb2.Group]) -> 
 )
 def test_each_setting_is_known_everywhere(names: set[str]) -> None:
     """A setting that one of them lacks could not be given, changed, read or declared in a file."""
-    assert names == set(SETTINGS) - CREATED
+    assert differences(names) == set()
+
+
+def test_a_forgotten_setting_is_found() -> None:
+    """The rule fires for a setting that one of them lacks, and for one that only one of them has."""
+    assert differences(set(GroupChanges.__annotations__) - {"retry"} | {"note"}) == {"retry", "note"}
