@@ -44,7 +44,7 @@ SENDING = (
 )
 LOOKING = (
     Task("the lag of the group", "lag billing orders", "billing is 0 messages behind in orders"),
-    Task("the settings of a group", "group describe billing", "attempts per message: 1"),
+    Task("the settings of a group", "group describe billing", r"attempts +1 "),
     Task("how does it consume", "group mode billing", r"orders +enode-0 +pop"),
     Task("why is it not consumed", "explain billing orders", "consumer lag|no backlog|acknowledged|no pop requests"),
     Task("why was this one not", "explain billing orders {id}", "parked"),

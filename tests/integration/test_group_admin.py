@@ -49,6 +49,27 @@ async def take(consumer: PullConsumer, count: int) -> list[int]:
     return offsets
 
 
+async def test_simultaneous_changes_of_different_settings_are_kept(mq: Client) -> None:
+    """Each change stores its own settings alone, so that none restores an earlier value of another setting."""
+    await mq.admin.groups.update("g")
+    for number in range(1, 9):
+        await asyncio.gather(
+            mq.admin.groups.update("g", attempts_max=number), mq.admin.groups.update("g", in_flight_max=number)
+        )
+        stored = (await mq.admin.groups.describe("g")).group
+        assert (stored.attempts_max, stored.in_flight_max) == (number, number)
+
+
+async def test_a_changed_group_is_declared(cluster: InProcessCluster, mq: Client) -> None:
+    """A group that its consumer created keeps its settings, and is declared after an operator's change."""
+    await send(mq, range(1), "one")
+    async with connect(cluster.address, client_id="a") as own, own.pull_consumer("g", "one", PROMPT) as consumer:
+        assert await take(consumer, 1) == [0]
+        assert (await mq.admin.groups.describe("g")).group.auto_created
+    changed = await mq.admin.groups.update("g", attempts_max=3)
+    assert (changed.auto_created, changed.attempts_max, changed.retry) == (False, 3, "classic")
+
+
 async def test_a_group_goes_back_at_once_and_forward_only_when_forced(cluster: InProcessCluster, mq: Client) -> None:
     """E-191: the connected consumer continues at the new offset. The answer lists every queue."""
     await send(mq, range(20), "one")

@@ -8,9 +8,11 @@ from collections.abc import AsyncIterator, Iterator
 from functools import cached_property
 from pathlib import Path
 from types import ModuleType
+from typing import get_type_hints, is_typeddict
 
 import ortoo.client
 import ortoo.client.blocking
+from ortoo.client.admin.topics import TopicCalls
 from ortoo.client.produce.transactions import TransactionChecker
 from ortoo.common.records.message_fields import ColumnFields
 
@@ -30,6 +32,10 @@ These are the names of `ortoo.client.blocking`. Other types in their signatures 
 
 ```python
 """
+
+
+PARTS = (ColumnFields, TopicCalls)
+"""Base classes without a public name; their members belong to the class that inherits them."""
 
 
 def api_of(module: ModuleType) -> str:
@@ -55,15 +61,19 @@ def _names_of(module: ModuleType) -> str:
 
 
 def _described(name: str, value: object) -> Iterator[str]:
-    if inspect.isclass(value):
-        bases = ", ".join(base.__name__ for base in value.__bases__ if base not in (object, ColumnFields))
+    if is_typeddict(value):
+        yield f"class {name}(TypedDict)"
+        yield from (f"    {field}: {kind}" for field, kind in get_type_hints(value).items())
+    elif inspect.isclass(value):
+        bases = ", ".join(base.__name__ for base in value.__bases__ if base not in (object, *PARTS))
         yield f"class {name}({bases})" if bases else f"class {name}"
         if issubclass(value, enum.Enum):
             yield from (f"    {member.name} = {member.value!r}" for member in value)
             return
         if not issubclass(value, BaseException):
             yield f"    {_signature('__init__', value)}"
-        members = {**vars(ColumnFields), **vars(value)} if issubclass(value, ColumnFields) else vars(value)
+        parts = [vars(part) for part in PARTS if issubclass(value, part)]
+        members = {name: member for part in (*parts, vars(value)) for name, member in part.items()}
         for member_name in sorted(members.keys() - {"rare"}):
             if not member_name.startswith("_"):
                 yield from _member(member_name, inspect.getattr_static(value, member_name))
@@ -88,7 +98,9 @@ def _signature(name: str, value: object) -> str:
         text = str(inspect.signature(value, locals=_NAMES, eval_str=True)) if callable(value) else "()"
     except ValueError:
         text = "(...)"
-    return f"{kind} {name}" + re.sub(r"\b(?:ortoo|collections\.abc)(?:\.[a-z_0-9]+)*\.(?=[A-Z])", "", text)
+    text = re.sub(r"\b(?:ortoo|collections\.abc)(?:\.[a-z_0-9]+)*\.(?=[A-Z])", "", text)
+    # The text of Unpack differs between versions of Python.
+    return f"{kind} {name}" + re.sub(r"\*<class '(\w+)'>|typing\.Unpack\[(\w+)\]", r"Unpack[\1\2]", text)
 
 
 if __name__ == "__main__":

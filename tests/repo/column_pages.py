@@ -3,7 +3,7 @@
 from collections.abc import Mapping
 from pathlib import Path
 
-from ortoo.common.records.columns import COLUMNS
+from ortoo.common.records.columns import COLUMNS, MESSAGE_COLUMNS
 from ortoo.spark.core import columns as spark
 from ortoo.spark.writing import write_options
 from tests.repo.tree import ROOT
@@ -37,12 +37,22 @@ def writing_rows() -> list[str]:
     return [f"| `{name}` | {' or '.join(kinds)} | {meanings[name]} |" for name, kinds in write_options.COLUMNS.items()]
 
 
-TABLES = {
-    "docs/formats/record-batch.md": ("| Number | Field | Layout | Present |", format_rows),
-    "docs/spark/reading.md": ("| column | type | content |", reading_rows),
-    "docs/spark/writing.md": ("| column | type | content |", writing_rows),
-}
-"""Page to the head of its table and the function that makes the rows."""
+def limit_rows() -> list[str]:
+    """The limits of texts that do not count towards the common limit."""
+    return [
+        f"| `{one.name}` | {one.rule.bytes_max:,} bytes |"
+        for one in MESSAGE_COLUMNS
+        if one.rule is not None and not one.shares_text_limit
+    ]
+
+
+TABLES = (
+    ("docs/formats/record-batch.md", "| Number | Field | Layout | Present |", format_rows),
+    ("docs/formats/record-batch.md", "| Text | Limit |", limit_rows),
+    ("docs/spark/reading.md", "| column | type | content |", reading_rows),
+    ("docs/spark/writing.md", "| column | type | content |", writing_rows),
+)
+"""The page and the head of each table, and the function that makes its rows."""
 
 
 def with_rows(page: str, head: str, rows: list[str]) -> str:
@@ -54,11 +64,12 @@ def with_rows(page: str, head: str, rows: list[str]) -> str:
 
 
 def pages() -> Mapping[Path, str]:
-    """The text of each page with its current table."""
-    return {
-        ROOT / name: with_rows((ROOT / name).read_text(encoding="utf-8"), head, rows())
-        for name, (head, rows) in TABLES.items()
-    }
+    """The text of each page with its current tables."""
+    written: dict[Path, str] = {}
+    for name, head, rows in TABLES:
+        file = ROOT / name
+        written[file] = with_rows(written.get(file) or file.read_text(encoding="utf-8"), head, rows())
+    return written
 
 
 if __name__ == "__main__":

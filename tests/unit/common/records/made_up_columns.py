@@ -13,15 +13,15 @@ from typing import Any
 
 MODULE = "ortoo.common.records.columns"
 ADDED = """
-    MessageColumn[str | None](101, "made_text", Layout.TEXTS, Presence.IF_USED, "a text", text_rules.MESSAGE_ID),
-    MessageColumn[str | None](102, "made_word", Layout.DICTIONARY, Presence.IF_USED, "a word", text_rules.BORN_HOST),
-    MessageColumn[tuple[str, ...]](103, "made_list", Layout.LISTS, Presence.IF_USED, "texts", text_rules.KEY),
+    MessageColumn[str | None](101, "made_text", Layout.TEXTS, Presence.IF_USED, "a text", TextRule("text")),
+    MessageColumn[str | None](102, "made_word", Layout.DICTIONARY, Presence.IF_USED, "a word", TextRule("word")),
+    MessageColumn[tuple[str, ...]](103, "made_list", Layout.LISTS, Presence.IF_USED, "texts", TextRule("key")),
     MessageColumn[int | None](104, "made_time_ms", Layout.TIMES, Presence.IF_USED, "a time"),
     MessageColumn[int | None](105, "made_rank", Layout.INT32, Presence.ALL_OR_NONE, "a number of all rows"),
     MessageColumn[int](106, "made_flag", Layout.INT8, Presence.IF_NOT_ZERO, "a small number", number_max=9),
-    MessageColumn[Mapping[str, str]](107, "made_map", Layout.MAPS, Presence.IF_USED, "a map", text_rules.KEY),
+    MessageColumn[Mapping[str, str]](107, "made_map", Layout.MAPS, Presence.IF_USED, "a map", TextRule("key")),
 """
-LAST = "    EXPIRE_AT,\n"
+END = ')\n"""Every field of a record batch, in the order of the numbers."""\n'
 NAMES = ("made_text", "made_word", "made_list", "made_time_ms", "made_rank", "made_flag", "made_map")
 COUNT = 200
 
@@ -48,9 +48,9 @@ def add_columns() -> None:
     assert spec.origin is not None
     with open(spec.origin, encoding="utf-8") as file:
         source = file.read()
-    assert source.count(LAST) == 1
+    assert source.count(END) == 1
     assert MODULE not in sys.modules
-    changed = importlib.util.spec_from_loader(MODULE, _MoreColumns(source.replace(LAST, LAST + ADDED)))
+    changed = importlib.util.spec_from_loader(MODULE, _MoreColumns(source.replace(END, ADDED + END)))
     assert changed is not None
     assert changed.loader is not None
     module = sys.modules[MODULE] = importlib.util.module_from_spec(changed)

@@ -13,21 +13,45 @@ from ortoo.cli.terminal.output import CommandOutput
 from ortoo.common.errors import Invalid
 
 if TYPE_CHECKING:
-    from ortoo.client import Client, GroupInfo, TopicInfo
+    from ortoo.client import Client, GroupChanges, GroupInfo, TopicInfo
 
 TOPIC_KEYS: Mapping[str, type] = {"name": str, "queues": int, "permission": str, "type": str, "lite_ttl_ms": int}
-GROUP_FIELDS: Mapping[str, tuple[str, type]] = {
-    "consume": ("consume_enabled", bool),
-    "attempts": ("attempts_max", int),
-    "retry": ("retry", str),
-    "in_flight": ("in_flight_max", int),
-    "park_expired": ("park_expired", bool),
-    "slow_messages": ("slow_consumer_threshold_messages", int),
-    "slow_grace_ms": ("slow_consumer_grace_ms", int),
-    "lite_exclusive": ("lite_exclusive", bool),
+
+
+class GroupSetting(NamedTuple):
+    """A setting of a group: an option of `ortoo group update`, and a key of a file."""
+
+    field: str
+    """Its name in `GroupInfo` and `GroupChanges`."""
+    kind: type
+    help: str
+
+
+GROUP_SETTINGS: Mapping[str, GroupSetting] = {
+    "consume": GroupSetting("consume_enabled", bool, "Whether its members may consume."),
+    "broadcast": GroupSetting("broadcast_enabled", bool, "Whether its members may consume by broadcast."),
+    "notify": GroupSetting("notify_members_changed", bool, "Whether members are notified when members join or leave."),
+    "slow_messages": GroupSetting(
+        "slow_consumer_threshold_messages", int, "Lag in messages above which a member is slow."
+    ),
+    "slow_grace_ms": GroupSetting(
+        "slow_consumer_grace_ms", int, "Time without an acknowledgement before a slow member is evicted."
+    ),
+    "unacknowledged_bytes": GroupSetting(
+        "unacknowledged_bytes_max", int, "Largest number of unacknowledged bytes of a push session; 0 = 64 MiB."
+    ),
+    "attempts": GroupSetting("attempts_max", int, "Attempts before a message is parked; 0 = 16."),
+    "retry": GroupSetting(
+        "retry", str, "Retry policy: classic (10 s to 2 h, as RocketMQ), exponential:1s:10m, or list:1s,5s,30s."
+    ),
+    "in_flight": GroupSetting(
+        "in_flight_max", int, "Largest number of leased messages of a topic on each enode; 0 = 10,000 per queue."
+    ),
+    "park_expired": GroupSetting("park_expired", bool, "Whether expired messages are parked."),
+    "lite_exclusive": GroupSetting("lite_exclusive", bool, "Whether a lite topic is for one member only."),
 }
-"""Key of the file to the argument of GroupAdmin.update and its type."""
-GROUP_KEYS: Mapping[str, type] = {"name": str} | {key: kind for key, (_, kind) in GROUP_FIELDS.items()}
+"""Each setting of a group by its name in files; the option has - in place of _."""
+GROUP_KEYS: Mapping[str, type] = {"name": str} | {key: one.kind for key, one in GROUP_SETTINGS.items()}
 LITE = "lite"
 """The type of topics whose lite topics may have a time to live."""
 Entry = dict[str, Any]
@@ -163,7 +187,7 @@ def _topic(topic: "TopicInfo") -> Entry:
 
 
 def _group(group: "GroupInfo") -> Entry:
-    return {"name": group.name, **{key: getattr(group, field) for key, (field, _) in GROUP_FIELDS.items()}}
+    return {"name": group.name, **{key: getattr(group, one.field) for key, one in GROUP_SETTINGS.items()}}
 
 
 async def _make_topic(mq: "Client", change: DeclaredChange) -> None:
@@ -188,4 +212,10 @@ async def _make_topic(mq: "Client", change: DeclaredChange) -> None:
 
 
 async def _make_group(mq: "Client", change: DeclaredChange) -> None:
-    await mq.admin.groups.update(change.name, **{GROUP_FIELDS[key][0]: value for key, value in change.desired.items()})
+    await mq.admin.groups.update(change.name, **group_changes(change.desired))
+
+
+def group_changes(values: Entry) -> "GroupChanges":
+    """The changes of a group's settings for values by their names in files."""
+    changes: Any = {GROUP_SETTINGS[key].field: value for key, value in values.items()}
+    return changes  # type: ignore[no-any-return]

@@ -2,12 +2,14 @@
 
 import contextlib
 from datetime import UTC, datetime
+from operator import itemgetter
 from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 
+from ortoo.cli.commands.declarations import GROUP_SETTINGS, GroupSetting, group_changes
 from ortoo.cli.commands.delays import text_of_time
-from ortoo.cli.terminal.command import GroupName, TopicName
+from ortoo.cli.terminal.command import GroupName, TopicName, with_options
 from ortoo.cli.terminal.completion import complete_deleted_groups, complete_groups, complete_topics
 from ortoo.cli.terminal.output import Columns, CommandOutput, OutputTable, utc
 from ortoo.common.errors import Conflict, Invalid
@@ -28,7 +30,7 @@ async def show_all(mq: "Client") -> CommandOutput:
 async def describe(mq: "Client", group: GroupName) -> CommandOutput:
     """Show a group's settings, its members, and its lag."""
     found = await mq.admin.groups.describe(group)
-    it = found.group
+    settings = [(key, getattr(found.group, one.field), one.help) for key, one in GROUP_SETTINGS.items()]
     columns: Columns = {
         "MEMBER": "client_id",
         "SNODE": "snode",
@@ -42,10 +44,7 @@ async def describe(mq: "Client", group: GroupName) -> CommandOutput:
     return CommandOutput(
         found,
         (
-            f"{group} {'may consume' if it.consume_enabled else 'may not consume'}, a member is slow above "
-            f"{it.slow_consumer_threshold_messages} messages of lag and {it.slow_consumer_grace_ms} ms of silence",
-            f"attempts per message: {it.attempts_max}, retry policy {it.retry}, expired messages are "
-            f"{'parked' if it.park_expired else 'dropped'}, in flight at most {it.in_flight_max or '10,000 per queue'}",
+            OutputTable({"SETTING": itemgetter(0), "VALUE": itemgetter(1), "MEANING": itemgetter(2)}, settings),
             OutputTable(columns, found.members),
             *(
                 line
@@ -57,43 +56,14 @@ async def describe(mq: "Client", group: GroupName) -> CommandOutput:
     )
 
 
-async def update(
-    mq: "Client",
-    group: GroupName,
-    consume: Annotated[bool | None, typer.Option(help="Whether its members may consume.")] = None,
-    broadcast: Annotated[bool | None, typer.Option(help="Whether its members may consume by broadcast.")] = None,
-    notify: Annotated[
-        bool | None, typer.Option(help="Whether members are notified when members join or leave.")
-    ] = None,
-    slow_messages: Annotated[
-        int | None, typer.Option(min=0, help="Lag in messages above which a member is slow.")
-    ] = None,
-    slow_grace_ms: Annotated[
-        int | None, typer.Option(min=0, help="Time without an acknowledgement before a slow member is evicted.")
-    ] = None,
-    attempts: Annotated[int | None, typer.Option(min=0, help="Attempts before a message is parked; 0 = 16.")] = None,
-    retry: Annotated[
-        str | None,
-        typer.Option(help="Retry policy: classic (10 s to 2 h, as RocketMQ), exponential:1s:10m, or list:1s,5s,30s."),
-    ] = None,
-    in_flight: Annotated[int | None, typer.Option(min=0, help="Largest number of leased messages of a topic.")] = None,
-    park_expired: Annotated[bool | None, typer.Option(help="Whether expired messages are parked.")] = None,
-    lite_exclusive: Annotated[bool | None, typer.Option(help="Whether a lite topic is for one member only.")] = None,
-) -> CommandOutput:
+def _setting_option(setting: GroupSetting) -> object:
+    return Annotated[setting.kind | None, typer.Option(min=0 if setting.kind is int else None, help=setting.help)]
+
+
+@with_options({key: _setting_option(setting) for key, setting in GROUP_SETTINGS.items()})
+async def update(mq: "Client", group: GroupName, **settings: Any) -> CommandOutput:
     """Change a group, or create it; options that are not given are unchanged."""
-    changed = await mq.admin.groups.update(
-        group,
-        consume_enabled=consume,
-        broadcast_enabled=broadcast,
-        notify_members_changed=notify,
-        slow_consumer_threshold_messages=slow_messages,
-        slow_consumer_grace_ms=slow_grace_ms,
-        attempts_max=attempts,
-        retry=retry,
-        in_flight_max=in_flight,
-        park_expired=park_expired,
-        lite_exclusive=lite_exclusive,
-    )
+    changed = await mq.admin.groups.update(group, **group_changes(settings))
     return CommandOutput(changed, f"changed group {changed.name}")
 
 

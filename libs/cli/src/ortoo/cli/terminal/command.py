@@ -9,14 +9,15 @@ with several outputs is an async generator. A function that needs the output for
 import contextlib
 import inspect
 import sys
-from collections.abc import Callable, Coroutine
-from typing import Annotated, Any
+from collections.abc import Callable, Coroutine, Mapping
+from typing import Annotated, Any, TypeVar
 
 import typer
 
 from ortoo.cli.terminal.completion import complete_enodes, complete_groups, complete_topics
 from ortoo.cli.terminal.output import show
 
+Work = TypeVar("Work", bound=Callable[..., Any])
 Address = Annotated[
     str,
     typer.Option(
@@ -51,6 +52,21 @@ def command(work: Callable[..., Any]) -> Callable[..., None]:
     run_command.__signature__ = inspect.Signature(parameters)  # type: ignore[attr-defined]
     run_command.__annotations__ = {parameter.name: parameter.annotation for parameter in parameters}
     return run_command
+
+
+def with_options(options: Mapping[str, object]) -> Callable[[Work], Work]:
+    """Give a command's function an option for each annotation in `options`; it gets them as `**`, None = not given."""
+
+    def decorate(work: Work) -> Work:
+        *named, _ = inspect.signature(work).parameters.values()
+        added = [
+            inspect.Parameter(name, inspect.Parameter.KEYWORD_ONLY, annotation=annotation, default=None)
+            for name, annotation in options.items()
+        ]
+        work.__signature__ = inspect.Signature([*named, *added])  # type: ignore[attr-defined]
+        return work
+
+    return decorate
 
 
 async def _run_and_show(work: Callable[..., Any], address: str, arguments: dict[str, Any], *, as_json: bool) -> None:

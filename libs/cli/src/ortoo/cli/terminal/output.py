@@ -26,7 +26,17 @@ BODY_CHARACTERS = 60
 SMALL_INTEGER_FIELDS = frozenset(
     (
         *("added", "attempt", "attempts", "attempts_max", "checks", "groups", "in_flight", "in_flight_max", "leader"),
-        *("majority", "replica", "message_count", "number", "proposed", "publish_order", "queue_id", "queues"),
+        *(
+            "majority",
+            "replica",
+            "message_count",
+            "number",
+            "priority",
+            "proposed",
+            "publish_order",
+            "queue_id",
+            "queues",
+        ),
         *("read_queue_count", "removed", "reported_ms_ago", "slow_consumer_grace_ms"),
         *("slow_consumer_threshold_messages", "slow_grace_ms", "slow_messages", "successor", "write_queue_count"),
     )
@@ -85,6 +95,9 @@ def json_lines(value: Any) -> Iterator[str]:
 
 def message_fields(it: "StoredMessage | PeekedMessage | DeadLetter") -> dict[str, Any]:
     """The fields of a message for JSON; the body is text, or base64 if it is not UTF-8."""
+    from ortoo.common.records.columns import MESSAGE_COLUMNS, MESSAGE_ID
+
+    columns = [one for one in MESSAGE_COLUMNS if one is not MESSAGE_ID and not one.is_about_body]
     fields: dict[str, Any] = {
         "message_id": it.message_id,
         "topic": it.queue.topic,
@@ -92,10 +105,7 @@ def message_fields(it: "StoredMessage | PeekedMessage | DeadLetter") -> dict[str
         "queue_id": it.queue.queue_id,
         "offset": it.offset,
         **({"stored_at_ms": it.stored_at_ms} if hasattr(it, "stored_at_ms") else {}),
-        "tag": it.message.tag,
-        "keys": list(it.message.keys),
-        "message_group": it.message.message_group,
-        "properties": dict(it.message.properties),
+        **{one.name: _plain(getattr(it.message, one.name)) for one in columns},
     }
     try:
         fields["body"] = it.message.body.decode()
@@ -104,6 +114,11 @@ def message_fields(it: "StoredMessage | PeekedMessage | DeadLetter") -> dict[str
 
         fields["body_base64"] = base64.b64encode(it.message.body).decode()
     return fields
+
+
+def _plain(value: Any) -> Any:
+    """A column's value as it is shown: lists and dicts in place of tuples and read-only maps."""
+    return list(value) if isinstance(value, tuple) else dict(value) if isinstance(value, Mapping) else value
 
 
 def body_start(it: "StoredMessage | PeekedMessage | DeadLetter") -> str:

@@ -1,37 +1,30 @@
-"""The operator's calls: topics, groups, lag, tail. All go through AdminService, so grpcurl can call them too."""
+"""The operator's calls: groups, lag, messages. All go through AdminService, so grpcurl can call them too."""
 
-from collections.abc import AsyncIterator, Sequence
+from collections.abc import AsyncIterator
 from contextlib import aclosing
-from functools import partial
 from typing import Any, TypeVar
 
 from ortoo.client.admin.descriptions import (
-    Adoption,
     ClusterInfo,
     DeadLetter,
     DelayedMessage,
     DeletedGroup,
-    DeletedTopic,
     FoundMessages,
     GroupInfo,
     OpenTransaction,
-    OrphanedTopic,
     PeekedMessage,
     ReplayProgress,
-    TopicDescription,
-    TopicInfo,
 )
 from ortoo.client.admin.groups import GroupAdmin, group_info
 from ortoo.client.admin.lag import GroupLag
 from ortoo.client.admin.operations import Operations
 from ortoo.client.admin.replicas import ReplicaAdmin
-from ortoo.client.admin.topics import MESSAGE_TYPES, PERMISSIONS, description_of, topic_of
+from ortoo.client.admin.topics import TopicCalls, check_count
 from ortoo.client.core.connection import Connection
 from ortoo.client.core.filters import Filter, Sql, filter_expressions
 from ortoo.client.produce.transactions import TransactionVerdict, end_transaction
 from ortoo.client.read.tailing import StoredMessage, follow_messages, newest_messages
-from ortoo.common.cluster.names import TOPICS_MAX
-from ortoo.common.errors import AlreadyExists, Invalid, NotFound
+from ortoo.common.errors import Invalid, NotFound
 from ortoo.common.grpc.messages import read
 from ortoo.v1 import (
     admin_pb2,
@@ -46,130 +39,19 @@ from ortoo.v1.admin_pb2_grpc import AdminServiceStub
 from ortoo.v1.dead_letter_pb2_grpc import DeadLetterServiceStub
 
 T = TypeVar("T")
-UINT32_MAX, UINT64_MAX = (1 << 32) - 1, (1 << 64) - 1
 
 
-class Admin:
+class Admin(TopicCalls):
     """The operator's calls about topics, groups and messages. Available as `Client.admin`."""
 
     def __init__(self, connection: Connection) -> None:
         """Applications use `Client.admin`."""
+        super().__init__(connection)
         self.groups, self.operations = GroupAdmin(connection), Operations(connection)
         """Calls about groups and clients (`groups`) and about processes and diagnosis (`operations`)."""
         self.replicas = ReplicaAdmin(connection)
         """Calls about the replicas of enodes."""
         self._connection = connection
-        self._call = partial(connection.call, AdminServiceStub)
-
-    async def create_topic(
-        self,
-        name: str,
-        *,
-        queue_count: int = 0,
-        permission: str = "read_write",
-        message_type: str = "any",
-        enodes: Sequence[str] = (),
-        lite_ttl_ms: int = 0,
-    ) -> TopicInfo:
-        """Create a topic with `queue_count` queues (0 = 4) on each of `enodes`, or on all live enodes.
-
-        `message_type` restricts what RocketMQ clients may send: any, normal, fifo, delay, transaction, priority or
-        lite. In a topic of type lite, a lite topic without a message for `lite_ttl_ms` is deleted (a minute to a year;
-        0 = never). Errors: Invalid, or AlreadyExists. A retry after a lost answer does not raise AlreadyExists.
-        """
-        request = namesrv_pb2.CreateTopicRequest(
-            name=name,
-            read_queue_count=_count(queue_count, "queue_count"),
-            permission=PERMISSIONS.number(permission),
-            message_type=MESSAGE_TYPES.number(message_type),
-            enodes=enodes,
-            lite_ttl_ms=_count(lite_ttl_ms, "lite_ttl_ms", UINT64_MAX),
-        )
-        return topic_of((await self._call("CreateTopic", request)).topic)
-
-    async def ensure_topic(self, name: str, *, queue_count: int = 0) -> TopicInfo:
-        """Create a topic unless it exists. An existing topic keeps its queue count."""
-        try:
-            return await self.create_topic(name, queue_count=queue_count)
-        except AlreadyExists:
-            return (await self.describe_topic(name)).topic
-
-    async def list_topics(self) -> list[TopicInfo]:
-        """All topics, sorted by name."""
-        answer = await self._call("ListTopics", namesrv_pb2.ListTopicsRequest())
-        return [topic_of(topic) for topic in answer.topics]
-
-    async def describe_topic(self, name: str) -> TopicDescription:
-        """One topic with the offset range of each queue. Errors: NotFound."""
-        return description_of(await self._call("DescribeTopic", admin_pb2.DescribeTopicRequest(name=name)))
-
-    async def describe_topics(self, names: Sequence[str]) -> list[TopicDescription]:
-        """Many topics with the offset range of each queue, in one call for 1,024 names. Missing topics are left out.
-
-        Errors: Unsupported by older servers.
-        """
-        found: list[TopicDescription] = []
-        for first in range(0, len(names), TOPICS_MAX):
-            request = admin_pb2.DescribeTopicsRequest(names=names[first : first + TOPICS_MAX])
-            found += map(description_of, (await self._call("DescribeTopics", request)).topics)
-        return found
-
-    async def update_topic(
-        self,
-        name: str,
-        *,
-        read_queue_count: int = 0,
-        write_queue_count: int = 0,
-        permission: str = "",
-        add_enodes: Sequence[str] = (),
-        publish_order: Sequence[tuple[str, int]] | None = None,
-        lite_ttl_ms: int | None = None,
-    ) -> TopicInfo:
-        """Change a topic; 0, empty and None keep a setting. The number of queues to read cannot be reduced.
-
-        `publish_order` lists the queues that producers use, in order. Each pair (enode, count) stands for the first
-        `count` queues of the enode. An empty list removes the restriction. Errors: Invalid, NotFound.
-        """
-        request = namesrv_pb2.UpdateTopicRequest(
-            name=name,
-            read_queue_count=_count(read_queue_count, "read_queue_count"),
-            write_queue_count=_count(write_queue_count, "write_queue_count"),
-            permission=PERMISSIONS.number(permission) if permission else topic_pb2.PERMISSION_UNSPECIFIED,
-            add_enodes=add_enodes,
-            publish_order=None if publish_order is None else _publish_order(publish_order),
-            lite_ttl_ms=None if lite_ttl_ms is None else _count(lite_ttl_ms, "lite_ttl_ms", UINT64_MAX),
-        )
-        return topic_of((await self._call("UpdateTopic", request)).topic)
-
-    async def delete_topic(self, name: str, *, at_once: bool = False) -> None:
-        """Delete a topic. It can be restored for one day, unless `at_once` deletes its messages. Errors: NotFound."""
-        await self._call("DeleteTopic", namesrv_pb2.DeleteTopicRequest(name=name, skip_grace_period=at_once))
-
-    async def undelete_topic(self, name: str, *, topic_id: int = 0) -> TopicInfo:
-        """Restore a deleted topic with its messages and offsets. `topic_id` selects among deleted topics of this name.
-
-        Errors: NotFound, AlreadyExists if a topic has the name now, Conflict if several deleted topics had the name.
-        """
-        request = namesrv_pb2.UndeleteTopicRequest(name=name, topic_id=topic_id)
-        return topic_of((await self._call("UndeleteTopic", request)).topic)
-
-    async def list_deleted_topics(self) -> list[DeletedTopic]:
-        """The deleted topics that can be restored, most recently deleted first."""
-        answer = await self._call("ListDeletedTopics", namesrv_pb2.ListDeletedTopicsRequest())
-        return [read(DeletedTopic, one, topic=topic_of(one.topic)) for one in answer.topics]
-
-    async def list_orphaned_topics(self) -> list[OrphanedTopic]:
-        """Topics that enodes hold and that are missing in the name server's directory, sorted by name."""
-        answer = await self._call("ListOrphanedTopics", namesrv_pb2.ListOrphanedTopicsRequest())
-        return [read(OrphanedTopic, one) for one in answer.topics]
-
-    async def adopt_topics(self, *names: str) -> Adoption:
-        """Add the topics `names`, which enodes hold, to the directory; without names, all topics without a conflict.
-
-        Errors: NotFound, or Conflict when one of `names` cannot be adopted. After an error, no topic was adopted.
-        """
-        answer = await self._call("AdoptTopics", namesrv_pb2.AdoptTopicsRequest(names=names, all=not names))
-        return Adoption(tuple(map(topic_of, answer.topics)), tuple(read(OrphanedTopic, one) for one in answer.refused))
 
     async def list_groups(self) -> list[GroupInfo]:
         """All groups, sorted by name."""
@@ -195,8 +77,8 @@ class Admin:
         group = topic_pb2.Group(
             name=name,
             consume_enabled=consume_enabled,
-            slow_consumer_threshold_messages=_count(slow_consumer_threshold_messages, "threshold"),
-            slow_consumer_grace_ms=_count(slow_consumer_grace_ms, "grace") or None,
+            slow_consumer_threshold_messages=check_count(slow_consumer_threshold_messages, "threshold"),
+            slow_consumer_grace_ms=check_count(slow_consumer_grace_ms, "grace") or None,
         )
         return group_info((await self._call("PutGroup", namesrv_pb2.PutGroupRequest(group=group))).group)
 
@@ -252,7 +134,7 @@ class Admin:
                 message_id=message_id,
                 begin_ms=begin_ms,
                 end_ms=end_ms,
-                limit=_count(limit, "limit"),
+                limit=check_count(limit, "limit"),
                 skip=len(messages),
             )
             answer = await self._call("FindMessages", request)
@@ -263,7 +145,7 @@ class Admin:
 
     async def list_delayed(self, topic: str, *, from_ms: int = 0, limit: int = 100) -> list[DelayedMessage]:
         """The delayed messages of a topic that are due at `from_ms` or later, sorted by due time."""
-        request = admin_pb2.ListDelayedMessagesRequest(topic=topic, from_ms=from_ms, limit=_count(limit, "limit"))
+        request = admin_pb2.ListDelayedMessagesRequest(topic=topic, from_ms=from_ms, limit=check_count(limit, "limit"))
         answer = await self._call("ListDelayedMessages", request)
         return [read(DelayedMessage, one) for one in answer.messages]
 
@@ -272,7 +154,7 @@ class Admin:
     ) -> list[OpenTransaction]:
         """Open transactions, oldest first. An empty `topic` or `producer_group` matches all transactions."""
         request = admin_pb2.ListTransactionsRequest(
-            topic=topic, producer_group=producer_group, parked_only=parked_only, limit=_count(limit, "limit")
+            topic=topic, producer_group=producer_group, parked_only=parked_only, limit=check_count(limit, "limit")
         )
         answer = await self._call("ListTransactions", request)
         return [read(OpenTransaction, one) for one in answer.transactions]
@@ -306,7 +188,7 @@ class Admin:
             topic=topic,
             from_beginning=from_beginning,
             follow=follow,
-            messages_max=_count(messages_max, "messages_max"),
+            messages_max=check_count(messages_max, "messages_max"),
             tag_expression=tags,
             sql_expression=sql,
         )
@@ -318,7 +200,7 @@ class Admin:
         """The newest `count` messages of a topic; with `follow`, each new message after them. Errors: as `tail`."""
         queues = (await self.describe_topic(topic)).queues
         ranges = {it.queue: (it.begin_offset, it.end_offset) for it in queues}
-        for stored in await newest_messages(self._connection, ranges, _count(count, "count"), filter):
+        for stored in await newest_messages(self._connection, ranges, check_count(count, "count"), filter):
             yield stored
         if follow:
             ends = {queue: end for queue, (_, end) in ranges.items()}
@@ -332,7 +214,7 @@ class Admin:
         request = dead_letter_pb2.ListDeadLettersRequest(
             group=group,
             condition=_condition_text(condition),
-            dead_letters_max=_count(dead_letters_max, "dead_letters_max"),
+            dead_letters_max=check_count(dead_letters_max, "dead_letters_max"),
             include_replayed=include_replayed,
         )
         return self._stream(DeadLetter, DeadLetterServiceStub, "ListDeadLetters", request)
@@ -356,15 +238,15 @@ class Admin:
             group=group,
             condition=_condition_text(condition),
             to_topic=to_topic,
-            messages_per_s=_count(messages_per_s, "messages_per_s"),
-            messages_max=_count(messages_max, "messages_max"),
+            messages_per_s=check_count(messages_per_s, "messages_per_s"),
+            messages_max=check_count(messages_max, "messages_max"),
             dry_run=dry_run,
         )
         return self._stream(ReplayProgress, DeadLetterServiceStub, "ReplayDeadLetters", request)
 
     async def peek(self, topic: str, group: str = "", *, messages_max: int = 10) -> list[PeekedMessage]:
         """The next messages for a group that pops; without a group, the topic's oldest messages. No lease is taken."""
-        count = _count(messages_max, "messages_max")
+        count = check_count(messages_max, "messages_max")
         found: list[PeekedMessage] = []
         while True:
             request = dead_letter_pb2.PeekRequest(
@@ -383,14 +265,3 @@ class Admin:
 
 def _condition_text(condition: Sql | None) -> str:
     return condition.expression if condition is not None else ""
-
-
-def _count(value: int, field: str, most: int = UINT32_MAX) -> int:
-    if not 0 <= value <= most:
-        raise Invalid(f"{value}; expected 0 to {most}", field=field)
-    return value
-
-
-def _publish_order(order: Sequence[tuple[str, int]]) -> topic_pb2.PublishOrder:
-    places = [topic_pb2.PublishPlace(enode=enode, queue_count=_count(count, "publish_order")) for enode, count in order]
-    return topic_pb2.PublishOrder(places=places)

@@ -2,6 +2,7 @@
 
 from collections.abc import Mapping
 from dataclasses import dataclass
+from typing import TypedDict
 
 from ortoo.client.admin.lag import LagByState
 from ortoo.client.core.queues import Queue
@@ -109,6 +110,28 @@ class GroupInfo:
     """Whether it was created automatically because a consumer named it, and not declared."""
     lite_exclusive: bool = False
     """Whether each lite topic has only one group member, the last that subscribed to it."""
+    broadcast_enabled: bool = True
+    """Whether members may consume by broadcast."""
+    notify_members_changed: bool = True
+    """Whether members are notified when members join or leave; otherwise they check every 20 s."""
+    unacknowledged_bytes_max: int = 64 << 20
+    """Largest number of unacknowledged bytes of a push session."""
+
+
+class GroupChanges(TypedDict, total=False):
+    """The settings that `GroupAdmin.update` changes, with the names and meanings of `GroupInfo`. None = unchanged."""
+
+    consume_enabled: bool | None
+    broadcast_enabled: bool | None
+    notify_members_changed: bool | None
+    slow_consumer_threshold_messages: int | None
+    slow_consumer_grace_ms: int | None
+    unacknowledged_bytes_max: int | None
+    attempts_max: int | None
+    retry: str | None
+    in_flight_max: int | None
+    park_expired: bool | None
+    lite_exclusive: bool | None
 
 
 @dataclass(frozen=True, slots=True)

@@ -3,13 +3,14 @@
 from collections.abc import Mapping
 from dataclasses import replace
 from functools import partial
-from typing import Any
+from typing import Any, Unpack
 
 from ortoo.client.admin.descriptions import (
     ClientDescription,
     ClientInfo,
     ClientQueue,
     ConsumeDirectlyResult,
+    GroupChanges,
     GroupDescription,
     GroupInfo,
     GroupMemberInfo,
@@ -43,41 +44,16 @@ class GroupAdmin:
         members = tuple(map(_group_member_info, answer.members))
         return read(GroupDescription, answer, group=group_info(answer.group), members=members)
 
-    async def update(
-        self,
-        name: str,
-        *,
-        consume_enabled: bool | None = None,
-        broadcast_enabled: bool | None = None,
-        notify_members_changed: bool | None = None,
-        slow_consumer_threshold_messages: int | None = None,
-        slow_consumer_grace_ms: int | None = None,
-        unacknowledged_bytes_max: int | None = None,
-        attempts_max: int | None = None,
-        retry: str | None = None,
-        in_flight_max: int | None = None,
-        park_expired: bool | None = None,
-        lite_exclusive: bool | None = None,
-    ) -> GroupInfo:
+    async def update(self, name: str, **changes: Unpack[GroupChanges]) -> GroupInfo:
         """Change the settings that are given; a group that does not exist is created. Errors: Invalid.
 
         `retry` is "classic", "list:1s,5s,30s" or "exponential:1s:10m"; "exponential:1s:10m:3" multiplies each
         delay by 3 instead of 2.
         """
-        request = client_pb2.UpdateGroupRequest(
-            name=name,
-            consume_enabled=consume_enabled,
-            broadcast_enabled=broadcast_enabled,
-            notify_members_changed=notify_members_changed,
-            slow_consumer_threshold_messages=slow_consumer_threshold_messages,
-            slow_consumer_grace_ms=slow_consumer_grace_ms,
-            unacknowledged_bytes_max=unacknowledged_bytes_max,
-            attempts_max=attempts_max,
-            retry=None if retry is None else write(topic_pb2.RetryPolicy, RetryPolicy.read(retry)),
-            in_flight_max=in_flight_max,
-            park_expired=park_expired,
-            lite_exclusive=lite_exclusive,
-        )
+        settings: dict[str, Any] = {**changes}
+        if (retry := changes.get("retry")) is not None:
+            settings["retry"] = write(topic_pb2.RetryPolicy, RetryPolicy.read(retry))
+        request = client_pb2.UpdateGroupRequest(name=name, **settings)
         return group_info((await self._call("UpdateGroup", request)).group)
 
     async def list_consumers(self, group: str) -> list[GroupMemberInfo]:

@@ -1,13 +1,146 @@
-"""Conversion of topics from the wire."""
+"""The operator's calls about topics. All go through AdminService, so grpcurl can call them too."""
 
-from ortoo.client.admin.descriptions import QueueInfo, TopicDescription, TopicInfo
+from collections.abc import Sequence
+from functools import partial
+
+from ortoo.client.admin.descriptions import (
+    Adoption,
+    DeletedTopic,
+    OrphanedTopic,
+    QueueInfo,
+    TopicDescription,
+    TopicInfo,
+)
+from ortoo.client.core.connection import Connection
 from ortoo.client.core.queues import Queue
 from ortoo.client.core.wire import EnumNames
+from ortoo.common.cluster.names import TOPICS_MAX
+from ortoo.common.errors import AlreadyExists, Invalid
 from ortoo.common.grpc.messages import read
-from ortoo.v1 import admin_pb2, topic_pb2
+from ortoo.v1 import admin_pb2, namesrv_pb2, topic_pb2
+from ortoo.v1.admin_pb2_grpc import AdminServiceStub
 
 MESSAGE_TYPES = EnumNames("message_type", topic_pb2.MessageType, unspecified="any")
 PERMISSIONS = EnumNames("permission", topic_pb2.Permission)
+UINT32_MAX, UINT64_MAX = (1 << 32) - 1, (1 << 64) - 1
+
+
+class TopicCalls:
+    """The operator's calls about topics, a part of `Admin`."""
+
+    def __init__(self, connection: Connection) -> None:
+        """Applications use `Client.admin`."""
+        self._call = partial(connection.call, AdminServiceStub)
+
+    async def create_topic(
+        self,
+        name: str,
+        *,
+        queue_count: int = 0,
+        permission: str = "read_write",
+        message_type: str = "any",
+        enodes: Sequence[str] = (),
+        lite_ttl_ms: int = 0,
+    ) -> TopicInfo:
+        """Create a topic with `queue_count` queues (0 = 4) on each of `enodes`, or on all live enodes.
+
+        `message_type` restricts what RocketMQ clients may send: any, normal, fifo, delay, transaction, priority or
+        lite. In a topic of type lite, a lite topic without a message for `lite_ttl_ms` is deleted (a minute to a year;
+        0 = never). Errors: Invalid, or AlreadyExists. A retry after a lost answer does not raise AlreadyExists.
+        """
+        request = namesrv_pb2.CreateTopicRequest(
+            name=name,
+            read_queue_count=check_count(queue_count, "queue_count"),
+            permission=PERMISSIONS.number(permission),
+            message_type=MESSAGE_TYPES.number(message_type),
+            enodes=enodes,
+            lite_ttl_ms=check_count(lite_ttl_ms, "lite_ttl_ms", UINT64_MAX),
+        )
+        return topic_of((await self._call("CreateTopic", request)).topic)
+
+    async def ensure_topic(self, name: str, *, queue_count: int = 0) -> TopicInfo:
+        """Create a topic unless it exists. An existing topic keeps its queue count."""
+        try:
+            return await self.create_topic(name, queue_count=queue_count)
+        except AlreadyExists:
+            return (await self.describe_topic(name)).topic
+
+    async def list_topics(self) -> list[TopicInfo]:
+        """All topics, sorted by name."""
+        answer = await self._call("ListTopics", namesrv_pb2.ListTopicsRequest())
+        return [topic_of(topic) for topic in answer.topics]
+
+    async def describe_topic(self, name: str) -> TopicDescription:
+        """One topic with the offset range of each queue. Errors: NotFound."""
+        return description_of(await self._call("DescribeTopic", admin_pb2.DescribeTopicRequest(name=name)))
+
+    async def describe_topics(self, names: Sequence[str]) -> list[TopicDescription]:
+        """Many topics with the offset range of each queue, in one call for 1,024 names. Missing topics are left out.
+
+        Errors: Unsupported by older servers.
+        """
+        found: list[TopicDescription] = []
+        for first in range(0, len(names), TOPICS_MAX):
+            request = admin_pb2.DescribeTopicsRequest(names=names[first : first + TOPICS_MAX])
+            found += map(description_of, (await self._call("DescribeTopics", request)).topics)
+        return found
+
+    async def update_topic(
+        self,
+        name: str,
+        *,
+        read_queue_count: int = 0,
+        write_queue_count: int = 0,
+        permission: str = "",
+        add_enodes: Sequence[str] = (),
+        publish_order: Sequence[tuple[str, int]] | None = None,
+        lite_ttl_ms: int | None = None,
+    ) -> TopicInfo:
+        """Change a topic; 0, empty and None keep a setting. The number of queues to read cannot be reduced.
+
+        `publish_order` lists the queues that producers use, in order. Each pair (enode, count) stands for the first
+        `count` queues of the enode. An empty list removes the restriction. Errors: Invalid, NotFound.
+        """
+        request = namesrv_pb2.UpdateTopicRequest(
+            name=name,
+            read_queue_count=check_count(read_queue_count, "read_queue_count"),
+            write_queue_count=check_count(write_queue_count, "write_queue_count"),
+            permission=PERMISSIONS.number(permission) if permission else topic_pb2.PERMISSION_UNSPECIFIED,
+            add_enodes=add_enodes,
+            publish_order=None if publish_order is None else _publish_order(publish_order),
+            lite_ttl_ms=None if lite_ttl_ms is None else check_count(lite_ttl_ms, "lite_ttl_ms", UINT64_MAX),
+        )
+        return topic_of((await self._call("UpdateTopic", request)).topic)
+
+    async def delete_topic(self, name: str, *, at_once: bool = False) -> None:
+        """Delete a topic. It can be restored for one day, unless `at_once` deletes its messages. Errors: NotFound."""
+        await self._call("DeleteTopic", namesrv_pb2.DeleteTopicRequest(name=name, skip_grace_period=at_once))
+
+    async def undelete_topic(self, name: str, *, topic_id: int = 0) -> TopicInfo:
+        """Restore a deleted topic with its messages and offsets. `topic_id` selects among deleted topics of this name.
+
+        Errors: NotFound, AlreadyExists if a topic has the name now, Conflict if several deleted topics had the name.
+        """
+        request = namesrv_pb2.UndeleteTopicRequest(name=name, topic_id=topic_id)
+        return topic_of((await self._call("UndeleteTopic", request)).topic)
+
+    async def list_deleted_topics(self) -> list[DeletedTopic]:
+        """The deleted topics that can be restored, most recently deleted first."""
+        answer = await self._call("ListDeletedTopics", namesrv_pb2.ListDeletedTopicsRequest())
+        return [read(DeletedTopic, one, topic=topic_of(one.topic)) for one in answer.topics]
+
+    async def list_orphaned_topics(self) -> list[OrphanedTopic]:
+        """Topics that enodes hold and that are missing in the name server's directory, sorted by name."""
+        answer = await self._call("ListOrphanedTopics", namesrv_pb2.ListOrphanedTopicsRequest())
+        return [read(OrphanedTopic, one) for one in answer.topics]
+
+    async def adopt_topics(self, *names: str) -> Adoption:
+        """Add the topics `names`, which enodes hold, to the directory; without names, all topics without a conflict.
+
+        Errors: NotFound, or Conflict when one of `names` cannot be adopted. After an error, no topic was adopted.
+        """
+        answer = await self._call("AdoptTopics", namesrv_pb2.AdoptTopicsRequest(names=names, all=not names))
+        return Adoption(tuple(map(topic_of, answer.topics)), tuple(read(OrphanedTopic, one) for one in answer.refused))
 
 
 def description_of(answer: admin_pb2.DescribeTopicResponse) -> TopicDescription:
@@ -26,3 +159,17 @@ def topic_of(topic: topic_pb2.Topic) -> TopicInfo:
         message_type=MESSAGE_TYPES.name(topic.message_type),
         publish_order=tuple((place.enode, place.queue_count) for place in topic.publish_order.places),
     )
+
+
+def check_count(value: int, field: str, most: int = UINT32_MAX) -> int:
+    """Refuse a number that its field cannot hold; returns it. Errors: Invalid, naming `field`."""
+    if not 0 <= value <= most:
+        raise Invalid(f"{value}; expected 0 to {most}", field=field)
+    return value
+
+
+def _publish_order(order: Sequence[tuple[str, int]]) -> topic_pb2.PublishOrder:
+    places = [
+        topic_pb2.PublishPlace(enode=enode, queue_count=check_count(count, "publish_order")) for enode, count in order
+    ]
+    return topic_pb2.PublishOrder(places=places)

@@ -16,16 +16,17 @@ from typing import Any, Concatenate, Generic, ParamSpec, Self, TypeVar
 from ortoo.client.blocking.loop_thread import LoopThread, OpenContext
 
 A = TypeVar("A")
+A_co = TypeVar("A_co", covariant=True)
 T = TypeVar("T")
 F = TypeVar("F")
 Open = TypeVar("Open", bound="ClosableFacade[Any]")
 P = ParamSpec("P")
 
 
-class BlockingFacade(Generic[A]):
+class BlockingFacade(Generic[A_co]):
     """A blocking interface to an object of the asynchronous client. Calls may come from any thread."""
 
-    def __init__(self, thread: LoopThread, wrapped: A) -> None:
+    def __init__(self, thread: LoopThread, wrapped: A_co) -> None:
         """Applications get blocking objects from `connect` or from the methods of `Client`."""
         self._thread = thread
         self._wrapped = wrapped
@@ -41,7 +42,7 @@ class BlockingFacade(Generic[A]):
         return limited
 
 
-class ClosableFacade(BlockingFacade[A]):
+class ClosableFacade(BlockingFacade[A_co]):
     """An object with a life cycle: close it or use it as a `with` block. Closing its client closes it too."""
 
     _context: "OpenContext[Any]"

@@ -1,8 +1,9 @@
 """The columns of a record batch. The table `COLUMNS` is the only place that defines them.
 
-Writers, readers, arrays, `Message`, Spark's schemas and the documents are made from `COLUMNS`. A new column of messages
-is one line in `COLUMNS` and one field of `RecordBatch` in record.proto. `make docs` writes the column's types and its
-rows in the documents. Code that uses a certain column, such as the expiry time, uses a constant of this module.
+Writers, readers, arrays, `Message`, Spark's schemas, the command's output and the documents are made from `COLUMNS`. A
+new column of messages is one entry of `COLUMNS`, with the rule for its texts, and one field of `RecordBatch` in
+record.proto. `make docs` writes the column's types and its rows in the documents. Code that uses a certain column, such
+as the expiry time, uses a constant of this module.
 """
 
 from collections.abc import Mapping
@@ -12,7 +13,7 @@ from functools import cached_property
 from types import MappingProxyType
 from typing import Any, Final, Generic, TypeVar
 
-from ortoo.common.records import text_rules
+from ortoo.common.records.text_rules import TAG as TAG_RULE
 from ortoo.common.records.text_rules import TEXT_BYTES_MAX, TextRule
 
 FORMAT: Final = 1
@@ -131,10 +132,10 @@ BORN_AT: Final = MessageColumn[int | None](
     8, "born_at_ms", Layout.TIMES, Presence.ALWAYS, "when its producer made it, to the millisecond"
 )
 TAG: Final = MessageColumn[str | None](
-    9, "tag", Layout.DICTIONARY, Presence.IF_USED, "a label for filters", text_rules.TAG, is_common=True
+    9, "tag", Layout.DICTIONARY, Presence.IF_USED, "a label for filters", TAG_RULE, is_common=True
 )
 KEYS: Final = MessageColumn[tuple[str, ...]](
-    10, "keys", Layout.LISTS, Presence.IF_USED, "words for search", text_rules.KEY, is_common=True
+    10, "keys", Layout.LISTS, Presence.IF_USED, "words for search", TextRule("key"), is_common=True
 )
 MESSAGE_GROUP: Final = MessageColumn[str | None](
     11,
@@ -142,10 +143,15 @@ MESSAGE_GROUP: Final = MessageColumn[str | None](
     Layout.DICTIONARY,
     Presence.IF_USED,
     "messages of one group are in one queue, in order",
-    text_rules.MESSAGE_GROUP,
+    TextRule("message group", bytes_max=63),
 )
 PROPERTIES: Final = MessageColumn[Mapping[str, str]](
-    12, "properties", Layout.MAPS, Presence.IF_USED, "the application's properties", text_rules.PROPERTY_VALUE
+    12,
+    "properties",
+    Layout.MAPS,
+    Presence.IF_USED,
+    "the application's properties",
+    TextRule("property value", empty_allowed=True, blank_allowed=True),
 )
 DELIVER_AT: Final = MessageColumn[int | None](
     13, "deliver_at_ms", Layout.TIMES, Presence.ALL_OR_NONE, "not visible before this time"
@@ -161,13 +167,28 @@ BODY_ENCODING: Final = MessageColumn[int](
     is_about_body=True,
 )
 BORN_HOST: Final = MessageColumn[str | None](
-    16, "born_host", Layout.DICTIONARY, Presence.IF_USED, "the producer's host", text_rules.BORN_HOST
+    16,
+    "born_host",
+    Layout.DICTIONARY,
+    Presence.IF_USED,
+    "the producer's host",
+    TextRule("born host", bytes_max=255, empty_allowed=True, blank_allowed=True),
 )
 MESSAGE_ID: Final = MessageColumn[str | None](
-    17, "message_id", Layout.TEXTS, Presence.IF_USED, "the id that its producer chose", text_rules.MESSAGE_ID
+    17,
+    "message_id",
+    Layout.TEXTS,
+    Presence.IF_USED,
+    "the id that its producer chose",
+    TextRule("message id", bytes_max=255),
 )
 TRACE_CONTEXT: Final = MessageColumn[str | None](
-    18, "trace_context", Layout.TEXTS, Presence.IF_USED, "W3C trace context", text_rules.TRACE_CONTEXT
+    18,
+    "trace_context",
+    Layout.TEXTS,
+    Presence.IF_USED,
+    "W3C trace context",
+    TextRule("trace context", bytes_max=1024, empty_allowed=True, blank_allowed=True),
 )
 EXPIRE_AT: Final = MessageColumn[int | None](
     19, "expire_at_ms", Layout.TIMES, Presence.IF_USED, "from this time on no group gets the message"

@@ -1,4 +1,6 @@
-"""The rules for the texts of a message: one table for the producer's checks and the server's.
+"""The rules for the texts of a message, for the producer's checks and the server's.
+
+`COLUMNS` has the rule of each column. The rules below are also used elsewhere.
 
 The rules are RocketMQ's, because messages of either protocol must be readable through the other one. "Blank" means
 made only of spaces (U+0020); control characters are U+0000-001F and U+007F-009F. Limits count UTF-8 bytes.
@@ -147,15 +149,9 @@ class TextRule:
 
 
 TAG = TextRule("tag", empty_allowed=True, bar_allowed=False)
-KEY = TextRule("key")
-MESSAGE_GROUP = TextRule("message group", bytes_max=63)
 PROPERTY_NAME = TextRule("property name", reserved_allowed=False)
 SYSTEM_PROPERTY_NAME = TextRule("property name")
 """The rule for the copies that servers make."""
-PROPERTY_VALUE = TextRule("property value", empty_allowed=True, blank_allowed=True)
-MESSAGE_ID = TextRule("message id", bytes_max=255)
-BORN_HOST = TextRule("born host", bytes_max=255, empty_allowed=True, blank_allowed=True)
-TRACE_CONTEXT = TextRule("trace context", bytes_max=1024, empty_allowed=True, blank_allowed=True)
 
 
 def reserved_name(name: str, field: str) -> Invalid:

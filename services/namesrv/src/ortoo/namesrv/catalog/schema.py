@@ -9,8 +9,9 @@ from ortoo.common.logs.logger import get_logger
 from ortoo.namesrv import log_events
 from ortoo.namesrv.catalog import tables
 
-HEAD = "0013"
-"""The newest revision in `migrations/versions`; a test compares it."""
+MIGRATIONS = Path(__file__).parents[1] / "migrations"
+HEAD = max(file.name[1:5] for file in (MIGRATIONS / "versions").glob("v*.py"))
+"""The newest revision: a script's name begins with v and its revision."""
 FIRST = "0001"
 LOCK_KEY = 0x6F72746F6F
 """The PostgreSQL advisory lock that keeps two name servers from migrating at the same time."""
@@ -77,13 +78,13 @@ def _detect_revision(connection: sa.Connection) -> str | None:
     return FIRST
 
 
-def _migrate(connection: sa.Connection, revision: str) -> None:
+def _migrate(connection: sa.Connection, revision: str, to: str = HEAD) -> None:
     # The import takes half a second, and most starts do not need it.
     from alembic import command
     from alembic.config import Config
 
-    _log.emit(log_events.DATABASE_MIGRATION_STARTED, revision=revision, to=HEAD)
+    _log.emit(log_events.DATABASE_MIGRATION_STARTED, revision=revision, to=to)
     config = Config()
-    config.set_main_option("script_location", str(Path(__file__).parents[1] / "migrations"))
+    config.set_main_option("script_location", str(MIGRATIONS))
     config.attributes["connection"] = connection
-    command.upgrade(config, HEAD)
+    command.upgrade(config, to)

@@ -1,6 +1,6 @@
 """The client of the name servers: one stub, several addresses, and errors that name the server."""
 
-from collections.abc import AsyncIterator, Awaitable, Callable, Sequence
+from collections.abc import AsyncIterator, Awaitable, Callable, Iterable, Sequence
 from dataclasses import dataclass
 from typing import TypeVar
 
@@ -10,7 +10,6 @@ from ortoo.common.errors import AlreadyExists, Forbidden, NotFound, OrtooError, 
 from ortoo.common.errors.status import rpc_errors
 from ortoo.common.grpc.channels import Channels, Headers
 from ortoo.common.grpc.cluster_token import ADMIN_TOKEN
-from ortoo.common.grpc.messages import write
 from ortoo.snode.cluster.routes import DirectoryUpdate, Group, MessageType, Permission, Topic
 from ortoo.snode.cluster.wire import decode_group, decode_topic, decode_update
 from ortoo.v1 import namesrv_pb2, topic_pb2
@@ -112,16 +111,25 @@ class NameServerClient:
 
     async def get_group(self, name: str) -> Group:
         """The settings of the group with this name. Errors: NotFound, Unavailable."""
+        return decode_group(await self.stored_group(name))
+
+    async def stored_group(self, name: str) -> topic_pb2.Group:
+        """The group with this name as the name server stores it, including settings that snodes do not apply.
+
+        Errors: NotFound, Unavailable.
+        """
         groups = (await self.call(self.stub.ListGroups, namesrv_pb2.ListGroupsRequest())).groups
         found = next((group for group in groups if group.name == name), None)
         if found is None:
             raise NotFound(f"there is no group {name!r}", field="group")
-        return decode_group(found)
+        return found
 
-    async def put_group(self, group: Group) -> Group:
-        """Create a group or change it. Errors: Invalid, Overloaded, Unavailable."""
-        request = namesrv_pb2.PutGroupRequest(group=write(topic_pb2.Group, group))
-        return decode_group((await self.call(self.stub.PutGroup, request)).group)
+    async def put_group(self, group: topic_pb2.Group, fields: Iterable[str] = ()) -> topic_pb2.Group:
+        """Create a group, or change the settings `fields` of an existing one (none = all that `group` has).
+
+        Errors: Invalid, Overloaded, Unavailable.
+        """
+        return (await self.call(self.stub.PutGroup, namesrv_pb2.PutGroupRequest(group=group, fields=fields))).group
 
     async def get_secret(self, access_key: str) -> str:
         """The secret of the user with this access key.

@@ -1,8 +1,8 @@
 """AdminService for clients, groups, their offsets, and limits on requests."""
 
-import dataclasses
 from collections.abc import Sequence
 from dataclasses import dataclass
+from typing import Any
 
 from ortoo.common.cluster.names import check_group_name
 from ortoo.common.errors import Invalid, NotFound, OrtooError
@@ -12,9 +12,9 @@ from ortoo.common.grpc.errors import Context
 from ortoo.common.grpc.messages import read, write
 from ortoo.snode.clients.directory import ClientDirectory, ClientEntry
 from ortoo.snode.cluster import ClusterView
-from ortoo.snode.cluster.routes import DeliveryMode, Group
+from ortoo.snode.cluster.routes import DeliveryMode
 from ortoo.snode.cluster.runtime import Runtime
-from ortoo.snode.cluster.wire import decode_queue, decode_retry_policy, encode_queue
+from ortoo.snode.cluster.wire import decode_queue, encode_queue
 from ortoo.snode.policy import Policy
 from ortoo.snode.policy.flow_control import FlowRule, FlowUnit
 from ortoo.snode.policy.principal import PRINCIPAL
@@ -31,8 +31,6 @@ COMMAND_TIMEOUT_MS = 10_000
 COMMAND_TIMEOUT_MAX_MS = 60_000
 FORWARD_MARGIN_S = 2.0
 """Additional timeout of a forwarded call."""
-PLAIN_SETTINGS = frozenset(pb.UpdateGroupRequest.DESCRIPTOR.fields_by_name) - {"name", "retry"}
-"""Settings of a group that are copied unchanged."""
 
 
 @dataclass(kw_only=True, eq=False)
@@ -48,26 +46,28 @@ class GroupAdminHandlers(admin_pb2_grpc.AdminServiceServicer):
     rocketmq: RocketmqCommands
 
     async def UpdateGroup(self, request: pb.UpdateGroupRequest, context: Context) -> pb.UpdateGroupResponse:
-        """Change some settings of a group, or create it. The change is in force when the call returns."""
+        """Change some settings of a group, or create it. The change is in force when the call returns.
+
+        Only the changed settings are sent, so that simultaneous changes of other settings are kept.
+        """
         check_group_name(request.name, "name")
-        group = await self._find_group(request.name) or Group(request.name)
-        changes = {name: getattr(request, name) for name in PLAIN_SETTINGS if request.HasField(name)}  # type: ignore[arg-type]
-        if request.HasField("retry"):
-            changes["retry"] = decode_retry_policy(request.retry)
-        group = await self.cluster.name_server.put_group(dataclasses.replace(group, **changes))
+        changes: dict[str, Any] = {field.name: value for field, value in request.ListFields() if field.name != "name"}
+        # Named without a value, so that the group is declared from now on.
+        fields = (*changes, "auto_created")
+        group = await self.cluster.name_server.put_group(topic_pb2.Group(name=request.name, **changes), fields)
         await self.cluster.watch.wait_for_version(group.version)
-        return pb.UpdateGroupResponse(group=write(topic_pb2.Group, group))
+        return pb.UpdateGroupResponse(group=group)
 
     async def DescribeGroup(self, request: pb.DescribeGroupRequest, context: Context) -> pb.DescribeGroupResponse:
         """Describe a group: its settings, its members, and its progress in the topics that the caller may see."""
         check_group_name(request.name, "name")
-        group = await self.cluster.name_server.get_group(request.name)
+        group = await self.cluster.name_server.stored_group(request.name)
         members = self.clients.consumers(request.name)
         topics = list(filter(PRINCIPAL.get().may_see, await self._topics_of(request.name)))
         backlogs = await self.pull.backlogs.read(request.name)
         progress = [await self._progress(request.name, topic, backlogs) for topic in topics]
         return pb.DescribeGroupResponse(
-            group=write(topic_pb2.Group, group),
+            group=group,
             members=map(encode_member, members),
             topics=topics,
             progress=[one for one in progress if one is not None],
@@ -153,8 +153,9 @@ class GroupAdminHandlers(admin_pb2_grpc.AdminServiceServicer):
     async def _ensure_cloned_group(self, from_group: str, to_group: str) -> None:
         """Create the target group with the settings of the source group, unless it exists."""
         if await self._find_group(to_group) is None:
-            settings = await self._find_group(from_group) or Group(from_group)
-            made = await self.cluster.name_server.put_group(dataclasses.replace(settings, name=to_group))
+            settings = await self._find_group(from_group) or topic_pb2.Group()
+            settings.name, settings.auto_created = to_group, False
+            made = await self.cluster.name_server.put_group(settings)
             await self.cluster.watch.wait_for_version(made.version)
 
     async def DescribeFlowControl(
@@ -184,10 +185,10 @@ class GroupAdminHandlers(admin_pb2_grpc.AdminServiceServicer):
         if await self._find_group(name) is None and not await self._topics_of(name):
             raise NotFound(f"there is no group {name!r}; `ortoo group list` lists the groups", field="group")
 
-    async def _find_group(self, name: str) -> Group | None:
+    async def _find_group(self, name: str) -> topic_pb2.Group | None:
         """A group at the name server; None if it does not exist there. Errors: other errors of the name server."""
         try:
-            return await self.cluster.name_server.get_group(name)
+            return await self.cluster.name_server.stored_group(name)
         except NotFound:
             return None
 
