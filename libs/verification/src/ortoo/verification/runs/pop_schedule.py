@@ -21,57 +21,18 @@ from dataclasses import dataclass, field
 from ortoo.common.groups.pop import ranges_of
 from ortoo.common.process.randomness import Randomness
 from ortoo.enode.changes.kinds import OffsetsCommitted, StateChange, decode_changes, encode_changes
-from ortoo.enode.changes.pops import OPENING_SHIFT, PopFinished, PopLeased, PopReturned
+from ortoo.enode.changes.pops import OPENING_SHIFT, LeasesInvalidated, PopFinished, PopLeased, PopReturned
 from ortoo.enode.pops.line import PopLine, TakeResult
+from ortoo.enode.recovery.restored import OPENINGS_GAP
 from ortoo.enode.state.fold import State
 from ortoo.enode.state.tables.pops import FinishReason, PopQueue
+from ortoo.verification.runs.pop_model import Counts, EarlierEnd, HeldLease, PopViolation, Row
 
 TOPIC, GROUP, QUEUE = 7, "billing", 3
 INVISIBLE_MS = 1_000
 ATTEMPTS_MAX = 4
 UNFINISHED_MAX = 120
 """The schedule stores no messages above this number of unfinished ones, because the model would be slow."""
-
-
-class PopViolation(AssertionError):
-    """The line broke a promise, which the message names."""
-
-
-@dataclass(slots=True)
-class Row:
-    """The model's state of one message."""
-
-    done: bool = False
-    attempt: int = 0
-    number: int = 0
-    until_ms: int = 0
-    leased: bool = False
-
-    def copy(self) -> "Row":
-        """An independent copy."""
-        return Row(self.done, self.attempt, self.number, self.until_ms, self.leased)
-
-
-@dataclass(slots=True)
-class Counts:
-    """Counts of the events of a run."""
-
-    steps: int = 0
-    delivered: int = 0
-    finished: int = 0
-    redelivered: int = 0
-    parked: int = 0
-    stale: int = 0
-    crashes: int = 0
-    starts: int = 0
-
-
-@dataclass(slots=True)
-class HeldLease:
-    """Messages that a consumer holds, or believes to hold."""
-
-    number: int
-    offsets: list[int]
 
 
 @dataclass
@@ -90,7 +51,12 @@ class PopSchedule:
         self._end = 0
         self._opening = 1
         self._serial = 0
+        self._first_lease = 0
         self._keys: list[str | None] = []
+        self._message_ids: list[int] = []
+        """By offset. Ids are never used again."""
+        self._messages = 0
+        self._earlier: EarlierEnd | None = None
         self._live: dict[int, Row] = {}
         self._durable: dict[int, Row] = {}
         self._changed: dict[int, None] = {}
@@ -108,7 +74,7 @@ class PopSchedule:
         actions = (
             [self._store] * 14 + [self._pop] * 30 + [self._acknowledge] * 26 + [self._redeliver] * 8
             + [self._renew] * 6 + [self._pass_time] * 8 + [self._flush] * 20 + [self._forget] * 2
-            + [self._take_checkpoint]
+            + [self._take_checkpoint, self._remember]
         )  # fmt: skip
         try:
             for _ in range(steps):
@@ -118,6 +84,8 @@ class PopSchedule:
                 elif self._chance.below(1000) == 0:
                     self._flush()
                     self._restart()
+                elif self._earlier is not None and self._chance.below(1000) == 0:
+                    self._lose_end(self._earlier)
                 actions[self._chance.below(len(actions))]()
             self._drain()
         except PopViolation as error:
@@ -131,6 +99,8 @@ class PopSchedule:
             for _ in range(1 + self._chance.below(12)):
                 key = f"k{self._chance.below(9)}" if self._chance.below(4) else None
                 self._keys.append(key)
+                self._messages += 1
+                self._message_ids.append(self._messages)
                 self._live[self._end] = Row()
                 self._durable[self._end] = Row()
                 self._end += 1
@@ -162,6 +132,7 @@ class PopSchedule:
             for offset in range(first, first + count):
                 self._check_delivery(offset, attempt, exhausted=False)
                 lease.offsets.append(offset)
+                lease.message_ids[offset] = self._message_ids[offset]
                 row = self._row(offset)
                 row.attempt, row.number, row.leased, row.until_ms = attempt, number, True, self._now_ms + INVISIBLE_MS
                 self.counts.delivered += 1
@@ -182,10 +153,11 @@ class PopSchedule:
         if lease is None:
             return
         offsets = self._part(lease)
-        self.counts.stale += len(self._settle(offsets, lease.number))
+        self.counts.stale += len(self._settle(offsets, lease))
 
-    def _settle(self, offsets: list[int], number: int) -> list[int]:
-        expected = [one for one in offsets if self._may_settle(one, number)]
+    def _settle(self, offsets: list[int], lease: HeldLease) -> list[int]:
+        number = lease.number
+        expected = [one for one in offsets if self._may_settle(one, lease)]
         settled = self._line.finish(ranges_of(offsets), number)
         got = [one for first, count, _ in settled.rows for one in range(first, first + count)]
         open_ones = [one for one in expected if one in self._live]
@@ -204,7 +176,7 @@ class PopSchedule:
         settled = self._line.redeliver(ranges_of(offsets), lease.number, self._now_ms, delay_ms, counts=counts)
         for first, count, attempt in settled.rows:
             for offset in range(first, first + count):
-                if not self._may_settle(offset, lease.number):
+                if not self._may_settle(offset, lease):
                     raise PopViolation(
                         f"message {offset} was released by lease {lease.number:#x}, which no longer has it"
                     )
@@ -294,7 +266,26 @@ class PopSchedule:
         self._line = self._started()
         if fold_from > 50_000:
             del self._log[:fold_from]
-            self._checkpoint = (data, 0)
+            self._checkpoint, self._earlier = (data, 0), None
+
+    def _remember(self) -> None:
+        self._flush()
+        rows = {offset: row.copy() for offset, row in self._live.items()}
+        self._earlier = EarlierEnd(len(self._log), self._checkpoint, self._end, rows)
+
+    def _lose_end(self, earlier: EarlierEnd) -> None:
+        """Start on an older log, as after a restore. Consumers keep their leases, and offsets are assigned again."""
+        self.counts.lost_ends += 1
+        self._pending.clear()
+        self._changed.clear()
+        del self._log[earlier.log_length :], self._keys[earlier.end :], self._message_ids[earlier.end :]
+        self._checkpoint, self._end = earlier.checkpoint, earlier.end
+        self._live = {offset: row.copy() for offset, row in earlier.rows.items()}
+        self._opening += OPENINGS_GAP
+        self._first_lease = (self._opening + 1) << OPENING_SHIFT
+        self._log.append(LeasesInvalidated(self._first_lease))
+        self._earlier = None
+        self._restart()
 
     def _drain(self) -> None:
         for _ in range(10_000):
@@ -305,7 +296,7 @@ class PopSchedule:
             self._leases.clear()
             self._pop()
             for lease in self._leases:
-                self._settle(sorted(lease.offsets), lease.number)
+                self._settle(sorted(lease.offsets), lease)
         if self._live:
             raise PopViolation(f"messages {sorted(self._live)[:20]} are lost")
         self._flush()
@@ -337,13 +328,13 @@ class PopSchedule:
             if self._is_free(offset, row):
                 raise PopViolation(f"message {offset} could be delivered and is not: {row}")
 
-    def _may_settle(self, offset: int, number: int) -> bool:
-        row = self._live.get(offset)
-        if row is None:
+    def _may_settle(self, offset: int, lease: HeldLease) -> bool:
+        row, number = self._live.get(offset), lease.number
+        if row is None or lease.message_ids[offset] != self._message_ids[offset]:
             return False
         if row.number == number:
             return row.leased
-        return number > row.number and number >> OPENING_SHIFT < self._opening
+        return number > row.number and self._first_lease <= number and number >> OPENING_SHIFT < self._opening
 
     def _row(self, offset: int) -> Row:
         self._changed[offset] = None
@@ -373,8 +364,15 @@ class PopSchedule:
 
     def _started(self) -> PopLine:
         queue = self._state.pops.get((TOPIC, GROUP, QUEUE)) or PopQueue(0)
-        times = {"now_ms": self._now_ms, "wall_ms": self._wall_ms}
-        return PopLine(queue, opening=self._opening, in_order=self.in_order, **times)
+        return PopLine(
+            queue,
+            opening=self._opening,
+            now_ms=self._now_ms,
+            wall_ms=self._wall_ms,
+            in_order=self.in_order,
+            first_number=self._state.pops.first_lease_number,
+            end_at_opening=self._end,
+        )
 
 
 def main() -> None:
