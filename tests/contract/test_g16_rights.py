@@ -27,6 +27,7 @@ from ortoo.v1 import (
     findings_pb2,
     namesrv_pb2,
     producer_pb2,
+    reply_pb2,
     session_pb2,
     settings_pb2,
     topic_pb2,
@@ -62,8 +63,8 @@ admin = true
 """
 USERS = ("powerless", "elsewhere", "disabled", "sender", "receiver", "topical", "ann")
 FILES = (
-    producer_pb2, consumer_pb2, session_pb2, dead_letter_pb2, admin_pb2, delivery_pb2, findings_pb2, settings_pb2, s,
-    rocketmq_admin, externalscaler_pb2,
+    producer_pb2, consumer_pb2, session_pb2, reply_pb2, dead_letter_pb2, admin_pb2, delivery_pb2, findings_pb2,
+    settings_pb2, s, rocketmq_admin, externalscaler_pb2,
 )  # fmt: skip
 METHODS = {
     f"{service.name}/{method.name}": method

@@ -18,7 +18,7 @@ from ortoo.verification.servers.cluster import open_cluster
 from ortoo.verification.servers.command import run as run_command
 from tests.integration.snode_calls import open_snode_cluster
 
-FORGED = {"RETRY_TOPIC": "secret", "ORIGIN_MESSAGE_ID": "m"}
+FORGED = {"RETRY_TOPIC": "secret", "ORIGIN_MESSAGE_ID": "m", "CORRELATION_ID": "0"}
 WHO = (("x-mq-client-id", "c"),)
 
 
@@ -38,7 +38,7 @@ async def test_no_protocol_takes_a_system_property(tmp_path: Path) -> None:
         for call in native:
             with pytest.raises(grpc.aio.AioRpcError, match="only the servers write the property"):
                 await call
-        for name in ("RETRY_TOPIC", "RECONSUME_TIMES", "DLQ_REASON"):
+        for name in ("RETRY_TOPIC", "RECONSUME_TIMES", "DLQ_REASON", "TTL"):
             system = d.SystemProperties(message_type=d.NORMAL, message_id="m")
             sent = d.Message(
                 topic=d.Resource(name="t"), system_properties=system, body=b"x", user_properties={name: "v"}

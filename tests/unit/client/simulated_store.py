@@ -14,6 +14,7 @@ from ortoo.client.produce.producer import Producer
 from ortoo.client.produce.producer_batch import ProducerBatch
 from ortoo.client.produce.producer_settings import ProducerSettings
 from ortoo.client.produce.routes import Route
+from ortoo.client.requests.requester import Requester
 from ortoo.common.errors import NOT_ACCEPTED_FIELD, Forbidden, OrtooError, Overloaded, Unavailable
 from ortoo.common.process.clock import SystemClock
 from ortoo.common.process.randomness import Randomness
@@ -165,5 +166,7 @@ async def producer_to(
         mock.patch("ortoo.client.produce.producer.ProduceCall", store.call),
         mock.patch("ortoo.client.produce.producer.query_route", query_route),
     ):
-        async with Producer(connection, "t", ProducerSettings(**({"linger_ms": 0.0} | settings))) as producer:
+        async with Producer(
+            connection, "t", ProducerSettings(**({"linger_ms": 0.0} | settings)), Requester(connection)
+        ) as producer:
             yield producer

@@ -22,10 +22,10 @@ ONLY_ASYNC = {
     # A blocking caller waits for the outcome; `send_many` sends many at a time.
     "Producer": {"enqueue", "enqueue_nowait", "wait_for_room"},
 }
-ONLY_BLOCKING = {"stop", "ack", "park", "nack", "registered", "close", "with_timeout"}
+ONLY_BLOCKING = {"stop", "ack", "park", "nack", "reply", "registered", "close", "with_timeout"}
 """`registered` is an event in the asynchronous client.
 `stop` ends `run` from outside, where a task is cancelled. Messages
-are acknowledged with methods of the consumer. `with_timeout` replaces `asyncio.timeout`.
+are acknowledged and replied to with methods of the consumer. `with_timeout` replaces `asyncio.timeout`.
 `close` replaces the end of a block."""
 
 

@@ -6,6 +6,7 @@ from ortoo.client import Queue
 from ortoo.client.core.connection import Connection
 from ortoo.client.pull.queue_locks import ConsumerQueueLocks
 from ortoo.client.pull.settings import PullSettings
+from ortoo.client.requests.requester import Requester
 from ortoo.client.sessions.session import Session
 from ortoo.common.process.clock import SystemClock
 from ortoo.common.process.randomness import Randomness
@@ -30,7 +31,9 @@ def clock() -> SetClock:
 def locks_of(clock: SetClock) -> ConsumerQueueLocks:
     """The locks of a member without requests, with the default trust."""
     connection = Connection(["localhost:8081"], clock=clock, randomness=Randomness(1))
-    return ConsumerQueueLocks(connection, Session(connection), "g", PullSettings().lock_trust_ms / 1000)
+    return ConsumerQueueLocks(
+        connection, Session(connection, Requester(connection)), "g", PullSettings().lock_trust_ms / 1000
+    )
 
 
 def test_a_lock_is_trusted_for_half_its_life(clock: SetClock) -> None:

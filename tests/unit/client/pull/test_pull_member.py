@@ -12,6 +12,7 @@ from ortoo.client.core.connection import Connection
 from ortoo.client.pull.process_queue import ProcessQueue
 from ortoo.client.pull.pull_member import PullMember
 from ortoo.client.pull.settings import PullSettings
+from ortoo.client.requests.requester import Requester
 from ortoo.client.sessions.session import Session
 from ortoo.common.process.background import Background
 from ortoo.common.process.clock import SystemClock
@@ -37,7 +38,7 @@ class EarlyClock(SystemClock):
 async def member_without_queues(clock: SystemClock) -> AsyncIterator[PullMember]:
     """A member that sends no requests."""
     connection = Connection(["localhost:1"], clock=clock, randomness=Randomness(1))
-    member = PullMember(connection, Session(connection), "g", {}, PullSettings())
+    member = PullMember(connection, Session(connection, Requester(connection)), "g", {}, PullSettings())
     async with member._background:
         member.failure = None
         yield member

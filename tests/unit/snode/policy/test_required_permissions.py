@@ -22,6 +22,7 @@ from ortoo.v1 import (
     pop_pb2,
     producer_pb2,
     pull_pb2,
+    reply_pb2,
     session_pb2,
     topic_pb2,
 )
@@ -122,6 +123,7 @@ ROWS: list[tuple[str, Any, list[RequiredPermission]]] = [
         [*BOTH, topic("u", SUB)],
     ),
     ("FindingsService/ListFindings", None, [ADMIN]),
+    ("ReplyService/Reply", reply_pb2.ReplyRequest(topic="t"), [topic("t", SUB)]),
     ("ConsumerService/QueryQueues", consumer_pb2.QueryQueuesRequest(topic="t"), [topic("t", ANY)]),
     (
         "SessionService/Connect",

@@ -91,6 +91,7 @@ if TYPE_CHECKING:
     from ortoo.client.pull.settings import HandlerOptions, PullSettings
     from ortoo.client.push.consumer import Consumer, ConsumerSettings
     from ortoo.client.read.tailing import StoredMessage
+    from ortoo.client.requests.replies import RequestTimeout
     from ortoo.common.errors import (
         AlreadyExists,
         Conflict,
@@ -107,6 +108,7 @@ if TYPE_CHECKING:
         Unsupported,
     )
     from ortoo.common.groups.allocation import AllocationStrategy
+    from ortoo.common.groups.requests import RequestOptions
     from ortoo.common.records.compression import Codec
     from ortoo.common.records.message import Message
 
@@ -186,6 +188,8 @@ __all__ = [
     "ReplicaAdmin",
     "ReplicaInfo",
     "ReplicaSetInfo",
+    "RequestOptions",
+    "RequestTimeout",
     "RetryLater",
     "SendFuture",
     "SendFutures",
@@ -255,6 +259,7 @@ _MODULES: dict[str, tuple[str, ...]] = {
     "ortoo.client.core.handlers": ("RetryLater",),
     "ortoo.client.core.queues": ("Queue", "Receipt"),
     "ortoo.client.core.received": ("ReceivedBatch", "ReceivedMessage"),
+    "ortoo.client.requests.replies": ("RequestTimeout",),
     "ortoo.client.offsets.losses": ("LostMessages",),
     "ortoo.client.pop.consumer": ("PopConsumer",),
     "ortoo.client.pop.popped": ("PoppedMessage",),
@@ -291,6 +296,7 @@ _MODULES: dict[str, tuple[str, ...]] = {
         "Unsupported",
     ),
     "ortoo.common.groups.allocation": ("AllocationStrategy",),
+    "ortoo.common.groups.requests": ("RequestOptions",),
     "ortoo.common.records.compression": ("Codec",),
     "ortoo.common.records.message": ("Message",),
 }

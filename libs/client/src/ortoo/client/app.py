@@ -12,6 +12,7 @@ from ortoo.client.core.filters import Filter, TopicFilters, topic_filters
 from ortoo.client.core.queues import Queue
 from ortoo.client.produce.producer import Producer
 from ortoo.client.produce.producer_settings import ProducerSettings
+from ortoo.client.requests.requester import Requester
 from ortoo.client.sessions.session import Session
 from ortoo.common.process.clock import Clock, current_clock
 from ortoo.common.process.randomness import Randomness, current_randomness
@@ -32,8 +33,9 @@ if TYPE_CHECKING:  # imported at the first use, because an application rarely us
 class Client:
     """A connected client: makes producers and consumers, and has the operator's calls as `admin`. Made by `connect`."""
 
-    def __init__(self, connection: Connection, session: Session) -> None:
+    def __init__(self, connection: Connection, session: Session, requester: Requester) -> None:
         """Applications get a client from `connect`."""
+        self._requester = requester
         self._session = session
         self._connection = connection
 
@@ -46,7 +48,7 @@ class Client:
 
     def producer(self, topic: str, settings: ProducerSettings | None = None) -> Producer:
         """A producer for one topic; enter it with `async with`."""
-        return Producer(self._connection, topic, settings or ProducerSettings())
+        return Producer(self._connection, topic, settings or ProducerSettings(), self._requester)
 
     def transactional_producer(self, topic: str, group: str, checker: "TransactionChecker") -> "TransactionalProducer":
         """A producer whose messages wait for a verdict; enter it with `async with`.
@@ -67,6 +69,11 @@ class Client:
         from ortoo.client.push.consumer import Consumer, ConsumerSettings
 
         return Consumer(self._connection, group, topic_filters(topics), settings or ConsumerSettings())
+
+    @property
+    def late_replies(self) -> int:
+        """Number of replies that came after the timeout of their request and were dropped."""
+        return self._requester.late_replies
 
     async def recall(self, recall_handle: str) -> None:
         """Cancel a delayed message by the handle in its receipt.
@@ -155,5 +162,6 @@ async def connect(
         clock=clock or current_clock(),
         randomness=randomness or current_randomness(),
     )
-    async with connection, Session(connection) as session:
-        yield Client(connection, session)
+    requester = Requester(connection)
+    async with connection, requester, Session(connection, requester) as session:
+        yield Client(connection, session, requester)

@@ -54,6 +54,16 @@ LEASE_RENEWAL_FAILED_RETRYING = retry_warning(
     "The leases of messages that a handler is processing could not be renewed. The client retries.",
     "Expect duplicate deliveries if the event repeats until the leases expire.",
 )
+LATE_REPLY_DROPPED = warning(
+    "late_reply_dropped",
+    "A reply came after the timeout of its request. The client has dropped it.",
+    "Make the replier faster, or wait longer with `timeout_s`.",
+)
+REPLY_FAILED = warning(
+    "reply_failed",
+    "A handler of an app returned a reply, and the requester did not confirm it in time.",
+    "None if the requester has ended. Otherwise check the snodes.",
+)
 HANDLERS_NOT_FINISHED = warning(
     "handlers_not_finished",
     "The consumer was stopped, and handlers did not finish in time. Their messages are released.",

@@ -19,7 +19,7 @@ from ortoo.v1 import record_pb2 as ortoo_dot_v1_dot_record__pb2
 from ortoo.v1 import topic_pb2 as ortoo_dot_v1_dot_topic__pb2
 
 
-DESCRIPTOR = _descriptor_pool.Default().AddSerializedFile(b'\n\x17ortoo/v1/producer.proto\x12\x08ortoo.v1\x1a\x14ortoo/v1/enode.proto\x1a\x1dortoo/v1/enode_deferred.proto\x1a\x16ortoo/v1/failure.proto\x1a\x15ortoo/v1/record.proto\x1a\x14ortoo/v1/topic.proto\"d\n\x0ePublishRequest\x12\r\n\x05topic\x18\x01 \x01(\t\x12#\n\x08messages\x18\x02 \x03(\x0b\x32\x11.ortoo.v1.Message\x12\x1e\n\x05queue\x18\x03 \x01(\x0b\x32\x0f.ortoo.v1.Queue\"6\n\x0fPublishResponse\x12#\n\x08receipts\x18\x01 \x03(\x0b\x32\x11.ortoo.v1.Receipt\"w\n\x07Receipt\x12\x12\n\nmessage_id\x18\x01 \x01(\t\x12\x1e\n\x05queue\x18\x02 \x01(\x0b\x32\x0f.ortoo.v1.Queue\x12\x0e\n\x06offset\x18\x03 \x01(\x03\x12\x15\n\rrecall_handle\x18\x04 \x01(\t\x12\x11\n\tduplicate\x18\x05 \x01(\x08\"-\n\x14RecallMessageRequest\x12\x15\n\rrecall_handle\x18\x01 \x01(\t\"+\n\x15RecallMessageResponse\x12\x12\n\nmessage_id\x18\x01 \x01(\t\"\x93\x01\n\x0eProduceRequest\x12\x12\n\nrequest_id\x18\x01 \x01(\x04\x12\x1e\n\x05queue\x18\x02 \x01(\x0b\x32\x0f.ortoo.v1.Queue\x12$\n\x05\x62\x61tch\x18\x03 \x01(\x0b\x32\x15.ortoo.v1.SealedBatch\x12\'\n\nflush_mode\x18\x04 \x01(\x0e\x32\x13.ortoo.v1.FlushMode\"\xb3\x01\n\x0fProduceResponse\x12\x12\n\nrequest_id\x18\x01 \x01(\x04\x12\x14\n\x0c\x66irst_offset\x18\x02 \x01(\x03\x12\x14\n\x0cstored_at_ms\x18\x03 \x01(\x03\x12\'\n\nflush_mode\x18\x04 \x01(\x0e\x32\x13.ortoo.v1.FlushMode\x12\"\n\x07\x66\x61ilure\x18\x05 \x01(\x0b\x32\x11.ortoo.v1.Failure\x12\x13\n\x0brecall_seal\x18\x06 \x01(\x0c\"5\n\x11QueryRouteRequest\x12\r\n\x05topic\x18\x01 \x01(\t\x12\x11\n\tfor_write\x18\x02 \x01(\x08\"\x88\x01\n\x12QueryRouteResponse\x12\x1e\n\x05topic\x18\x01 \x01(\x0b\x32\x0f.ortoo.v1.Topic\x12(\n\x0fwritable_queues\x18\x02 \x03(\x0b\x32\x0f.ortoo.v1.Queue\x12(\n\x0freadable_queues\x18\x03 \x03(\x0b\x32\x0f.ortoo.v1.Queue\"\xaa\x01\n\x17\x42\x65ginTransactionRequest\x12\r\n\x05topic\x18\x01 \x01(\t\x12#\n\x08messages\x18\x02 \x03(\x0b\x32\x11.ortoo.v1.Message\x12\x16\n\x0eproducer_group\x18\x03 \x01(\t\x12\x16\n\x0e\x63heck_after_ms\x18\x04 \x01(\r\x12\x1e\n\x05queue\x18\x05 \x01(\x0b\x32\x0f.ortoo.v1.Queue\x12\x0b\n\x03key\x18\x06 \x01(\x06\"G\n\x18\x42\x65ginTransactionResponse\x12\x16\n\x0etransaction_id\x18\x01 \x01(\t\x12\x13\n\x0bmessage_ids\x18\x02 \x03(\t\"|\n\x15\x45ndTransactionRequest\x12\x16\n\x0etransaction_id\x18\x01 \x01(\t\x12\"\n\x07verdict\x18\x02 \x01(\x0e\x32\x11.ortoo.v1.Verdict\x12\'\n\x06source\x18\x03 \x01(\x0e\x32\x17.ortoo.v1.VerdictSource\"\x18\n\x16\x45ndTransactionResponse\"J\n\x1dWatchTransactionChecksRequest\x12\x16\n\x0eproducer_group\x18\x01 \x01(\t\x12\x11\n\tclient_id\x18\x02 \x01(\t\"\x93\x01\n\x1eWatchTransactionChecksResponse\x12\x16\n\x0etransaction_id\x18\x01 \x01(\t\x12\r\n\x05topic\x18\x02 \x01(\t\x12#\n\x08messages\x18\x03 \x03(\x0b\x32\x11.ortoo.v1.Message\x12\x0e\n\x06\x63hecks\x18\x04 \x01(\r\x12\x15\n\rstarted_at_ms\x18\x05 \x01(\x03\x32\xcf\x04\n\x0fProducerService\x12>\n\x07Publish\x12\x18.ortoo.v1.PublishRequest\x1a\x19.ortoo.v1.PublishResponse\x12\x42\n\x07Produce\x12\x18.ortoo.v1.ProduceRequest\x1a\x19.ortoo.v1.ProduceResponse(\x01\x30\x01\x12P\n\rRecallMessage\x12\x1e.ortoo.v1.RecallMessageRequest\x1a\x1f.ortoo.v1.RecallMessageResponse\x12Y\n\x10\x42\x65ginTransaction\x12!.ortoo.v1.BeginTransactionRequest\x1a\".ortoo.v1.BeginTransactionResponse\x12S\n\x0e\x45ndTransaction\x12\x1f.ortoo.v1.EndTransactionRequest\x1a .ortoo.v1.EndTransactionResponse\x12m\n\x16WatchTransactionChecks\x12\'.ortoo.v1.WatchTransactionChecksRequest\x1a(.ortoo.v1.WatchTransactionChecksResponse0\x01\x12G\n\nQueryRoute\x12\x1b.ortoo.v1.QueryRouteRequest\x1a\x1c.ortoo.v1.QueryRouteResponseB\x12Z\x10ortoo/v1;ortoov1b\x06proto3')
+DESCRIPTOR = _descriptor_pool.Default().AddSerializedFile(b'\n\x17ortoo/v1/producer.proto\x12\x08ortoo.v1\x1a\x14ortoo/v1/enode.proto\x1a\x1dortoo/v1/enode_deferred.proto\x1a\x16ortoo/v1/failure.proto\x1a\x15ortoo/v1/record.proto\x1a\x14ortoo/v1/topic.proto\"\x90\x01\n\x0ePublishRequest\x12\r\n\x05topic\x18\x01 \x01(\t\x12#\n\x08messages\x18\x02 \x03(\x0b\x32\x11.ortoo.v1.Message\x12\x1e\n\x05queue\x18\x03 \x01(\x0b\x32\x0f.ortoo.v1.Queue\x12*\n\x08requests\x18\x04 \x03(\x0b\x32\x18.ortoo.v1.RequestOptions\"N\n\x0eRequestOptions\x12\x16\n\x0e\x63orrelation_id\x18\x01 \x01(\t\x12\x10\n\x08reply_to\x18\x02 \x01(\t\x12\x12\n\ntimeout_ms\x18\x03 \x01(\r\"6\n\x0fPublishResponse\x12#\n\x08receipts\x18\x01 \x03(\x0b\x32\x11.ortoo.v1.Receipt\"w\n\x07Receipt\x12\x12\n\nmessage_id\x18\x01 \x01(\t\x12\x1e\n\x05queue\x18\x02 \x01(\x0b\x32\x0f.ortoo.v1.Queue\x12\x0e\n\x06offset\x18\x03 \x01(\x03\x12\x15\n\rrecall_handle\x18\x04 \x01(\t\x12\x11\n\tduplicate\x18\x05 \x01(\x08\"-\n\x14RecallMessageRequest\x12\x15\n\rrecall_handle\x18\x01 \x01(\t\"+\n\x15RecallMessageResponse\x12\x12\n\nmessage_id\x18\x01 \x01(\t\"\x93\x01\n\x0eProduceRequest\x12\x12\n\nrequest_id\x18\x01 \x01(\x04\x12\x1e\n\x05queue\x18\x02 \x01(\x0b\x32\x0f.ortoo.v1.Queue\x12$\n\x05\x62\x61tch\x18\x03 \x01(\x0b\x32\x15.ortoo.v1.SealedBatch\x12\'\n\nflush_mode\x18\x04 \x01(\x0e\x32\x13.ortoo.v1.FlushMode\"\xb3\x01\n\x0fProduceResponse\x12\x12\n\nrequest_id\x18\x01 \x01(\x04\x12\x14\n\x0c\x66irst_offset\x18\x02 \x01(\x03\x12\x14\n\x0cstored_at_ms\x18\x03 \x01(\x03\x12\'\n\nflush_mode\x18\x04 \x01(\x0e\x32\x13.ortoo.v1.FlushMode\x12\"\n\x07\x66\x61ilure\x18\x05 \x01(\x0b\x32\x11.ortoo.v1.Failure\x12\x13\n\x0brecall_seal\x18\x06 \x01(\x0c\"5\n\x11QueryRouteRequest\x12\r\n\x05topic\x18\x01 \x01(\t\x12\x11\n\tfor_write\x18\x02 \x01(\x08\"\x88\x01\n\x12QueryRouteResponse\x12\x1e\n\x05topic\x18\x01 \x01(\x0b\x32\x0f.ortoo.v1.Topic\x12(\n\x0fwritable_queues\x18\x02 \x03(\x0b\x32\x0f.ortoo.v1.Queue\x12(\n\x0freadable_queues\x18\x03 \x03(\x0b\x32\x0f.ortoo.v1.Queue\"\xaa\x01\n\x17\x42\x65ginTransactionRequest\x12\r\n\x05topic\x18\x01 \x01(\t\x12#\n\x08messages\x18\x02 \x03(\x0b\x32\x11.ortoo.v1.Message\x12\x16\n\x0eproducer_group\x18\x03 \x01(\t\x12\x16\n\x0e\x63heck_after_ms\x18\x04 \x01(\r\x12\x1e\n\x05queue\x18\x05 \x01(\x0b\x32\x0f.ortoo.v1.Queue\x12\x0b\n\x03key\x18\x06 \x01(\x06\"G\n\x18\x42\x65ginTransactionResponse\x12\x16\n\x0etransaction_id\x18\x01 \x01(\t\x12\x13\n\x0bmessage_ids\x18\x02 \x03(\t\"|\n\x15\x45ndTransactionRequest\x12\x16\n\x0etransaction_id\x18\x01 \x01(\t\x12\"\n\x07verdict\x18\x02 \x01(\x0e\x32\x11.ortoo.v1.Verdict\x12\'\n\x06source\x18\x03 \x01(\x0e\x32\x17.ortoo.v1.VerdictSource\"\x18\n\x16\x45ndTransactionResponse\"J\n\x1dWatchTransactionChecksRequest\x12\x16\n\x0eproducer_group\x18\x01 \x01(\t\x12\x11\n\tclient_id\x18\x02 \x01(\t\"\x93\x01\n\x1eWatchTransactionChecksResponse\x12\x16\n\x0etransaction_id\x18\x01 \x01(\t\x12\r\n\x05topic\x18\x02 \x01(\t\x12#\n\x08messages\x18\x03 \x03(\x0b\x32\x11.ortoo.v1.Message\x12\x0e\n\x06\x63hecks\x18\x04 \x01(\r\x12\x15\n\rstarted_at_ms\x18\x05 \x01(\x03\x32\xcf\x04\n\x0fProducerService\x12>\n\x07Publish\x12\x18.ortoo.v1.PublishRequest\x1a\x19.ortoo.v1.PublishResponse\x12\x42\n\x07Produce\x12\x18.ortoo.v1.ProduceRequest\x1a\x19.ortoo.v1.ProduceResponse(\x01\x30\x01\x12P\n\rRecallMessage\x12\x1e.ortoo.v1.RecallMessageRequest\x1a\x1f.ortoo.v1.RecallMessageResponse\x12Y\n\x10\x42\x65ginTransaction\x12!.ortoo.v1.BeginTransactionRequest\x1a\".ortoo.v1.BeginTransactionResponse\x12S\n\x0e\x45ndTransaction\x12\x1f.ortoo.v1.EndTransactionRequest\x1a .ortoo.v1.EndTransactionResponse\x12m\n\x16WatchTransactionChecks\x12\'.ortoo.v1.WatchTransactionChecksRequest\x1a(.ortoo.v1.WatchTransactionChecksResponse0\x01\x12G\n\nQueryRoute\x12\x1b.ortoo.v1.QueryRouteRequest\x1a\x1c.ortoo.v1.QueryRouteResponseB\x12Z\x10ortoo/v1;ortoov1b\x06proto3')
 
 _globals = globals()
 _builder.BuildMessageAndEnumDescriptors(DESCRIPTOR, _globals)
@@ -27,36 +27,38 @@ _builder.BuildTopDescriptorsAndMessages(DESCRIPTOR, 'ortoo.v1.producer_pb2', _gl
 if _descriptor._USE_C_DESCRIPTORS == False:
   _globals['DESCRIPTOR']._options = None
   _globals['DESCRIPTOR']._serialized_options = b'Z\020ortoo/v1;ortoov1'
-  _globals['_PUBLISHREQUEST']._serialized_start=159
-  _globals['_PUBLISHREQUEST']._serialized_end=259
-  _globals['_PUBLISHRESPONSE']._serialized_start=261
-  _globals['_PUBLISHRESPONSE']._serialized_end=315
-  _globals['_RECEIPT']._serialized_start=317
-  _globals['_RECEIPT']._serialized_end=436
-  _globals['_RECALLMESSAGEREQUEST']._serialized_start=438
-  _globals['_RECALLMESSAGEREQUEST']._serialized_end=483
-  _globals['_RECALLMESSAGERESPONSE']._serialized_start=485
-  _globals['_RECALLMESSAGERESPONSE']._serialized_end=528
-  _globals['_PRODUCEREQUEST']._serialized_start=531
-  _globals['_PRODUCEREQUEST']._serialized_end=678
-  _globals['_PRODUCERESPONSE']._serialized_start=681
-  _globals['_PRODUCERESPONSE']._serialized_end=860
-  _globals['_QUERYROUTEREQUEST']._serialized_start=862
-  _globals['_QUERYROUTEREQUEST']._serialized_end=915
-  _globals['_QUERYROUTERESPONSE']._serialized_start=918
-  _globals['_QUERYROUTERESPONSE']._serialized_end=1054
-  _globals['_BEGINTRANSACTIONREQUEST']._serialized_start=1057
-  _globals['_BEGINTRANSACTIONREQUEST']._serialized_end=1227
-  _globals['_BEGINTRANSACTIONRESPONSE']._serialized_start=1229
-  _globals['_BEGINTRANSACTIONRESPONSE']._serialized_end=1300
-  _globals['_ENDTRANSACTIONREQUEST']._serialized_start=1302
-  _globals['_ENDTRANSACTIONREQUEST']._serialized_end=1426
-  _globals['_ENDTRANSACTIONRESPONSE']._serialized_start=1428
-  _globals['_ENDTRANSACTIONRESPONSE']._serialized_end=1452
-  _globals['_WATCHTRANSACTIONCHECKSREQUEST']._serialized_start=1454
-  _globals['_WATCHTRANSACTIONCHECKSREQUEST']._serialized_end=1528
-  _globals['_WATCHTRANSACTIONCHECKSRESPONSE']._serialized_start=1531
-  _globals['_WATCHTRANSACTIONCHECKSRESPONSE']._serialized_end=1678
-  _globals['_PRODUCERSERVICE']._serialized_start=1681
-  _globals['_PRODUCERSERVICE']._serialized_end=2272
+  _globals['_PUBLISHREQUEST']._serialized_start=160
+  _globals['_PUBLISHREQUEST']._serialized_end=304
+  _globals['_REQUESTOPTIONS']._serialized_start=306
+  _globals['_REQUESTOPTIONS']._serialized_end=384
+  _globals['_PUBLISHRESPONSE']._serialized_start=386
+  _globals['_PUBLISHRESPONSE']._serialized_end=440
+  _globals['_RECEIPT']._serialized_start=442
+  _globals['_RECEIPT']._serialized_end=561
+  _globals['_RECALLMESSAGEREQUEST']._serialized_start=563
+  _globals['_RECALLMESSAGEREQUEST']._serialized_end=608
+  _globals['_RECALLMESSAGERESPONSE']._serialized_start=610
+  _globals['_RECALLMESSAGERESPONSE']._serialized_end=653
+  _globals['_PRODUCEREQUEST']._serialized_start=656
+  _globals['_PRODUCEREQUEST']._serialized_end=803
+  _globals['_PRODUCERESPONSE']._serialized_start=806
+  _globals['_PRODUCERESPONSE']._serialized_end=985
+  _globals['_QUERYROUTEREQUEST']._serialized_start=987
+  _globals['_QUERYROUTEREQUEST']._serialized_end=1040
+  _globals['_QUERYROUTERESPONSE']._serialized_start=1043
+  _globals['_QUERYROUTERESPONSE']._serialized_end=1179
+  _globals['_BEGINTRANSACTIONREQUEST']._serialized_start=1182
+  _globals['_BEGINTRANSACTIONREQUEST']._serialized_end=1352
+  _globals['_BEGINTRANSACTIONRESPONSE']._serialized_start=1354
+  _globals['_BEGINTRANSACTIONRESPONSE']._serialized_end=1425
+  _globals['_ENDTRANSACTIONREQUEST']._serialized_start=1427
+  _globals['_ENDTRANSACTIONREQUEST']._serialized_end=1551
+  _globals['_ENDTRANSACTIONRESPONSE']._serialized_start=1553
+  _globals['_ENDTRANSACTIONRESPONSE']._serialized_end=1577
+  _globals['_WATCHTRANSACTIONCHECKSREQUEST']._serialized_start=1579
+  _globals['_WATCHTRANSACTIONCHECKSREQUEST']._serialized_end=1653
+  _globals['_WATCHTRANSACTIONCHECKSRESPONSE']._serialized_start=1656
+  _globals['_WATCHTRANSACTIONCHECKSRESPONSE']._serialized_end=1803
+  _globals['_PRODUCERSERVICE']._serialized_start=1806
+  _globals['_PRODUCERSERVICE']._serialized_end=2397
 # @@protoc_insertion_point(module_scope)

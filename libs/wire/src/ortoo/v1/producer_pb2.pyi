@@ -32,6 +32,7 @@ class PublishRequest(_message.Message):
     TOPIC_FIELD_NUMBER: _builtins.int
     MESSAGES_FIELD_NUMBER: _builtins.int
     QUEUE_FIELD_NUMBER: _builtins.int
+    REQUESTS_FIELD_NUMBER: _builtins.int
     topic: _builtins.str
     """The topic."""
     @_builtins.property
@@ -47,20 +48,57 @@ class PublishRequest(_message.Message):
         must use the same queue for the same DEDUP_ID.
         """
 
+    @_builtins.property
+    def requests(self) -> _containers.RepeatedCompositeFieldContainer[Global___RequestOptions]:
+        """Makes each message a request: a consumer may reply to it with ReplyService/Reply. Either empty, or one entry per
+        message. The snode stores each entry as the properties CORRELATION_ID, REPLY_TO_CLIENT and TTL of its message.
+        """
+
     def __init__(
         self,
         *,
         topic: _builtins.str = ...,
         messages: _abc.Iterable[_record_pb2.Message] | None = ...,
         queue: _topic_pb2.Queue | None = ...,
+        requests: _abc.Iterable[Global___RequestOptions] | None = ...,
     ) -> None: ...
     _HasFieldArgType: _TypeAlias = _typing.Literal["queue", b"queue"]  # noqa: Y015
     def HasField(self, field_name: _HasFieldArgType) -> _builtins.bool: ...
-    _ClearFieldArgType: _TypeAlias = _typing.Literal["messages", b"messages", "queue", b"queue", "topic", b"topic"]  # noqa: Y015
+    _ClearFieldArgType: _TypeAlias = _typing.Literal["messages", b"messages", "queue", b"queue", "requests", b"requests", "topic", b"topic"]  # noqa: Y015
     def ClearField(self, field_name: _ClearFieldArgType) -> None: ...
     def WhichOneof(self, oneof_group: _Never) -> None: ...
 
 Global___PublishRequest: _TypeAlias = PublishRequest  # noqa: Y015
+
+@_typing.final
+class RequestOptions(_message.Message):
+    """The requester of a message, which waits for a reply."""
+
+    DESCRIPTOR: _descriptor.Descriptor
+
+    CORRELATION_ID_FIELD_NUMBER: _builtins.int
+    REPLY_TO_FIELD_NUMBER: _builtins.int
+    TIMEOUT_MS_FIELD_NUMBER: _builtins.int
+    correlation_id: _builtins.str
+    """Identifies the request; the reply carries it. 32 hexadecimal digits in lower case, from 128 random bits."""
+    reply_to: _builtins.str
+    """The address for the reply, from `requester_registered`."""
+    timeout_ms: _builtins.int
+    """The time for which the requester waits, milliseconds; 1 to 3,600,000."""
+    def __init__(
+        self,
+        *,
+        correlation_id: _builtins.str = ...,
+        reply_to: _builtins.str = ...,
+        timeout_ms: _builtins.int = ...,
+    ) -> None: ...
+    _HasFieldArgType: _TypeAlias = _Never  # noqa: Y015
+    def HasField(self, field_name: _HasFieldArgType) -> _builtins.bool: ...
+    _ClearFieldArgType: _TypeAlias = _typing.Literal["correlation_id", b"correlation_id", "reply_to", b"reply_to", "timeout_ms", b"timeout_ms"]  # noqa: Y015
+    def ClearField(self, field_name: _ClearFieldArgType) -> None: ...
+    def WhichOneof(self, oneof_group: _Never) -> None: ...
+
+Global___RequestOptions: _TypeAlias = RequestOptions  # noqa: Y015
 
 @_typing.final
 class PublishResponse(_message.Message):

@@ -60,6 +60,11 @@ class ProducerServiceServicer(object):
         """Sends a few messages. Returns when they are durable.
 
         grpcurl -plaintext -d '{"topic":"t","messages":[{"body":"aGVsbG8="}]}' HOST:PORT ortoo.v1.ProducerService/Publish
+
+        A request, whose reply goes to a session that has registered for replies (SessionService/Connect):
+
+        grpcurl -plaintext -d '{"topic":"t","messages":[{"body":"aGVsbG8="}],"requests":[{"correlation_id":"...","reply_to":
+        "...","timeout_ms":3000}]}' HOST:PORT ortoo.v1.ProducerService/Publish
         """
         context.set_code(grpc.StatusCode.UNIMPLEMENTED)
         context.set_details('Method not implemented!')

@@ -20,6 +20,11 @@ class ProducerServiceStub:
     """Sends a few messages. Returns when they are durable.
 
     grpcurl -plaintext -d '{"topic":"t","messages":[{"body":"aGVsbG8="}]}' HOST:PORT ortoo.v1.ProducerService/Publish
+
+    A request, whose reply goes to a session that has registered for replies (SessionService/Connect):
+
+    grpcurl -plaintext -d '{"topic":"t","messages":[{"body":"aGVsbG8="}],"requests":[{"correlation_id":"...","reply_to":
+      "...","timeout_ms":3000}]}' HOST:PORT ortoo.v1.ProducerService/Publish
     """
     Produce: _aio.StreamStreamMultiCallable[_producer_pb2.ProduceRequest, _producer_pb2.ProduceResponse]
     """Sends batches with many requests in flight. Answers for one queue arrive in order. A batch with a producer id is
@@ -62,6 +67,11 @@ class ProducerServiceServicer(metaclass=_abc_1.ABCMeta):
         """Sends a few messages. Returns when they are durable.
 
         grpcurl -plaintext -d '{"topic":"t","messages":[{"body":"aGVsbG8="}]}' HOST:PORT ortoo.v1.ProducerService/Publish
+
+        A request, whose reply goes to a session that has registered for replies (SessionService/Connect):
+
+        grpcurl -plaintext -d '{"topic":"t","messages":[{"body":"aGVsbG8="}],"requests":[{"correlation_id":"...","reply_to":
+          "...","timeout_ms":3000}]}' HOST:PORT ortoo.v1.ProducerService/Publish
         """
 
     @_abc_1.abstractmethod

@@ -47,6 +47,30 @@ CONSUME_TYPE_PUSH: ConsumeType.ValueType  # 2
 """By ConsumerService.Push."""
 Global___ConsumeType: _TypeAlias = ConsumeType  # noqa: Y015
 
+class _ReplyOutcome:
+    ValueType = _typing.NewType("ValueType", _builtins.int)
+    V: _TypeAlias = ValueType  # noqa: Y015
+
+class _ReplyOutcomeEnumTypeWrapper(_enum_type_wrapper._EnumTypeWrapper[_ReplyOutcome.ValueType], _builtins.type):
+    DESCRIPTOR: _descriptor.EnumDescriptor
+    REPLY_OUTCOME_UNSPECIFIED: _ReplyOutcome.ValueType  # 0
+    """Not stated."""
+    REPLY_OUTCOME_ACCEPTED: _ReplyOutcome.ValueType  # 1
+    """The requester has this reply, or had an earlier one."""
+    REPLY_OUTCOME_LATE: _ReplyOutcome.ValueType  # 2
+    """The requester no longer waits, and has dropped the reply."""
+
+class ReplyOutcome(_ReplyOutcome, metaclass=_ReplyOutcomeEnumTypeWrapper):
+    """The fate of a reply at the requester."""
+
+REPLY_OUTCOME_UNSPECIFIED: ReplyOutcome.ValueType  # 0
+"""Not stated."""
+REPLY_OUTCOME_ACCEPTED: ReplyOutcome.ValueType  # 1
+"""The requester has this reply, or had an earlier one."""
+REPLY_OUTCOME_LATE: ReplyOutcome.ValueType  # 2
+"""The requester no longer waits, and has dropped the reply."""
+Global___ReplyOutcome: _TypeAlias = ReplyOutcome  # noqa: Y015
+
 class _TransactionVerdict:
     ValueType = _typing.NewType("ValueType", _builtins.int)
     V: _TypeAlias = ValueType  # noqa: Y015
@@ -86,6 +110,7 @@ class ConnectRequest(_message.Message):
     HEARTBEAT_FIELD_NUMBER: _builtins.int
     COMMAND_RESULT_FIELD_NUMBER: _builtins.int
     CLOSE_FIELD_NUMBER: _builtins.int
+    REGISTER_REQUESTER_FIELD_NUMBER: _builtins.int
     request_id: _builtins.int
     """Chosen by the client, repeated in the answer to `register_*` and `unregister_*`; may be 0."""
     @_builtins.property
@@ -122,6 +147,10 @@ class ConnectRequest(_message.Message):
     def close(self) -> _consumer_pb2.CloseSession:
         """Leaves all groups gracefully. The server answers `closed` and ends the stream."""
 
+    @_builtins.property
+    def register_requester(self) -> Global___RegisterRequester:
+        """Registers the session for replies to its requests. A repetition renews the registration."""
+
     def __init__(
         self,
         *,
@@ -134,12 +163,13 @@ class ConnectRequest(_message.Message):
         heartbeat: _consumer_pb2.Heartbeat | None = ...,
         command_result: Global___CommandResult | None = ...,
         close: _consumer_pb2.CloseSession | None = ...,
+        register_requester: Global___RegisterRequester | None = ...,
     ) -> None: ...
-    _HasFieldArgType: _TypeAlias = _typing.Literal["close", b"close", "command_result", b"command_result", "event", b"event", "heartbeat", b"heartbeat", "hello", b"hello", "register_consumer", b"register_consumer", "register_producer", b"register_producer", "unregister_consumer", b"unregister_consumer", "unregister_producer", b"unregister_producer"]  # noqa: Y015
+    _HasFieldArgType: _TypeAlias = _typing.Literal["close", b"close", "command_result", b"command_result", "event", b"event", "heartbeat", b"heartbeat", "hello", b"hello", "register_consumer", b"register_consumer", "register_producer", b"register_producer", "register_requester", b"register_requester", "unregister_consumer", b"unregister_consumer", "unregister_producer", b"unregister_producer"]  # noqa: Y015
     def HasField(self, field_name: _HasFieldArgType) -> _builtins.bool: ...
-    _ClearFieldArgType: _TypeAlias = _typing.Literal["close", b"close", "command_result", b"command_result", "event", b"event", "heartbeat", b"heartbeat", "hello", b"hello", "register_consumer", b"register_consumer", "register_producer", b"register_producer", "request_id", b"request_id", "unregister_consumer", b"unregister_consumer", "unregister_producer", b"unregister_producer"]  # noqa: Y015
+    _ClearFieldArgType: _TypeAlias = _typing.Literal["close", b"close", "command_result", b"command_result", "event", b"event", "heartbeat", b"heartbeat", "hello", b"hello", "register_consumer", b"register_consumer", "register_producer", b"register_producer", "register_requester", b"register_requester", "request_id", b"request_id", "unregister_consumer", b"unregister_consumer", "unregister_producer", b"unregister_producer"]  # noqa: Y015
     def ClearField(self, field_name: _ClearFieldArgType) -> None: ...
-    _WhichOneofReturnType_event: _TypeAlias = _typing.Literal["hello", "register_producer", "register_consumer", "unregister_producer", "unregister_consumer", "heartbeat", "command_result", "close"]  # noqa: Y015
+    _WhichOneofReturnType_event: _TypeAlias = _typing.Literal["hello", "register_producer", "register_consumer", "unregister_producer", "unregister_consumer", "heartbeat", "command_result", "close", "register_requester"]  # noqa: Y015
     _WhichOneofArgType_event: _TypeAlias = _typing.Literal["event", b"event"]  # noqa: Y015
     def WhichOneof(self, oneof_group: _WhichOneofArgType_event) -> _WhichOneofReturnType_event | None: ...
 
@@ -264,6 +294,30 @@ class RegisterConsumer(_message.Message):
 Global___RegisterConsumer: _TypeAlias = RegisterConsumer  # noqa: Y015
 
 @_typing.final
+class RegisterRequester(_message.Message):
+    """Registers a session for the replies to its requests."""
+
+    DESCRIPTOR: _descriptor.Descriptor
+
+    SECRET_FIELD_NUMBER: _builtins.int
+    secret: _builtins.bytes
+    """A secret of the client, 32 random bytes. The address for replies is derived from it and does not reveal it, so
+    that only the client can register the address. With the same secret, a later session gets the same address.
+    """
+    def __init__(
+        self,
+        *,
+        secret: _builtins.bytes = ...,
+    ) -> None: ...
+    _HasFieldArgType: _TypeAlias = _Never  # noqa: Y015
+    def HasField(self, field_name: _HasFieldArgType) -> _builtins.bool: ...
+    _ClearFieldArgType: _TypeAlias = _typing.Literal["secret", b"secret"]  # noqa: Y015
+    def ClearField(self, field_name: _ClearFieldArgType) -> None: ...
+    def WhichOneof(self, oneof_group: _Never) -> None: ...
+
+Global___RegisterRequester: _TypeAlias = RegisterRequester  # noqa: Y015
+
+@_typing.final
 class UnregisterProducer(_message.Message):
     """Leaves a producer group."""
 
@@ -319,6 +373,7 @@ class ConnectResponse(_message.Message):
     MEMBERS_CHANGED_FIELD_NUMBER: _builtins.int
     COMMAND_FIELD_NUMBER: _builtins.int
     CLOSED_FIELD_NUMBER: _builtins.int
+    REQUESTER_REGISTERED_FIELD_NUMBER: _builtins.int
     request_id: _builtins.int
     """The id of the request that it answers; 0 = sent without a request."""
     @_builtins.property
@@ -344,6 +399,10 @@ class ConnectResponse(_message.Message):
     def closed(self) -> _consumer_pb2.SessionClosed:
         """The session ends; it is the last response of the stream."""
 
+    @_builtins.property
+    def requester_registered(self) -> Global___RequesterRegistered:
+        """The result of `register_requester`."""
+
     def __init__(
         self,
         *,
@@ -353,16 +412,45 @@ class ConnectResponse(_message.Message):
         members_changed: Global___MembersChanged | None = ...,
         command: Global___Command | None = ...,
         closed: _consumer_pb2.SessionClosed | None = ...,
+        requester_registered: Global___RequesterRegistered | None = ...,
     ) -> None: ...
-    _HasFieldArgType: _TypeAlias = _typing.Literal["closed", b"closed", "command", b"command", "event", b"event", "members_changed", b"members_changed", "opened", b"opened", "registered", b"registered"]  # noqa: Y015
+    _HasFieldArgType: _TypeAlias = _typing.Literal["closed", b"closed", "command", b"command", "event", b"event", "members_changed", b"members_changed", "opened", b"opened", "registered", b"registered", "requester_registered", b"requester_registered"]  # noqa: Y015
     def HasField(self, field_name: _HasFieldArgType) -> _builtins.bool: ...
-    _ClearFieldArgType: _TypeAlias = _typing.Literal["closed", b"closed", "command", b"command", "event", b"event", "members_changed", b"members_changed", "opened", b"opened", "registered", b"registered", "request_id", b"request_id"]  # noqa: Y015
+    _ClearFieldArgType: _TypeAlias = _typing.Literal["closed", b"closed", "command", b"command", "event", b"event", "members_changed", b"members_changed", "opened", b"opened", "registered", b"registered", "request_id", b"request_id", "requester_registered", b"requester_registered"]  # noqa: Y015
     def ClearField(self, field_name: _ClearFieldArgType) -> None: ...
-    _WhichOneofReturnType_event: _TypeAlias = _typing.Literal["opened", "registered", "members_changed", "command", "closed"]  # noqa: Y015
+    _WhichOneofReturnType_event: _TypeAlias = _typing.Literal["opened", "registered", "members_changed", "command", "closed", "requester_registered"]  # noqa: Y015
     _WhichOneofArgType_event: _TypeAlias = _typing.Literal["event", b"event"]  # noqa: Y015
     def WhichOneof(self, oneof_group: _WhichOneofArgType_event) -> _WhichOneofReturnType_event | None: ...
 
 Global___ConnectResponse: _TypeAlias = ConnectResponse  # noqa: Y015
+
+@_typing.final
+class RequesterRegistered(_message.Message):
+    """The result of a registration for replies."""
+
+    DESCRIPTOR: _descriptor.Descriptor
+
+    REPLY_TO_FIELD_NUMBER: _builtins.int
+    FAILURE_FIELD_NUMBER: _builtins.int
+    reply_to: _builtins.str
+    """The address for replies, for Publish: the client id, @ and 32 hexadecimal digits. Empty if it was refused."""
+    @_builtins.property
+    def failure(self) -> _failure_pb2.Failure:
+        """Set if it was refused; the session continues."""
+
+    def __init__(
+        self,
+        *,
+        reply_to: _builtins.str = ...,
+        failure: _failure_pb2.Failure | None = ...,
+    ) -> None: ...
+    _HasFieldArgType: _TypeAlias = _typing.Literal["failure", b"failure"]  # noqa: Y015
+    def HasField(self, field_name: _HasFieldArgType) -> _builtins.bool: ...
+    _ClearFieldArgType: _TypeAlias = _typing.Literal["failure", b"failure", "reply_to", b"reply_to"]  # noqa: Y015
+    def ClearField(self, field_name: _ClearFieldArgType) -> None: ...
+    def WhichOneof(self, oneof_group: _Never) -> None: ...
+
+Global___RequesterRegistered: _TypeAlias = RequesterRegistered  # noqa: Y015
 
 @_typing.final
 class Registered(_message.Message):
@@ -487,6 +575,7 @@ class Command(_message.Message):
     PRINT_STACK_FIELD_NUMBER: _builtins.int
     CONSUME_MESSAGE_FIELD_NUMBER: _builtins.int
     RECONNECT_FIELD_NUMBER: _builtins.int
+    DELIVER_REPLY_FIELD_NUMBER: _builtins.int
     command_id: _builtins.str
     """Chosen by the server."""
     timeout_ms: _builtins.int
@@ -513,6 +602,10 @@ class Command(_message.Message):
         means that they were notified.
         """
 
+    @_builtins.property
+    def deliver_reply(self) -> Global___DeliverReply:
+        """Take the reply to a request."""
+
     def __init__(
         self,
         *,
@@ -523,16 +616,49 @@ class Command(_message.Message):
         print_stack: Global___PrintStack | None = ...,
         consume_message: Global___ConsumeMessage | None = ...,
         reconnect: Global___Reconnect | None = ...,
+        deliver_reply: Global___DeliverReply | None = ...,
     ) -> None: ...
-    _HasFieldArgType: _TypeAlias = _typing.Literal["check_transaction", b"check_transaction", "command", b"command", "consume_message", b"consume_message", "describe_running", b"describe_running", "print_stack", b"print_stack", "reconnect", b"reconnect"]  # noqa: Y015
+    _HasFieldArgType: _TypeAlias = _typing.Literal["check_transaction", b"check_transaction", "command", b"command", "consume_message", b"consume_message", "deliver_reply", b"deliver_reply", "describe_running", b"describe_running", "print_stack", b"print_stack", "reconnect", b"reconnect"]  # noqa: Y015
     def HasField(self, field_name: _HasFieldArgType) -> _builtins.bool: ...
-    _ClearFieldArgType: _TypeAlias = _typing.Literal["check_transaction", b"check_transaction", "command", b"command", "command_id", b"command_id", "consume_message", b"consume_message", "describe_running", b"describe_running", "print_stack", b"print_stack", "reconnect", b"reconnect", "timeout_ms", b"timeout_ms"]  # noqa: Y015
+    _ClearFieldArgType: _TypeAlias = _typing.Literal["check_transaction", b"check_transaction", "command", b"command", "command_id", b"command_id", "consume_message", b"consume_message", "deliver_reply", b"deliver_reply", "describe_running", b"describe_running", "print_stack", b"print_stack", "reconnect", b"reconnect", "timeout_ms", b"timeout_ms"]  # noqa: Y015
     def ClearField(self, field_name: _ClearFieldArgType) -> None: ...
-    _WhichOneofReturnType_command: _TypeAlias = _typing.Literal["check_transaction", "describe_running", "print_stack", "consume_message", "reconnect"]  # noqa: Y015
+    _WhichOneofReturnType_command: _TypeAlias = _typing.Literal["check_transaction", "describe_running", "print_stack", "consume_message", "reconnect", "deliver_reply"]  # noqa: Y015
     _WhichOneofArgType_command: _TypeAlias = _typing.Literal["command", b"command"]  # noqa: Y015
     def WhichOneof(self, oneof_group: _WhichOneofArgType_command) -> _WhichOneofReturnType_command | None: ...
 
 Global___Command: _TypeAlias = Command  # noqa: Y015
+
+@_typing.final
+class DeliverReply(_message.Message):
+    """Gives a requester the reply to one of its requests."""
+
+    DESCRIPTOR: _descriptor.Descriptor
+
+    TOPIC_FIELD_NUMBER: _builtins.int
+    CORRELATION_ID_FIELD_NUMBER: _builtins.int
+    MESSAGE_FIELD_NUMBER: _builtins.int
+    topic: _builtins.str
+    """The topic of the request. The requester refuses a reply with another topic than that of its request."""
+    correlation_id: _builtins.str
+    """The correlation id of the request."""
+    @_builtins.property
+    def message(self) -> _record_pb2.Message:
+        """The reply."""
+
+    def __init__(
+        self,
+        *,
+        topic: _builtins.str = ...,
+        correlation_id: _builtins.str = ...,
+        message: _record_pb2.Message | None = ...,
+    ) -> None: ...
+    _HasFieldArgType: _TypeAlias = _typing.Literal["message", b"message"]  # noqa: Y015
+    def HasField(self, field_name: _HasFieldArgType) -> _builtins.bool: ...
+    _ClearFieldArgType: _TypeAlias = _typing.Literal["correlation_id", b"correlation_id", "message", b"message", "topic", b"topic"]  # noqa: Y015
+    def ClearField(self, field_name: _ClearFieldArgType) -> None: ...
+    def WhichOneof(self, oneof_group: _Never) -> None: ...
+
+Global___DeliverReply: _TypeAlias = DeliverReply  # noqa: Y015
 
 @_typing.final
 class CheckTransaction(_message.Message):
@@ -684,12 +810,15 @@ class CommandResult(_message.Message):
     STACK_FIELD_NUMBER: _builtins.int
     CONSUMED_FIELD_NUMBER: _builtins.int
     VERDICT_FIELD_NUMBER: _builtins.int
+    REPLY_OUTCOME_FIELD_NUMBER: _builtins.int
     command_id: _builtins.str
     """The id of the command."""
     stack: _builtins.str
     """To `print_stack`: text for a person."""
     verdict: Global___TransactionVerdict.ValueType
     """To `check_transaction`: the verdict."""
+    reply_outcome: Global___ReplyOutcome.ValueType
+    """To `deliver_reply`."""
     @_builtins.property
     def failure(self) -> _failure_pb2.Failure:
         """Set if it failed."""
@@ -711,12 +840,13 @@ class CommandResult(_message.Message):
         stack: _builtins.str = ...,
         consumed: Global___ConsumeResult | None = ...,
         verdict: Global___TransactionVerdict.ValueType = ...,
+        reply_outcome: Global___ReplyOutcome.ValueType = ...,
     ) -> None: ...
-    _HasFieldArgType: _TypeAlias = _typing.Literal["consumed", b"consumed", "failure", b"failure", "result", b"result", "running", b"running", "stack", b"stack", "verdict", b"verdict"]  # noqa: Y015
+    _HasFieldArgType: _TypeAlias = _typing.Literal["consumed", b"consumed", "failure", b"failure", "reply_outcome", b"reply_outcome", "result", b"result", "running", b"running", "stack", b"stack", "verdict", b"verdict"]  # noqa: Y015
     def HasField(self, field_name: _HasFieldArgType) -> _builtins.bool: ...
-    _ClearFieldArgType: _TypeAlias = _typing.Literal["command_id", b"command_id", "consumed", b"consumed", "failure", b"failure", "result", b"result", "running", b"running", "stack", b"stack", "verdict", b"verdict"]  # noqa: Y015
+    _ClearFieldArgType: _TypeAlias = _typing.Literal["command_id", b"command_id", "consumed", b"consumed", "failure", b"failure", "reply_outcome", b"reply_outcome", "result", b"result", "running", b"running", "stack", b"stack", "verdict", b"verdict"]  # noqa: Y015
     def ClearField(self, field_name: _ClearFieldArgType) -> None: ...
-    _WhichOneofReturnType_result: _TypeAlias = _typing.Literal["running", "stack", "consumed", "verdict"]  # noqa: Y015
+    _WhichOneofReturnType_result: _TypeAlias = _typing.Literal["running", "stack", "consumed", "verdict", "reply_outcome"]  # noqa: Y015
     _WhichOneofArgType_result: _TypeAlias = _typing.Literal["result", b"result"]  # noqa: Y015
     def WhichOneof(self, oneof_group: _WhichOneofArgType_result) -> _WhichOneofReturnType_result | None: ...
 

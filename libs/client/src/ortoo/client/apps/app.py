@@ -19,15 +19,18 @@ A program with one handler:
 """
 
 import asyncio
+import inspect
 from collections.abc import AsyncIterator, Awaitable, Callable, Sequence
 from contextlib import AsyncExitStack, asynccontextmanager
 from dataclasses import dataclass, replace
 from datetime import timedelta
+from functools import cache
 from typing import Any, Generic, TypeVar, cast
 
+from ortoo.client import log_events
 from ortoo.client.app import Client, connect
 from ortoo.client.apps.codecs import BodyCodec, Undecodable, codec_of
-from ortoo.client.apps.providers import Provider, Providers, parameters_of
+from ortoo.client.apps.providers import Provider, Providers, parameters_of, result_of
 from ortoo.client.core.closed import ClientClosed
 from ortoo.client.core.filters import Filter
 from ortoo.client.core.handlers import PARK_LEVEL, RetryLater
@@ -39,12 +42,15 @@ from ortoo.client.pop.popped import PoppedMessage
 from ortoo.client.pop.settings import PopSettings
 from ortoo.client.produce.producer import Producer
 from ortoo.client.produce.producer_settings import ProducerSettings
-from ortoo.common.errors import Invalid
+from ortoo.common.errors import Invalid, Unavailable
+from ortoo.common.logs.logger import get_logger
 from ortoo.common.process.background import Background
 from ortoo.common.records.message import Message
 
 T = TypeVar("T")
-Handler = TypeVar("Handler", bound=Callable[..., Awaitable[None] | None])
+R = TypeVar("R")
+Handler = TypeVar("Handler", bound=Callable[..., object])
+_log = get_logger("app")
 
 
 class TopicProducer(Generic[T]):
@@ -61,13 +67,34 @@ class TopicProducer(Generic[T]):
 
         Errors: ClientClosed while the program does not run, otherwise as `Producer.send`.
         """
+        return await self._open_producer().send(self._message(value, template))
+
+    async def request(
+        self, value: T, reply_kind: type[R], *, timeout_s: float = 3.0, template: Message | None = None
+    ) -> R:
+        """Send a value as a request; returns the reply, decoded to `reply_kind`. `template` is used as by `send`.
+
+        Errors: ClientClosed while the program does not run, Invalid for a reply of another type, otherwise as
+        `Producer.request`.
+        """
+        codec: BodyCodec[R] = codec_of(reply_kind)
+        reply = await self._open_producer().request(self._message(value, template), timeout_s=timeout_s)
+        try:
+            return codec.decode(reply.body)
+        except Undecodable as error:
+            name = getattr(reply_kind, "__qualname__", repr(reply_kind))
+            raise Invalid(f"the reply is no {name}: {error}; agree on one type with the replier") from error
+
+    def _open_producer(self) -> Producer:
         if self._producer is None:
             raise ClientClosed(f"the program that sends to {self.topic} is not running; enter `App.running` first")
+        return self._producer
+
+    def _message(self, value: T, template: Message | None) -> Message:
         body = self._codec.encode(value)
-        message = (
+        return (
             Message(body) if template is None else Message(body, template.tag, template.keys, **template.rare._asdict())
         )
-        return await self._producer.send(message)
 
     @asynccontextmanager
     async def open(self, mq: Client) -> AsyncIterator[None]:
@@ -83,7 +110,7 @@ class TopicProducer(Generic[T]):
 class _DeclaredConsumer:
     """One handler with its subscription."""
 
-    handler: Callable[..., Awaitable[None] | None]
+    handler: Callable[..., object]
     topic: str
     group: str
     filter: Filter
@@ -111,11 +138,22 @@ class _DeclaredConsumer:
                 raise RetryLater(PARK_LEVEL) from error
             return dependencies | dict.fromkeys(messages, message) | values
 
-        async def handle(message: PoppedMessage) -> None:
-            await cast("Awaitable[None]", self.handler(**arguments(message)))
+        replied = result_of(self.handler)
+        reply_codec = cache(lambda: codec_of(replied))  # not before a request needs it: results may be of any type
 
-        def handle_in_thread(message: PoppedMessage) -> Any:
-            return self.handler(**arguments(message))
+        async def finish(message: PoppedMessage, result: Any) -> None:
+            """Reply with the result of a handler whose annotation names a type."""
+            if inspect.isawaitable(result):  # of a plain function, such as a decorated handler
+                result = await result
+            if replied is not None and result is not None and message.request is not None:
+                await _reply(message, reply_codec().encode(result))
+
+        async def handle(message: PoppedMessage) -> None:
+            await finish(message, await cast("Awaitable[Any]", self.handler(**arguments(message))))
+
+        def handle_in_thread(message: PoppedMessage) -> Awaitable[None] | None:
+            result = self.handler(**arguments(message))
+            return None if result is None else finish(message, result)
 
         chosen = handle if is_async(self.handler) else handle_in_thread
         return HandlerCalls(chosen, threads=self.concurrency, failure_of=self._with_delay)
@@ -134,6 +172,14 @@ class _DeclaredConsumer:
         retry = RetryLater(delay_ms=self.retries[attempt - 1] / timedelta(milliseconds=1))
         retry.__cause__ = failure
         return retry
+
+
+async def _reply(message: PoppedMessage, body: bytes) -> None:
+    """Reply to a request. If its requester has gone, the message is still acknowledged, because it is processed."""
+    try:
+        await message.reply(body)
+    except Unavailable as error:
+        _log.emit(log_events.REPLY_FAILED, topic=message.topic, message_id=message.message_id, reason=str(error))
 
 
 class App:
@@ -165,6 +211,9 @@ class App:
         itself; other parameters come from providers. The message is acknowledged when the function returns. When the
         function raises, the message is delivered again after each delay in `retries` and then parked. `None` uses the
         group's retry policy. A body that cannot be decoded is parked at once.
+
+        If the message is a request, the value that the function returns is the reply; it is encoded as its annotated
+        type. `None` sends no reply.
         """
 
         def declare(handler: Handler) -> Handler:

@@ -3,7 +3,7 @@
 import inspect
 from collections.abc import AsyncGenerator, AsyncIterator, Callable
 from contextlib import AsyncExitStack, asynccontextmanager
-from typing import Any, get_args, get_origin, get_type_hints
+from typing import Any, NoReturn, get_args, get_origin, get_type_hints
 
 from ortoo.common.errors import Invalid
 
@@ -63,6 +63,12 @@ def parameters_of(function: Callable[..., Any]) -> dict[str, Any]:
     if untyped := [name for name in names if name not in hints]:
         raise Invalid(f"{_name(function)} has no annotation for {untyped[0]!r}; add its type", field=untyped[0])
     return {name: hints[name] for name in names}
+
+
+def result_of(function: Callable[..., Any]) -> Any:
+    """The annotated type of a function's result; None if it has no annotation or returns None."""
+    annotated = get_type_hints(function).get("return")
+    return None if annotated in (None, type(None), Any, NoReturn) else annotated
 
 
 def _provided_type(provider: Provider) -> Any:

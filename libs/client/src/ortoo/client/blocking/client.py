@@ -21,6 +21,7 @@ class BlockingProducer(ClosableFacade[AsyncProducer]):
 
     send = blocking(AsyncProducer.send)
     send_once = blocking(AsyncProducer.send_once)
+    request = blocking(AsyncProducer.request)
     flush = blocking(AsyncProducer.flush)
 
     def send_many(self, messages: Iterable[Message | bytes]) -> list[Receipt]:
@@ -71,6 +72,11 @@ class BlockingClient(ClosableFacade[asynchronous.Client]):
     def admin(self) -> BlockingAdmin:
         """The operator's calls."""
         return BlockingAdmin(self._thread, self._wrapped.admin)
+
+    @property
+    def late_replies(self) -> int:
+        """Number of replies that came after the timeout of their request and were dropped."""
+        return self._wrapped.late_replies
 
     producer = opening(asynchronous.Client.producer, BlockingProducer)
     consumer = opening(asynchronous.Client.consumer, BlockingConsumer)

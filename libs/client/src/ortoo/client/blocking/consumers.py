@@ -11,7 +11,7 @@ from ortoo.client.blocking.facade import ClosableFacade, blocking, iterating, on
 from ortoo.client.blocking.loop_thread import LoopThread
 from ortoo.client.core.handlers import RetryLater
 from ortoo.client.core.queues import Queue
-from ortoo.client.core.received import ReceivedBatch, ReceivedMessage
+from ortoo.client.core.received import MessageFields, ReceivedBatch, ReceivedMessage
 from ortoo.client.handling.calls import ENDS_PROGRAM, check_handler, check_takes_one
 from ortoo.client.handling.signals import SIGNALS, stopping_signals
 from ortoo.client.pop.consumer import PopConsumer as AsyncPopConsumer
@@ -20,6 +20,7 @@ from ortoo.client.pull.consumer import PullConsumer as AsyncPullConsumer
 from ortoo.client.pull.pull_handlers import CommitVerdict
 from ortoo.client.pull.settings import HandlerOptions
 from ortoo.client.push.consumer import Consumer as AsyncConsumer
+from ortoo.common.records.message import Message
 
 T = TypeVar("T")
 M = TypeVar("M")
@@ -51,6 +52,10 @@ class HandlerFacade(ClosableFacade[S]):
         `run` waits for handlers that have not returned, and acknowledges the messages that they process.
         """
         self._thread.call_soon(self._stop)
+
+    def reply(self, message: MessageFields, reply: Message | bytes) -> bool:
+        """Reply to a request; returns whether the requester still waited. See `ReceivedMessage.reply`."""
+        return self._thread.run(message.reply(reply), self._timeout_s)
 
     def _stop(self) -> None:
         self._is_stopped = True

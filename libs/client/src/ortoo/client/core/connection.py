@@ -191,11 +191,13 @@ class Connection:
         request: Any,
         *,
         timeout_s: float = 0,
+        deadline_s: float | None = None,
     ) -> Any:
         """One idempotent unary call; retried at the next snode while the error is retriable.
 
         Errors: those of the server, or Unavailable with the addresses when no snode answered.
-        Each attempt waits for `timeout_s`; 0 = `call_timeout_s` of the connection.
+        Each attempt waits for `timeout_s`; 0 = `call_timeout_s` of the connection. With a `deadline_s` of monotonic
+        time, attempts end at that time instead of after a number of attempts; the first attempt is always made.
         """
         attempt = 0
         while True:
@@ -208,7 +210,12 @@ class Connection:
             if not error.retriable:
                 raise error
             self.mark_failed(address)
-            if attempt >= self._attempts_max:
+            delay_s = max(error.retry_after_ms / 1000, self.backoff.delay_s(attempt, self.randomness))
+            if (
+                attempt >= self._attempts_max
+                if deadline_s is None
+                else self.clock.monotonic_s() + delay_s >= deadline_s
+            ):
                 all_addresses = " or ".join(self._addresses)
                 remedy = "check that a snode is running there"
                 if variable := proxy_variable(address, os.environ):
@@ -216,7 +223,7 @@ class Connection:
                     remedy += "add the host to no_proxy, if the proxy does not reach the snode"
                 raise Unavailable(f"no answer from {all_addresses} ({error}); {remedy}") from error
             self.retries += 1
-            await self.clock.sleep(max(error.retry_after_ms / 1000, self.backoff.delay_s(attempt, self.randomness)))
+            await self.clock.sleep(delay_s)
 
 
 def grpcurl_command(address: str, stub: str, method: str, request: Any, tls: TlsClient | None = None) -> str:

@@ -1,12 +1,14 @@
 """Received batches; their messages are decoded lazily."""
 
 import struct
-from collections.abc import Callable, Iterator, Mapping, Sequence
+from collections.abc import Awaitable, Callable, Iterator, Mapping, Sequence
 from functools import cached_property
 
 from ortoo.client.core.progress import BatchProgress
 from ortoo.client.core.queues import Queue
+from ortoo.common.errors import Invalid, Unsupported
 from ortoo.common.groups.group_topics import RETRY_PREFIX, group_of_topic
+from ortoo.common.groups.requests import RequestOptions, request_of
 from ortoo.common.records.columns import BORN_AT, KEYS, MESSAGE_GROUP, MESSAGE_ID, PROPERTIES, TAG
 from ortoo.common.records.message import Message
 from ortoo.common.records.message_id import message_id_text
@@ -14,6 +16,8 @@ from ortoo.common.records.sealed_batch import SealedBatch
 from ortoo.common.records.text_rules import RECONSUME_TIMES, RETRY_TOPIC, whole_number
 from ortoo.common.records.view import RecordBatchView, open_batch
 
+ReplyCall = Callable[[str, RequestOptions, int | None, Message | bytes], Awaitable[bool]]
+"""Replies to a request in a topic. The third argument is the time of the request's creation."""
 OnFinished = Callable[["ReceivedBatch", int], None]
 
 
@@ -35,13 +39,16 @@ class ReceivedBatch:
         on_finished: OnFinished | None = None,
         check_current: Callable[[], bool] | None = None,
         check_use: Callable[[], None] | None = None,
+        reply_call: ReplyCall | None = None,
     ) -> None:
         """`rows`: the rows of the stored batch, as int32; empty = all rows. Row 0 has the offset `first_offset`.
 
         `row_stored_at_ms`: the store time of each row, as int64; empty = all were stored at `stored_at_ms`.
         `on_finished` is called for acknowledgements; `check_current` returns whether this consumer still owns the
         queue. `check_use` refuses acknowledgements in another thread than the consumer's.
+        `reply_call` sends replies to requests; None = this reader cannot reply.
         """
+        self.reply_call = reply_call
         self.queue = queue
         self.topic_id = topic_id
         self.first_offset = first_offset
@@ -225,6 +232,26 @@ class MessageFields:
         """The number of this delivery to the group, from 1. Only deliveries through the retry topic are counted."""
         times = self.properties.get(RECONSUME_TIMES, "") if self.queue.topic.startswith(RETRY_PREFIX) else ""
         return (whole_number(times) or 0) + 1
+
+    @property
+    def request(self) -> RequestOptions | None:
+        """The options of a request, whose sender waits for a reply; None for any other message."""
+        return request_of(self.properties)
+
+    async def reply(self, reply: Message | bytes) -> bool:
+        """Reply to this request; returns whether the requester still waited. It gets the first reply only.
+
+        Retries until the requester's timeout has passed. The message still has to be acknowledged.
+
+        Errors: Invalid if the message is no request, Unsupported if it was read outside a consumer. Forbidden without
+        the permission to consume the topic. Unavailable if the requester did not confirm the reply in time.
+        """
+        request, call = self.request, self._batch.reply_call
+        if request is None:
+            raise Invalid("this message is no request, so that no reply is possible; check `request` first")
+        if call is None:
+            raise Unsupported("this message was read outside a consumer; only a consumer can reply")
+        return await call(self.origin_topic, request, self.born_at_ms, reply)
 
     @property
     def offset(self) -> int:

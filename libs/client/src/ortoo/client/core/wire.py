@@ -8,7 +8,7 @@ from typing import Any
 from ortoo.client.core.closed import check_loop
 from ortoo.client.core.filters import Filter, filter_expressions
 from ortoo.client.core.queues import Queue
-from ortoo.client.core.received import OnFinished, ReceivedBatch
+from ortoo.client.core.received import OnFinished, ReceivedBatch, ReplyCall
 from ortoo.common.errors import Invalid
 from ortoo.common.errors.findings import process_version
 from ortoo.common.grpc.bulk_calls import batch_of
@@ -65,6 +65,7 @@ def received_batch(
     generation: int = 0,
     on_finished: OnFinished | None = None,
     check_current: Callable[[], bool] | None = None,
+    reply_call: ReplyCall | None = None,
 ) -> ReceivedBatch:
     """The batch of a response; `records` are the bytes of the batch if they came outside the protobuf message.
 
@@ -82,6 +83,7 @@ def received_batch(
         generation=generation,
         on_finished=on_finished,
         check_current=check_current,
+        reply_call=reply_call,
         check_use=None if on_finished is None else partial(check_loop, asyncio._get_running_loop()),
     )
 

@@ -4,6 +4,7 @@ import asyncio
 from collections import deque
 from collections.abc import AsyncIterator, Awaitable, Callable, Coroutine, Iterable, Sequence
 from contextlib import suppress
+from functools import partial
 from typing import Any, Self
 
 from ortoo.client import log_events
@@ -11,6 +12,7 @@ from ortoo.client.core.closed import ConsumerClosed, check_loop
 from ortoo.client.core.connection import Connection
 from ortoo.client.core.filters import Filter, filter_expressions
 from ortoo.client.core.handlers import ERROR_LENGTH_MAX, RetryLater, log_fields
+from ortoo.client.core.received import ReplyCall
 from ortoo.client.handling.calls import HandlerCalls
 from ortoo.client.handling.loop_watch import LoopWatch
 from ortoo.client.handling.runs import FINISH_TIMEOUT_S, HandlerRuns
@@ -19,6 +21,7 @@ from ortoo.client.pop.outcome import check_not_stale, settle
 from ortoo.client.pop.pop_calls import PopCalls, receipts_of
 from ortoo.client.pop.popped import PopLease, PoppedMessage, by_enode, lease_of, request_chunks, take_messages
 from ortoo.client.pop.settings import PopSettings
+from ortoo.client.requests.replies import send_reply
 from ortoo.common.errors import Fenced, Invalid, OrtooError, Unavailable
 from ortoo.common.grpc.messages import write
 from ortoo.common.grpc.request_batcher import RequestBatcher
@@ -50,6 +53,7 @@ class PopConsumer:
         tags, sql = filter_expressions(filter)
         self._connection = connection
         self._clock = connection.clock
+        self._reply_call: ReplyCall = partial(send_reply, connection)
         self._settings = settings
         self._client_id = settings.client_id or connection.client_id
         start_from = pop_pb2.POP_START_LAST if settings.from_last else pop_pb2.POP_START_FIRST
@@ -168,7 +172,7 @@ class PopConsumer:
         request.cancel = cancel
         answer = await (self._calls.cancel(request) if cancel else self._calls.pop(request))
         now_s = self._clock.monotonic_s()
-        return [lease_of(popped, now_s) for popped in answer.batches]
+        return [lease_of(popped, now_s, self._reply_call) for popped in answer.batches]
 
     async def _pop_shared(self, counts: Sequence[int]) -> list[list[PopLease]]:
         """Pop for several tasks at once, without waiting for messages, so that later calls are not delayed."""

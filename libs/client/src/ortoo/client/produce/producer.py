@@ -12,9 +12,10 @@ from ortoo.client.core.queues import Queue, Receipt
 from ortoo.client.produce.in_flight import FailureAction, InFlight
 from ortoo.client.produce.produce_call import ProduceCall
 from ortoo.client.produce.producer_batch import ProducerBatch, SendFuture, SendFutures, UnreportedErrors
-from ortoo.client.produce.producer_settings import ProducerSettings
-from ortoo.client.produce.queue_batcher import QueueBatcher, closing
-from ortoo.client.produce.routes import Route, query_route
+from ortoo.client.produce.producer_settings import CHUNK_MESSAGES, ProducerSettings
+from ortoo.client.produce.queue_batcher import LINGERING_BYTES_MAX, PROMPT_BATCHES_MAX, QueueBatcher, closing
+from ortoo.client.produce.routes import ROUTE_REFRESH_MIN_S, Route, query_route
+from ortoo.client.requests.requester import DEDUP_ID, Requester
 from ortoo.common.errors import NOT_ACCEPTED_FIELD, Invalid, NotFound, OrtooError, Overloaded, Unavailable
 from ortoo.common.grpc.messages import read, write
 from ortoo.common.logs.logger import get_logger
@@ -35,8 +36,9 @@ class Producer:
     message group go to one queue and keep their order. Other messages are batched for one queue at a time.
     """
 
-    def __init__(self, connection: Connection, topic: str, settings: ProducerSettings) -> None:
+    def __init__(self, connection: Connection, topic: str, settings: ProducerSettings, requester: Requester) -> None:
         """Applications use `Client.producer`."""
+        self._requester = requester
         self._connection = connection
         self._topic = topic
         self._settings = settings
@@ -104,6 +106,14 @@ class Producer:
         [receipt] = (await self._connection.call(ProducerServiceStub, "Publish", request)).receipts
         return read(Receipt, receipt, stored_at_ms=0)
 
+    async def request(self, message: Message | bytes, *, timeout_s: float = 3.0) -> Message:
+        """Send a request and wait up to `timeout_s` for the reply of a consumer.
+
+        Errors: RequestTimeout, Invalid and NotFound (nothing stored), Overloaded with 10,000 requests that wait.
+        """
+        self._check_open()
+        return await self._requester.request(self._topic, message, timeout_s)
+
     async def enqueue(self, message: Message | bytes) -> SendFuture:
         """Take a message and send it with others; await the result for its receipt, or `flush` for all messages.
 
@@ -131,8 +141,8 @@ class Producer:
         """Take many messages, waiting while too many bytes are in flight; await the result, or `flush`."""
         runs: list[tuple[SendFuture, int]] = []
         source = iter(messages)
-        while chunk := list(islice(source, _CHUNK_MESSAGES)):
-            if not _PLAIN_TYPES.issuperset(kinds := set(map(type, chunk))) or len(kinds) > 1:
+        while chunk := list(islice(source, CHUNK_MESSAGES)):
+            if not {bytes, Message}.issuperset(kinds := set(map(type, chunk))) or len(kinds) > 1:
                 chunk = list(map(message_of, chunk))
             while chunk:
                 await self._yield_and_wait()
@@ -170,15 +180,14 @@ class Producer:
             if batch is not None and not batch.is_pinned and (row := self._sticky.builder.add(message)) is not None:
                 return batch.send_future(row)
         elif DEDUP_ID in rare.properties:
-            text = f"property {DEDUP_ID} is reserved; use send_once to send a message with a dedup id"
-            raise Invalid(text, field="properties")
+            raise Invalid(f"property {DEDUP_ID} is reserved; use send_once for a dedup id", field="properties")
         batcher = self._batcher_of(rare)
         while (row := batcher.builder.add(message)) is None:
             self._seal(batcher)  # the open batch of the next queue may be too full as well
             batcher = self._batcher_of(rare)
         batch = batcher.open_batch = batcher.open_batch or self._new_batch(batcher)
         batch.is_pinned |= rare.message_group is not None
-        if batcher.linger_timer is None and batcher.builder.size_bytes > _LINGERING_BYTES_MAX:
+        if batcher.linger_timer is None and batcher.builder.size_bytes > LINGERING_BYTES_MAX:
             self._seal(batcher)
         return batch.send_future(row, rare.message_id)
 
@@ -205,7 +214,7 @@ class Producer:
         batch.is_pinned = self._route.has_priority_levels
         # With few batches in flight, the batch is sealed at the end of this turn of the loop. Otherwise it waits for
         # messages until an answer comes, so that batches grow with the latency of answers.
-        if self._in_flight_batches < _PROMPT_BATCHES_MAX and batcher.can_send_now:
+        if self._in_flight_batches < PROMPT_BATCHES_MAX and batcher.can_send_now:
             batcher.linger_timer = loop.call_soon(self._seal, batcher)
         else:
             batcher.linger_timer = loop.call_later(self._settings.linger_ms / 1000, self._on_linger_timeout, batcher)
@@ -335,7 +344,7 @@ class Producer:
     def _finish(self, batch: ProducerBatch, error: OrtooError | None) -> None:
         self._unacknowledged_bytes -= len(batch.sealed.records)
         self._in_flight_batches -= 1
-        if self._lingering and self._in_flight_batches < _PROMPT_BATCHES_MAX:
+        if self._lingering and self._in_flight_batches < PROMPT_BATCHES_MAX:
             self._seal(next(iter(self._lingering)))
         if error is None:
             batch.complete(batch.first_offset, batch.stored_at_ms)
@@ -386,15 +395,4 @@ class Producer:
                 await self._refresh_route()
             except OrtooError as error:
                 self._connection.retry_log.emit(_log, log_events.ROUTE_LOOKUP_FAILED, error, topic=self._topic)
-            await self._clock.sleep(_ROUTE_REFRESH_MIN_S)
-
-
-DEDUP_ID = "DEDUP_ID"
-"""The property with the application's dedup id."""
-_PLAIN_TYPES = frozenset({bytes, Message})
-_CHUNK_MESSAGES = 1024
-_LINGERING_BYTES_MAX = 1 << 16
-"""Size at which a waiting batch is sealed: large enough to be efficient, small with many queues."""
-_PROMPT_BATCHES_MAX = 2
-"""With fewer batches in flight, the next one does not wait for more messages."""
-_ROUTE_REFRESH_MIN_S = 1.0
+            await self._clock.sleep(ROUTE_REFRESH_MIN_S)

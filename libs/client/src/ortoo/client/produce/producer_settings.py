@@ -5,6 +5,9 @@ from dataclasses import dataclass
 from ortoo.common.records.compression import Codec
 from ortoo.common.records.sealed_batch import RECORDS_BYTES_MAX
 
+CHUNK_MESSAGES = 1024
+"""Number of messages that `send_many` takes before it lets other tasks run."""
+
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class ProducerSettings:

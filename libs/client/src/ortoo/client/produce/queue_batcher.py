@@ -15,6 +15,11 @@ from ortoo.common.records.batch import BatchBuilder
 
 _log = get_logger("producer")
 
+LINGERING_BYTES_MAX = 1 << 16
+"""Size at which a waiting batch is sealed: large enough to be efficient, small with many queues."""
+PROMPT_BATCHES_MAX = 2
+"""With fewer batches in flight, the next one does not wait for more messages."""
+
 
 @dataclass(eq=False, slots=True)
 class QueueBatcher:

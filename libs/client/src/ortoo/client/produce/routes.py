@@ -10,6 +10,9 @@ from ortoo.common.groups.queue_choice import level_of_priority, queue_of_group
 from ortoo.v1 import producer_pb2, topic_pb2
 from ortoo.v1.producer_pb2_grpc import ProducerServiceStub
 
+ROUTE_REFRESH_MIN_S = 1.0
+"""Shortest time between two queries of a route after failed sends."""
+
 
 @dataclass(frozen=True, slots=True)
 class Route:

@@ -2,12 +2,14 @@
 
 from dataclasses import dataclass
 from enum import Enum
+from functools import partial
 
 from ortoo.client.core.connection import Connection
 from ortoo.client.core.filters import Filter, filter_expressions
 from ortoo.client.core.queues import Queue
 from ortoo.client.core.received import OnFinished, ReceivedBatch
 from ortoo.client.core.wire import EnumNames, received_batch, wire_queue
+from ortoo.client.requests.replies import send_reply
 from ortoo.common.grpc.enum_values import known_or
 from ortoo.v1 import pull_pb2
 from ortoo.v1.consumer_pb2_grpc import ConsumerServiceStub
@@ -83,5 +85,9 @@ async def pull(
     # `next_offset` continues the pull whatever a newer server's status means.
     default = PullStatus.FOUND if answer.batches else PullStatus.NO_NEW
     status = known_or(PullStatus, _STATUSES.name(answer.status), default)
-    batches = tuple(received_batch(it, queue, generation=generation, on_finished=on_finished) for it in answer.batches)
+    reply_call = partial(send_reply, connection)
+    batches = tuple(
+        received_batch(it, queue, generation=generation, on_finished=on_finished, reply_call=reply_call)
+        for it in answer.batches
+    )
     return PullResult(status, answer.next_offset, answer.begin_offset, answer.end_offset, batches)

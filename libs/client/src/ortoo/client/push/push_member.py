@@ -3,6 +3,7 @@
 import asyncio
 from collections import deque
 from collections.abc import Collection, Sequence
+from functools import partial
 
 from ortoo.client import log_events
 from ortoo.client.core.closed import ConsumerClosed
@@ -18,6 +19,7 @@ from ortoo.client.offsets.offset_lookup import start_offsets
 from ortoo.client.offsets.start_point import StartRule
 from ortoo.client.offsets.store import LocalOffsets
 from ortoo.client.produce.routes import readable_queues
+from ortoo.client.requests.replies import send_reply
 from ortoo.common.errors import OrtooError
 from ortoo.common.groups.group_topics import RETRY_PREFIX
 from ortoo.common.grpc import bulk_calls
@@ -300,6 +302,7 @@ class PushMember(ReconnectingSession[consumer_pb2.PushRequest, BulkMessage]):
             queue,
             records,
             generation=delivery.generation,
+            reply_call=partial(send_reply, self._connection),
             on_finished=self._on_finished,
             check_current=lambda: self._progress.get(queue) is progress,
         )

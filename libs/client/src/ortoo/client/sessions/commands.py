@@ -4,11 +4,14 @@ import asyncio
 import sys
 import traceback
 from collections.abc import Mapping
+from functools import partial
 from typing import Protocol
 
 from ortoo.client.core.connection import Connection
 from ortoo.client.core.received import ReceivedBatch, ReceivedMessage
 from ortoo.client.core.wire import LANGUAGE, client_version, queue_of
+from ortoo.client.requests.replies import send_reply
+from ortoo.client.requests.requester import ReplyOutcome, Requester
 from ortoo.client.sessions.group_view import GroupView
 from ortoo.common.errors import NotFound, OrtooError, Unsupported
 from ortoo.common.errors.status import failure_of
@@ -62,6 +65,20 @@ async def run_command(
     return result
 
 
+def take_reply(command: session_pb2.Command, requester: Requester) -> session_pb2.CommandResult:
+    """Give a reply to its request and return the result of the command, without waiting."""
+    result = session_pb2.CommandResult(command_id=command.command_id)
+    delivery = command.deliver_reply
+    try:
+        outcome = requester.deliver(delivery.topic, delivery.correlation_id, read(Message, delivery.message))
+    except OrtooError as error:
+        result.failure.CopyFrom(failure_of(error))
+        return result
+    is_late = outcome is ReplyOutcome.LATE
+    result.reply_outcome = session_pb2.REPLY_OUTCOME_LATE if is_late else session_pb2.REPLY_OUTCOME_ACCEPTED
+    return result
+
+
 def _describe_running(
     group_filter: str, members: Mapping[str, GroupMembership], connection: Connection
 ) -> session_pb2.RunningDescription:
@@ -107,6 +124,7 @@ def _received_message(request: session_pb2.ConsumeMessage, connection: Connectio
         first_offset=request.offset,
         next_offset=request.offset + 1,
         stored_at_ms=request.stored_at_ms,
+        reply_call=partial(send_reply, connection),
     )
     return batch[0]
 

@@ -9,7 +9,8 @@ from ortoo.client.core.closed import ClientClosed
 from ortoo.client.core.connection import Connection
 from ortoo.client.core.reconnecting_session import ReconnectingSession
 from ortoo.client.core.wire import LANGUAGE, client_version
-from ortoo.client.sessions.commands import GroupMembership, run_command
+from ortoo.client.requests.requester import Requester
+from ortoo.client.sessions.commands import GroupMembership, run_command, take_reply
 from ortoo.client.sessions.group_view import GroupView
 from ortoo.common.errors import Conflict, NotFound, OrtooError
 from ortoo.common.errors.status import error_of
@@ -34,11 +35,12 @@ class _JoinedGroup:
 class Session(ReconnectingSession[session_pb2.ConnectRequest, session_pb2.ConnectResponse]):
     """The client's session with a snode, which holds its group memberships.
 
-    It is opened when the first group is joined. After a break it is reopened at the next snode with all groups.
+    It is opened when the first group is joined or the first request is sent. After a break it is reopened at the next
+    snode with all groups and the registration for replies.
     """
 
-    def __init__(self, connection: Connection) -> None:
-        """Nothing is sent before the first `join`."""
+    def __init__(self, connection: Connection, requester: Requester) -> None:
+        """Nothing is sent before the first `join` or the first request of `requester`."""
         super().__init__(connection, lambda it: SessionServiceStub(it).Connect(), session_pb2.ConnectRequest)
         self.session_id = ""
         """Assigned by the server; empty while there is no session."""
@@ -46,6 +48,8 @@ class Session(ReconnectingSession[session_pb2.ConnectRequest, session_pb2.Connec
         self._background = Background("session")
         self._groups: dict[str, _JoinedGroup] = {}
         self._is_needed = asyncio.Event()
+        self._requester = requester
+        self._requester.on_needed = self._on_requester_needed
 
     async def __aenter__(self) -> Self:
         await self._background.__aenter__()
@@ -54,6 +58,7 @@ class Session(ReconnectingSession[session_pb2.ConnectRequest, session_pb2.Connec
 
     async def __aexit__(self, *ended: Any) -> None:
         self._is_closing = True
+        self._requester.close()
         if self.session_id:
             await self._close_session()
         await self._background.__aexit__(*ended)
@@ -89,6 +94,13 @@ class Session(ReconnectingSession[session_pb2.ConnectRequest, session_pb2.Connec
         if self._groups.pop(group, None) is not None:
             self._send(unregister_consumer=session_pb2.UnregisterConsumer(group=group))
 
+    def _on_requester_needed(self) -> None:
+        self._is_needed.set()
+        self._register_requester()
+
+    def _register_requester(self) -> None:
+        self._send(register_requester=session_pb2.RegisterRequester(secret=self._requester.secret))
+
     def _register(self, joined: _JoinedGroup) -> None:
         self._send(register_consumer=joined.registration)
 
@@ -103,6 +115,8 @@ class Session(ReconnectingSession[session_pb2.ConnectRequest, session_pb2.Connec
             client_id=connection.client_id, language=LANGUAGE, client_version=client_version(), zone=connection.zone
         )
         self._send(hello=hello)
+        if self._requester.is_needed:
+            self._register_requester()
         for joined in self._groups.values():
             self._register(joined)
 
@@ -111,6 +125,7 @@ class Session(ReconnectingSession[session_pb2.ConnectRequest, session_pb2.Connec
 
     def _on_refused(self, error: OrtooError) -> bool:
         """Report the refusal to pending joins and to members; later joins are tried again."""
+        self._requester.on_refused(error)
         for group, joined in list(self._groups.items()):
             if joined.registered.done():
                 joined.member.on_refused(error)
@@ -127,6 +142,10 @@ class Session(ReconnectingSession[session_pb2.ConnectRequest, session_pb2.Connec
             self._on_registered(response.registered)
         elif kind == "members_changed":
             self._on_members_changed(response.members_changed)
+        elif kind == "requester_registered":
+            self._on_requester_registered(response.requester_registered)
+        elif kind == "command" and response.command.HasField("deliver_reply"):
+            self._send(command_result=take_reply(response.command, self._requester))
         elif kind == "command":
             self._background.spawn("command", self._run_command(response.command))
         return self._on_session_event(response)
@@ -151,6 +170,19 @@ class Session(ReconnectingSession[session_pb2.ConnectRequest, session_pb2.Connec
         self._on_members_changed(answer.members)
         if not joined.registered.done():
             joined.registered.set_result(None)
+
+    def _on_requester_registered(self, answer: session_pb2.RequesterRegistered) -> None:
+        if not answer.HasField("failure"):
+            self._requester.on_registered(answer.reply_to)
+        elif (error := error_of(answer.failure)).retriable:
+            self._background.spawn("register requester again", self._retry_requester(error))
+        else:
+            self._requester.on_refused(error)
+
+    async def _retry_requester(self, error: OrtooError) -> None:
+        self._connection.retry_log.emit(_log, log_events.REGISTRATION_REJECTED_RETRYING, error, group="")
+        await self._connection.clock.sleep(self._connection.backoff.max_s)
+        self._register_requester()
 
     async def _retry_registration(self, joined: _JoinedGroup) -> None:
         await self._connection.clock.sleep(self._connection.backoff.max_s)

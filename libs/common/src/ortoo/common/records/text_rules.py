@@ -28,10 +28,13 @@ ORIGIN_NAMES = (
     RETRY_TOPIC, ORIGIN_MESSAGE_ID, "ORIGIN_ENODE", "ORIGIN_QUEUE_ID", "ORIGIN_OFFSET", "ORIGIN_STORED_AT_MS",
 )  # fmt: skip
 """The properties of a retry copy that name the original place of its message."""
-SYSTEM_PROPERTIES = frozenset({*ORIGIN_NAMES, RECONSUME_TIMES})
+CORRELATION_ID, REPLY_TO_CLIENT, TTL = "CORRELATION_ID", "REPLY_TO_CLIENT", "TTL"
+"""RocketMQ's names of the properties of a request: its id, the requester's address, and the timeout in milliseconds."""
+REQUEST_PROPERTIES = (CORRELATION_ID, REPLY_TO_CLIENT, TTL)
+SYSTEM_PROPERTIES = frozenset({*ORIGIN_NAMES, RECONSUME_TIMES, *REQUEST_PROPERTIES})
 """The properties that only servers write, besides those of dead letters. A client's message must not have them.
 
-Readers trust system properties only on messages of retry topics and dead-letter topics.
+Readers trust the origin of a message only in retry topics and dead-letter topics.
 """
 DEAD_LETTER_PROPERTIES = "DLQ_"
 """The properties of a dead letter begin with this prefix. All such names are reserved."""
@@ -71,6 +74,10 @@ class MessageLimits:
 
 
 PRODUCER_LIMITS = MessageLimits()
+REQUEST_LIMITS = MessageLimits(
+    PROPERTIES_MAX + len(REQUEST_PROPERTIES), TEXT_BYTES_MAX + 1024, SINGLE_RECORD_BYTES_MAX, system_properties=True
+)
+"""For messages of clients to which a snode may have added the properties of a request."""
 COPY_LIMITS = MessageLimits(PROPERTIES_MAX + 32, 2 * TEXT_BYTES_MAX, COPY_RECORD_BYTES_MAX, system_properties=True)
 """For copies that a server makes: their additional properties, such as origin and reason, always fit."""
 

@@ -6,6 +6,7 @@ The package takes registrations and answers, and returns group members and comma
 from ortoo.snode.clients.directory import ClientDirectory
 from ortoo.snode.clients.locks import ClientLocks
 from ortoo.snode.clients.pop_consumers import PopConsumers
+from ortoo.snode.clients.replies import ReplyRouter
 from ortoo.snode.clients.sessions import ClientSessions
 from ortoo.snode.cluster import ClusterView
 from ortoo.snode.cluster.runtime import Runtime
@@ -31,10 +32,16 @@ class ClientComponents:
         self.sessions = sessions = ClientSessions(runtime, groups, topics, push_sessions, enodes.locks)
         self.directory = ClientDirectory(runtime, cluster.directory, groups.membership, sessions, push_sessions)
         self.pop_consumers = PopConsumers(runtime, groups.membership)
+        self.replies = replies = ReplyRouter(runtime, cluster.directory, groups.membership, sessions)
         self.locks = ClientLocks(cluster.watch, enodes.links)
         runtime.metrics.gauge("ortoo_client_sessions", "Open sessions of clients.", lambda: len(sessions.all()))
         runtime.metrics.counter(
             "ortoo_client_ids_changed_total",
             "Sessions that changed to another client id.",
             lambda: sessions.client_ids_changed,
+        )
+        runtime.metrics.counter(
+            "ortoo_replies_delivered_total",
+            "Replies that requesters connected to this snode have confirmed.",
+            lambda: replies.delivered,
         )

@@ -10,7 +10,12 @@ from ortoo.snode.cluster.directory import DirectoryCache
 from ortoo.snode.cluster.routes import Queue
 from ortoo.snode.cluster.runtime import Runtime
 from ortoo.snode.membership.group_members import GroupMember
-from ortoo.snode.membership.group_membership import POP_GROUP_PREFIX, PRODUCER_GROUP_PREFIX, Membership
+from ortoo.snode.membership.group_membership import (
+    POP_GROUP_PREFIX,
+    PRODUCER_GROUP_PREFIX,
+    REQUESTER_GROUP_PREFIX,
+    Membership,
+)
 from ortoo.snode.push.session import PushSession
 from ortoo.snode.push.sessions import PushSessions
 
@@ -60,6 +65,8 @@ class ClientDirectory:
             group_name = name.removeprefix(PRODUCER_GROUP_PREFIX).removeprefix(POP_GROUP_PREFIX)
             for member in self.membership.members(name).values():
                 entry = found.setdefault((member.client_id, member.session_id), ClientEntry(member))
+                if name.startswith(REQUESTER_GROUP_PREFIX):
+                    continue
                 (entry.producer_groups if producers else entry.consumer_groups).append(group_name)
         for session in self.sessions.all():
             found.setdefault((session.client_id, session.session_id), ClientEntry(self.sessions.as_member(session)))

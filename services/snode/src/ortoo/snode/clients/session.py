@@ -13,6 +13,8 @@ from ortoo.snode.push.outbox import SessionClosed, SessionOpened
 
 COMMANDS_MAX = 1_000
 """Maximum of events that wait for one client."""
+UNANSWERED_MAX = 10_000
+"""Maximum of commands that one client has not answered."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -52,7 +54,16 @@ class ClientCommand:
     command: Any
 
 
-SessionEvent = SessionOpened | GroupMembers | RegistrationResult | ClientCommand | SessionClosed
+@dataclass(frozen=True, slots=True)
+class RequesterResult:
+    """The event with the result of a registration for replies."""
+
+    request_id: int
+    reply_to: str = ""
+    error: OrtooError | None = None
+
+
+SessionEvent = SessionOpened | GroupMembers | RegistrationResult | RequesterResult | ClientCommand | SessionClosed
 
 
 class SessionOutbox:
@@ -112,6 +123,8 @@ class ClientSession:
     """Locks that the client has taken explicitly, with their enodes."""
     commands: dict[str, asyncio.Future[Any]] = field(default_factory=dict)
     """Unanswered commands."""
+    reply_to: str = ""
+    """The address for replies to the client's requests; empty = the client has not registered for replies."""
     call: asyncio.Task[Any] | None = None
     is_closing: bool = False
 

@@ -7,10 +7,12 @@ from typing import Any
 
 from ortoo.common.cluster.names import check_group_name
 from ortoo.common.errors import Conflict, Invalid, NotFound, Overloaded, Unavailable
+from ortoo.common.groups.requests import address_key, reply_address
 from ortoo.common.grpc.limits.connections import address_of
 from ortoo.common.logs.logger import get_logger
 from ortoo.snode import log_events
 from ortoo.snode.clients.session import (
+    UNANSWERED_MAX,
     ClientCommand,
     ClientSession,
     GroupMembers,
@@ -22,7 +24,7 @@ from ortoo.snode.enodes.queue_locks import SessionQueueLocks
 from ortoo.snode.membership.consumer_groups import ConsumerGroups
 from ortoo.snode.membership.fair_table import FairTable
 from ortoo.snode.membership.group_members import CloseReason, GroupMember, merge_subscriptions
-from ortoo.snode.membership.group_membership import PRODUCER_GROUP_PREFIX
+from ortoo.snode.membership.group_membership import PRODUCER_GROUP_PREFIX, REQUESTER_GROUP_PREFIX
 from ortoo.snode.policy.principal import PRINCIPAL, owner_at
 from ortoo.snode.push.outbox import SessionClosed, SessionOpened
 from ortoo.snode.push.sessions import PushSessions
@@ -71,6 +73,10 @@ class ClientSessions:
         PRINCIPAL.get().check_owner(session.user, "session", "session_id")
         return session
 
+    def find_open(self, session_id: str) -> ClientSession | None:
+        """The open session with this id, for the snode's own calls."""
+        return self._sessions.get(session_id)
+
     def find_by_client(self, client_id: str) -> ClientSession | None:
         """The newest session of a client at this snode."""
         found = [session for session in self._sessions.values() if session.client_id == client_id]
@@ -105,7 +111,10 @@ class ClientSessions:
             for group in members:
                 self._leave_consumer(session, group, CloseReason.CLIENT_LEFT, "the client changed its id")
             self._leave_producers(session)
+            self._leave_requester(session)
         session.hello = hello
+        if session.reply_to:
+            self._join_requester(session)
         for group, member in members.items():
             now = self.as_member(session)
             named = {name: getattr(now, name) for name in ("client_id", "room", "language", "client_version")}
@@ -120,6 +129,16 @@ class ClientSessions:
         self._check_group_count(session)
         check_owner(self._membership.members(PRODUCER_GROUP_PREFIX + group), session.client_id)
         self._join_producer(session, group)
+
+    def register_requester(self, session: ClientSession, secret: bytes) -> str:
+        """Register the client for replies to its requests; returns its address. Errors: Invalid, Forbidden."""
+        address = reply_address(session.client_id, secret)
+        check_owner(self._membership.members(REQUESTER_GROUP_PREFIX + address_key(address)), session.client_id)
+        if address != session.reply_to:
+            self._leave_requester(session)
+        session.reply_to = address
+        self._join_requester(session)
+        return address
 
     async def register_consumer(self, session: ClientSession, group: str, requested: GroupMember) -> GroupMembers:
         """Add the client to a group of consumers as `requested`, or change its membership; returns all group members.
@@ -172,6 +191,8 @@ class ClientSessions:
 
         Errors: Overloaded if too many events wait for the client, Unavailable if the client does not answer in time.
         """
+        if len(session.commands) >= UNANSWERED_MAX:
+            raise Overloaded(f"client {session.client_id} has not answered {UNANSWERED_MAX} commands; retry later")
         answer: asyncio.Future[Any] = asyncio.get_running_loop().create_future()
         session.outbox.put(ClientCommand(command))
         session.commands[command_id] = answer
@@ -201,6 +222,7 @@ class ClientSessions:
         for group in list(session.consumers):
             self._leave_consumer(session, group, reason, message)
         self._leave_producers(session)
+        self._leave_requester(session)
         for enode, request in session.locks:
             self._locks.release(enode, request)
         for command in session.commands.values():
@@ -264,6 +286,14 @@ class ClientSessions:
     def _leave_producers(self, session: ClientSession) -> None:
         for group in list(session.producers):
             self.unregister_producer(session, group)
+
+    def _join_requester(self, session: ClientSession) -> None:
+        self._membership.join(REQUESTER_GROUP_PREFIX + address_key(session.reply_to), self.as_member(session))
+
+    def _leave_requester(self, session: ClientSession) -> None:
+        if session.reply_to:
+            group = REQUESTER_GROUP_PREFIX + address_key(session.reply_to)
+            self._membership.leave(group, session.client_id, session.session_id)
 
     def _join_consumer(self, session: ClientSession, group: str, member: GroupMember) -> None:
         session.consumers[group] = member

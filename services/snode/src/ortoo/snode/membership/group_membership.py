@@ -11,6 +11,9 @@ PRODUCER_GROUP_PREFIX = "producers/"
 POP_GROUP_PREFIX = "pops/"
 """Prefix under which the popping consumers of a group are listed. No consumer group can have this prefix."""
 
+REQUESTER_GROUP_PREFIX = "requesters/"
+"""Prefix under which the session of a requester is listed by its address. No consumer group can have this prefix."""
+
 
 class Membership:
     """The members of all groups, for a cluster with one snode.

@@ -184,6 +184,7 @@ REQUIRED_PERMISSIONS: Mapping[str, PermissionsOf] = {
     **{f"ConsumerService/{name}": _consumes for name in ("Pop", "Fetch")},
     "ConsumerService/QueryQueues": lambda request, _: [_topic(request.topic, ANY)],
     "SessionService/Connect": _connects,
+    "ReplyService/Reply": _consumes,
     **{f"DeadLetterService/{name}": _consumes for name in ("ListDeadLetters", "Peek")},
     "DeadLetterService/ReplayDeadLetters": _replay,
     "AdminService/DescribeTopic": lambda request, _: [_topic(request.name, ANY)],

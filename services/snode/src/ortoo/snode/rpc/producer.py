@@ -9,12 +9,13 @@ from ortoo.common.cluster.names import check_group_name
 from ortoo.common.errors import Invalid, OrtooError, Overloaded, Unavailable
 from ortoo.common.errors.status import failure_of
 from ortoo.common.groups.group_topics import group_of_topic
+from ortoo.common.groups.requests import RequestOptions
 from ortoo.common.grpc import bulk_calls
 from ortoo.common.grpc.bulk_calls import batch_of
 from ortoo.common.grpc.bulk_field import BulkMessage
 from ortoo.common.grpc.enum_values import check_known, find_unknown, known_or
 from ortoo.common.grpc.errors import Context, translate_error
-from ortoo.common.grpc.messages import write
+from ortoo.common.grpc.messages import read, write
 from ortoo.common.logs.logger import get_logger
 from ortoo.common.process.containment import as_ortoo_error
 from ortoo.common.records.batch import open_batch
@@ -68,8 +69,9 @@ class ProducerService(producer_pb2_grpc.ProducerServiceServicer):
     async def Publish(self, request: pb.PublishRequest, context: Context) -> pb.PublishResponse:
         """Store a few messages; returns when they are durable."""
         queue = decode_queue(request.queue) if request.HasField("queue") else None
+        options = [read(RequestOptions, one) for one in request.requests]
         receipts = await self.sending.publisher.publish(
-            request.topic, list(map(decode_message, request.messages)), queue
+            request.topic, list(map(decode_message, request.messages)), queue, options
         )
         return pb.PublishResponse(receipts=[write(pb.Receipt, one) for one in receipts])
 

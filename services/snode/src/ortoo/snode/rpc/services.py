@@ -21,7 +21,7 @@ from ortoo.snode.pull import PullComponents
 from ortoo.snode.push.sessions import PushSessions
 from ortoo.snode.rocketmq.rpc import service as rocketmq
 from ortoo.snode.rocketmq.rpc.activities import MessagingActivities
-from ortoo.snode.rpc import consumer, producer, session
+from ortoo.snode.rpc import consumer, producer, reply, session
 from ortoo.snode.rpc.operators import admin, dead_letter, deliveries, findings, scaler, settings
 from ortoo.snode.rpc.operators.message_trace import MessageTracer
 from ortoo.snode.rpc.streams import LongCalls
@@ -31,6 +31,7 @@ from ortoo.v1.admin_pb2_grpc import add_AdminServiceServicer_to_server
 from ortoo.v1.dead_letter_pb2_grpc import add_DeadLetterServiceServicer_to_server
 from ortoo.v1.delivery_pb2_grpc import add_DeliveryServiceServicer_to_server
 from ortoo.v1.findings_pb2_grpc import add_FindingsServiceServicer_to_server
+from ortoo.v1.reply_pb2_grpc import add_ReplyServiceServicer_to_server
 from ortoo.v1.session_pb2_grpc import add_SessionServiceServicer_to_server
 from ortoo.v1.settings_pb2_grpc import add_SettingsServiceServicer_to_server
 
@@ -40,6 +41,7 @@ QUEUE_FRONT_METHODS = tuple(
         (rocketmq.NAME, ("SendMessage", "ReceiveMessage", "AckMessage", "ChangeInvisibleDuration")),
         (producer.NAME, ("Publish",)),
         (consumer.NAME, ("Pop", "Ack", "Nack", "ChangeInvisible")),
+        (reply.NAME, ("Reply",)),
     )
     for method in methods
 )
@@ -115,6 +117,7 @@ class Services:
             (producer.NAME, producer.add_to_server, producing),
             (consumer.NAME, consumer.add_to_server, consuming),
             (session.NAME, add_SessionServiceServicer_to_server, session.SessionService(clients.sessions, runtime)),
+            (reply.NAME, add_ReplyServiceServicer_to_server, reply.ReplyService(runtime, clients.replies, policy)),
             (dead_letter.NAME, add_DeadLetterServiceServicer_to_server, looking_after),
             (admin.NAME, add_AdminServiceServicer_to_server, operating),
             (deliveries.NAME, add_DeliveryServiceServicer_to_server, delivering),

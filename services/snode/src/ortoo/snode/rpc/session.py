@@ -16,6 +16,7 @@ from ortoo.snode.clients.session import (
     GroupMembers,
     Hello,
     RegistrationResult,
+    RequesterResult,
     SessionEvent,
 )
 from ortoo.snode.clients.sessions import ClientSessions
@@ -104,6 +105,13 @@ class ConnectCall:
             self.sessions.update_hello(session, read(Hello, request.hello, room=request.hello.zone))
         elif kind == "command_result":
             self.sessions.on_command_result(session, request.command_result.command_id, request.command_result)
+        elif kind == "register_requester":
+            try:
+                reply_to = self.sessions.register_requester(session, request.register_requester.secret)
+            except OrtooError as error:
+                session.outbox.put(RequesterResult(request.request_id, error=error))
+            else:
+                session.outbox.put(RequesterResult(request.request_id, reply_to))
         elif kind is not None and kind.startswith(("register", "unregister")):
             group = getattr(request, kind).group
             try:
@@ -152,6 +160,9 @@ def _encode_event(event: SessionEvent) -> pb.ConnectResponse:
             members = _encode_members(event.members) if event.members is not None else None
             registered = write(pb.Registered, event, failure=encode_failure(event.error), members=members)
             return pb.ConnectResponse(request_id=event.request_id, registered=registered)
+        case RequesterResult():
+            requester = pb.RequesterRegistered(reply_to=event.reply_to, failure=encode_failure(event.error))
+            return pb.ConnectResponse(request_id=event.request_id, requester_registered=requester)
         case GroupMembers():
             return pb.ConnectResponse(members_changed=_encode_members(event))
         case ClientCommand():

@@ -14,6 +14,7 @@ from ortoo.common.process.retry import Backoff
 from ortoo.common.records.batch import encode, encoded_bytes_bound
 from ortoo.common.records.message import Message
 from ortoo.common.records.sealed_batch import MESSAGES_MAX, RECORDS_BYTES_MAX, SealedBatch
+from ortoo.common.records.text_rules import REQUEST_LIMITS
 from ortoo.snode.cluster.routes import Queue
 from ortoo.snode.enodes.link import AppendedBatch, EnodeLinks, explain_error
 from ortoo.snode.enodes.serial_batcher import SerialBatcher
@@ -88,7 +89,8 @@ class PublishBatcher(SerialBatcher):
         while self._waiting:
             part = self._take_batch()
             try:
-                batch = encode([message for item in part for message in item.messages], now_ms=self.clock.now_ms())
+                messages = [message for item in part for message in item.messages]
+                batch = encode(messages, now_ms=self.clock.now_ms(), limits=REQUEST_LIMITS)
                 appended = await self._store(batch, part)
             except OrtooError as error:
                 if error.field == NOT_ACCEPTED_FIELD and any(item.may_reroute for item in part):

@@ -12,12 +12,14 @@ from typing import Any
 from ortoo.common.errors import NOT_ACCEPTED_FIELD, Invalid, OrtooError, Unavailable
 from ortoo.common.groups.handle_seal import HandleSeals
 from ortoo.common.groups.queue_choice import queue_of_group
+from ortoo.common.groups.requests import RequestOptions
 from ortoo.common.process.memory_budget import MemoryShare
 from ortoo.common.process.retry import Backoff
 from ortoo.common.records.batch import encode, encoded_bytes_bound
 from ortoo.common.records.message import Message
 from ortoo.common.records.message_id import message_id_text
 from ortoo.common.records.sealed_batch import MESSAGES_MAX, RECORDS_BYTES_MAX
+from ortoo.common.records.text_rules import REQUEST_LIMITS
 from ortoo.snode.cluster.directory import DirectoryCache, resolve_write_queues
 from ortoo.snode.cluster.routes import MessageType, Queue, Topic
 from ortoo.snode.cluster.runtime import Runtime
@@ -82,8 +84,16 @@ class Publisher:
     _choices: OrderedDict[int, tuple[int, PublishBatcher, int]] = field(default_factory=OrderedDict, init=False)
     """By topic: the number of the chosen queue, its batcher, and the number of batches at which it changes."""
 
-    async def publish(self, topic_name: str, messages: Sequence[Message], queue: Queue | None) -> list[PublishReceipt]:
+    async def publish(
+        self,
+        topic_name: str,
+        messages: Sequence[Message],
+        queue: Queue | None,
+        requests: Sequence[RequestOptions] = (),
+    ) -> list[PublishReceipt]:
         """Store messages in `queue`, or in queues of the topic; returns a receipt for each when all are durable.
+
+        With `requests`, each message is a request with these options.
 
         Errors: NotFound, Invalid, Overloaded (nothing was stored), Unavailable (some messages may have been stored).
         """
@@ -92,7 +102,7 @@ class Publisher:
             raise Invalid(f"{len(messages)} messages; send 1 to {MESSAGES_MAX} at once", field="messages")
         for row, message in enumerate(messages):
             message.check(f"messages[{row}]")
-        return await self.store(topic, messages, queue)
+        return await self.store(topic, _as_requests(messages, requests) if requests else messages, queue)
 
     async def store(self, topic: Topic, messages: Sequence[Message], queue: Queue | None) -> list[PublishReceipt]:
         """Like `publish`, for messages whose number and content are already checked."""
@@ -149,7 +159,7 @@ class Publisher:
 
         Errors: those of the enode, Unavailable if the outcome is unknown.
         """
-        batch = encode(messages, now_ms=self.runtime.clock.now_ms())
+        batch = encode(messages, now_ms=self.runtime.clock.now_ms(), limits=REQUEST_LIMITS)
         ids = [message.properties[DEDUP_ID] for message in messages]
         deadline_s = self.runtime.clock.monotonic_s() + self.runtime.enode_timeout_s
         outcome, backoff, attempt = AmbiguousOutcome(), Backoff(first_s=0.02, max_s=0.5), 0
@@ -251,6 +261,18 @@ class Publisher:
             if key is None:
                 raise Unavailable(f"messages for {BATCHERS_MAX} queues are on their way; retry", retry_after_ms=100)
             del self._batchers[key]
+
+
+def _as_requests(messages: Sequence[Message], requests: Sequence[RequestOptions]) -> list[Message]:
+    """The messages with the properties of requests. Errors: Invalid."""
+    if len(requests) != len(messages):
+        raise Invalid(f"{len(requests)} for {len(messages)} messages; give one for each or none", field="requests")
+    for row, options in enumerate(requests):
+        options.check(f"requests[{row}]")
+    return [
+        message.replace(properties={**message.properties, **options.properties()})
+        for message, options in zip(messages, requests, strict=True)
+    ]
 
 
 async def _gather(futures: Sequence[asyncio.Future[Any]]) -> list[Any]:

@@ -56,6 +56,7 @@ ELEMENTS_MAX: Final[Mapping[str, int]] = {
     "ortoo.v1.PopQueuesRequest.queue_ids": QUEUES,
     "ortoo.v1.PublishOrder.places": SHORT,
     "ortoo.v1.PublishRequest.messages": MESSAGES,
+    "ortoo.v1.PublishRequest.requests": MESSAGES,
     "ortoo.v1.Pushdown.columns": SHORT,
     "ortoo.v1.PutGroupRequest.fields": SHORT,
     "ortoo.v1.QueryConsumerOffsetsRequest.queues": QUEUES,

@@ -1,0 +1,249 @@
+"""The requests of a client that wait for replies."""
+
+import asyncio
+from collections import OrderedDict
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass, field
+from enum import Enum
+from functools import partial
+from typing import Any, Self
+
+from ortoo.client import log_events
+from ortoo.client.core.closed import ClientClosed
+from ortoo.client.core.connection import Connection
+from ortoo.client.requests.replies import RequestTimeout
+from ortoo.common.errors import Forbidden, Invalid, OrtooError, Overloaded, Unavailable
+from ortoo.common.groups.requests import TIMEOUT_MS_MAX
+from ortoo.common.grpc.messages import write
+from ortoo.common.grpc.request_batcher import RequestBatcher
+from ortoo.common.logs.logger import get_logger
+from ortoo.common.process.background import Background
+from ortoo.common.records.batch import encoded_bytes_bound
+from ortoo.common.records.message import Message, message_of
+from ortoo.v1 import producer_pb2, record_pb2
+from ortoo.v1.producer_pb2_grpc import ProducerServiceStub
+
+DEDUP_ID = "DEDUP_ID"
+"""The property with the application's dedup id."""
+REQUESTS_MAX = 10_000
+"""Largest number of requests of one client that wait for a reply."""
+ENDED_MAX = 10_000
+"""Largest number of ended requests that the client remembers, to recognize late and repeated replies."""
+SINGLE_PUBLISHES_MAX = 4
+"""Largest number of calls in flight that store one request each; further requests share calls."""
+PUBLISHES_MAX = 4
+"""Largest number of calls in flight that store requests of one topic; further requests share the next call."""
+PUBLISH_BYTES_MAX = 1 << 20
+MESSAGE_BYTES_MIN = PUBLISH_BYTES_MAX // 256
+"""The size at which a small message counts, so that a call has at most 256 messages."""
+_log = get_logger("requester")
+
+
+class ReplyOutcome(Enum):
+    """The fate of a reply at the requester."""
+
+    ACCEPTED = "accepted"
+    """It was the first reply, or repeated one that the requester has accepted."""
+    LATE = "late"
+    """The request had ended without a reply."""
+
+
+@dataclass(slots=True, eq=False)
+class _Waiting:
+    topic: str
+    is_stored: bool = False
+    """Whether a snode has confirmed that the request is stored."""
+    reply: "asyncio.Future[Message]" = field(default_factory=lambda: asyncio.get_running_loop().create_future())
+
+
+@dataclass(frozen=True, slots=True)
+class _Sent:
+    """One request on its way to a snode."""
+
+    message: Message
+    correlation_id: str
+    timeout_ms: int
+    deadline_s: float
+    size_bytes: int
+
+
+class Requester:
+    """Sends requests and matches replies to them. Its session with a snode registers it, and gets the replies."""
+
+    def __init__(self, connection: Connection) -> None:
+        """The session is not opened for replies before the first request."""
+        self.secret = connection.randomness.key_bytes()
+        """Only the holder of the secret can register for the replies of this client."""
+        self.on_needed: Callable[[], None] = lambda: None
+        """Called at each request while the client is not registered for replies."""
+        self.late_replies = 0
+        """Number of replies that came after the timeout of their request and were dropped."""
+        self._connection = connection
+        self._reply_to: asyncio.Future[str] | None = None
+        self._background = Background("requests")
+        self._batchers: dict[str, RequestBatcher[_Sent, None]] = {}
+        """By topic."""
+        self._single_publishes = 0
+        self._waiting: dict[str, _Waiting] = {}
+        self._ended: OrderedDict[str, ReplyOutcome | None] = OrderedDict()
+        """The outcome of further replies by correlation id; None = the next reply is late and not counted yet."""
+        self._is_closed = False
+
+    async def __aenter__(self) -> Self:
+        await self._background.__aenter__()
+        return self
+
+    async def __aexit__(self, *ended: Any) -> None:
+        self.close()
+        await self._background.__aexit__(*ended)
+
+    @property
+    def is_needed(self) -> bool:
+        """Whether a session must register this client for replies."""
+        return self._reply_to is not None
+
+    async def request(self, topic: str, message: Message | bytes, timeout_s: float) -> Message:
+        """Send a request and wait for its reply. Errors: see `Producer.request`."""
+        if not 0.001 <= timeout_s <= TIMEOUT_MS_MAX / 1000:
+            limit_s = TIMEOUT_MS_MAX // 1000
+            raise Invalid(f"{timeout_s:g} s; expected 0.001 to {limit_s} s", field="timeout_s")
+        if self._is_closed:
+            raise ClientClosed
+        if len(self._waiting) >= REQUESTS_MAX:
+            raise Overloaded(
+                f"{REQUESTS_MAX} requests of this client wait for replies; wait for some of them first",
+                field="message",
+                retry_after_ms=100,
+            )
+        plain = message_of(message)
+        plain.check()
+        if DEDUP_ID in plain.properties:
+            raise Invalid(f"property {DEDUP_ID} is reserved; a request cannot have a dedup id", field="properties")
+        correlation_id = self._connection.randomness.uuid_text().replace("-", "")
+        waiting = self._waiting[correlation_id] = _Waiting(topic)
+        try:
+            async with asyncio.timeout(timeout_s):
+                await self._send(topic, plain, correlation_id, timeout_s)
+                waiting.is_stored = True
+                reply = await waiting.reply
+        except TimeoutError:
+            raise RequestTimeout(topic, correlation_id, timeout_s, is_stored=waiting.is_stored) from None
+        else:
+            return reply
+        finally:
+            del self._waiting[correlation_id]
+            self._end(correlation_id, is_answered=waiting.reply.done() and not waiting.reply.cancelled())
+
+    async def _send(self, topic: str, message: Message, correlation_id: str, timeout_s: float) -> None:
+        """Store the request. After a lost answer it is sent again, and may then be stored twice."""
+        deadline_s = self._connection.clock.monotonic_s() + timeout_s
+        await self._register()
+        size_bytes = max(MESSAGE_BYTES_MIN, encoded_bytes_bound(message))
+        sent = _Sent(message, correlation_id, round(timeout_s * 1000), deadline_s, size_bytes)
+        try:
+            await self._store(topic, sent)
+        except Unavailable as error:
+            raise RequestTimeout(topic, correlation_id, timeout_s, is_stored=False, reason=str(error)) from error
+
+    async def _store(self, topic: str, sent: _Sent) -> None:
+        """Store a request at once, or together with others if many are on their way."""
+        if self._single_publishes < SINGLE_PUBLISHES_MAX:
+            self._single_publishes += 1
+            try:
+                await self._publish(topic, [sent])
+            finally:
+                self._single_publishes -= 1
+            return
+        if topic not in self._batchers:
+            self._batchers[topic] = RequestBatcher(
+                partial(self._publish, topic),
+                self._background,
+                size_max=PUBLISH_BYTES_MAX,
+                size_of=lambda one: one.size_bytes,
+                in_flight_max=PUBLISHES_MAX,
+            )
+        batcher = self._batchers[topic]
+        try:
+            await batcher.request(sent)
+        finally:
+            if batcher.is_idle and self._batchers.get(topic) is batcher:
+                del self._batchers[topic]
+
+    async def _publish(self, topic: str, sent: Sequence[_Sent]) -> list[None]:
+        """Store requests of one topic, without those that have ended meanwhile."""
+        waiting = [one for one in sent if one.correlation_id in self._waiting]
+        if waiting:
+            reply_to = await self._register()
+            request = producer_pb2.PublishRequest(
+                topic=topic,
+                messages=[write(record_pb2.Message, one.message) for one in waiting],
+                requests=[
+                    producer_pb2.RequestOptions(
+                        correlation_id=one.correlation_id, reply_to=reply_to, timeout_ms=one.timeout_ms
+                    )
+                    for one in waiting
+                ],
+            )
+            deadline_s = max(one.deadline_s for one in waiting)
+            await self._connection.call(ProducerServiceStub, "Publish", request, deadline_s=deadline_s)
+        return [None] * len(sent)
+
+    async def _register(self) -> str:
+        """Wait until a snode has registered this client for replies; returns the address for replies."""
+        if self._reply_to is None:
+            self._reply_to = asyncio.get_running_loop().create_future()
+            self.on_needed()
+        return await asyncio.shield(self._reply_to)
+
+    def on_registered(self, reply_to: str) -> None:
+        """Take the address for replies. A later session gets the same address."""
+        if self._reply_to is not None and not self._reply_to.done():
+            self._reply_to.set_result(reply_to)
+
+    def on_refused(self, error: OrtooError) -> None:
+        """Fail the requests that wait for the first registration; the next request registers again.
+
+        After it, the client stays registered: the next session repeats the registration.
+        """
+        if self._reply_to is not None and not self._reply_to.done():
+            self._reply_to.set_exception(error)
+            self._reply_to.exception()  # it is not unreported if no request waits any more
+            self._reply_to = None
+
+    def deliver(self, topic: str, correlation_id: str, reply: Message) -> ReplyOutcome:
+        """Give a reply to its request. Errors: Forbidden if the request went to another topic."""
+        waiting = self._waiting.get(correlation_id)
+        if waiting is not None and waiting.topic != topic:
+            raise Forbidden(
+                "the request went to another topic; reply with the topic of the request, which needs the permission "
+                "to consume it",
+                field="topic",
+            )
+        if waiting is not None:
+            if not waiting.reply.done():
+                waiting.reply.set_result(reply)
+            return ReplyOutcome.ACCEPTED
+        outcome = self._ended.get(correlation_id)
+        if outcome is None:
+            outcome = ReplyOutcome.LATE
+            self._remember(correlation_id, outcome)
+            self.late_replies += 1
+            _log.emit(log_events.LATE_REPLY_DROPPED, topic=topic, correlation_id=correlation_id)
+        return outcome
+
+    def close(self) -> None:
+        """Fail the requests that wait, because the client closes."""
+        self._is_closed = True
+        error = ClientClosed("the client was closed before the reply came")
+        for waiting in self._waiting.values():
+            if not waiting.reply.done():
+                waiting.reply.set_exception(error)
+        self.on_refused(error)
+
+    def _end(self, correlation_id: str, *, is_answered: bool) -> None:
+        self._remember(correlation_id, ReplyOutcome.ACCEPTED if is_answered else None)
+
+    def _remember(self, correlation_id: str, outcome: ReplyOutcome | None) -> None:
+        self._ended[correlation_id] = outcome
+        while len(self._ended) > ENDED_MAX:
+            self._ended.popitem(last=False)
