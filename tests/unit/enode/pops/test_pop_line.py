@@ -147,7 +147,10 @@ def test_a_blocked_message_group_is_scanned_past_so_far_and_no_further() -> None
 
 def test_a_lost_lease_finishes_only_messages_that_it_can_have_had() -> None:
     """It is in no log, so it counts for messages from before this opening, and if no lost end made it invalid."""
-    times = {"now_ms": 0, "wall_ms": 1_000_000}
-    assert PopLine(PopQueue(0), opening=2, end_at_opening=3, **times).finish([(2, 2)], OLD).stale == [2, 3]
-    assert PopLine(PopQueue(0), opening=2, end_at_opening=4, **times).finish([(2, 2)], OLD).rows == [(2, 2, 1)]
-    assert PopLine(PopQueue(0), opening=2, first_number=OLD + 1, **times).finish([(2, 2)], OLD).stale == [2, 3]
+
+    def started(**limits: int) -> PopLine:
+        return PopLine(PopQueue(0), opening=2, now_ms=0, wall_ms=1_000_000, in_order=False, **limits)
+
+    assert started(end_at_opening=3).finish([(2, 2)], OLD).stale == [2, 3]
+    assert started(end_at_opening=4).finish([(2, 2)], OLD).rows == [(2, 2, 1)]
+    assert started(first_number=OLD + 1).finish([(2, 2)], OLD).stale == [2, 3]

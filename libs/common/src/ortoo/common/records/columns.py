@@ -151,7 +151,7 @@ PROPERTIES: Final = MessageColumn[Mapping[str, str]](
     Layout.MAPS,
     Presence.IF_USED,
     "the application's properties",
-    TextRule("property value", empty_allowed=True, blank_allowed=True),
+    text_rules.PROPERTY_VALUE,
 )
 DELIVER_AT: Final = MessageColumn[int | None](
     13, "deliver_at_ms", Layout.TIMES, Presence.ALL_OR_NONE, "not visible before this time"

@@ -157,6 +157,7 @@ class TextRule:
 
 TAG = TextRule("tag", empty_allowed=True, bar_allowed=False)
 PROPERTY_NAME = TextRule("property name", reserved_allowed=False)
+PROPERTY_VALUE = TextRule("property value", empty_allowed=True, blank_allowed=True)
 SYSTEM_PROPERTY_NAME = TextRule("property name")
 """The rule for the copies that servers make."""
 
