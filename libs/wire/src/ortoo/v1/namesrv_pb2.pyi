@@ -1052,16 +1052,26 @@ class WatchRoutesRequest(_message.Message):
     DESCRIPTOR: _descriptor.Descriptor
 
     INCLUDE_HANDLE_KEYS_FIELD_NUMBER: _builtins.int
+    DIRECTORY_ID_FIELD_NUMBER: _builtins.int
+    SINCE_FIELD_NUMBER: _builtins.int
     include_handle_keys: _builtins.bool
     """Include the keys that seal handles. For snodes, which must prove that they are allowed to have them."""
+    directory_id: _builtins.str
+    """The id of the directory that `since` belongs to."""
+    since: _builtins.int
+    """The version that the watcher already has, of all topics and groups; 0 = none. If the name server has this version
+    or a later one of the same directory, it sends only the changes instead of a snapshot.
+    """
     def __init__(
         self,
         *,
         include_handle_keys: _builtins.bool = ...,
+        directory_id: _builtins.str = ...,
+        since: _builtins.int = ...,
     ) -> None: ...
     _HasFieldArgType: _TypeAlias = _Never  # noqa: Y015
     def HasField(self, field_name: _HasFieldArgType) -> _builtins.bool: ...
-    _ClearFieldArgType: _TypeAlias = _typing.Literal["include_handle_keys", b"include_handle_keys"]  # noqa: Y015
+    _ClearFieldArgType: _TypeAlias = _typing.Literal["directory_id", b"directory_id", "include_handle_keys", b"include_handle_keys", "since", b"since"]  # noqa: Y015
     def ClearField(self, field_name: _ClearFieldArgType) -> None: ...
     def WhichOneof(self, oneof_group: _Never) -> None: ...
 
@@ -1087,6 +1097,8 @@ class WatchRoutesResponse(_message.Message):
     HANDLE_KEYS_FIELD_NUMBER: _builtins.int
     MORE_FIELD_NUMBER: _builtins.int
     DUE_GROUPS_FIELD_NUMBER: _builtins.int
+    RESUMED_FIELD_NUMBER: _builtins.int
+    CONTENTS_CHECKSUM_FIELD_NUMBER: _builtins.int
     version: _builtins.int
     """The directory's version after this message."""
     snapshot: _builtins.bool
@@ -1096,6 +1108,14 @@ class WatchRoutesResponse(_message.Message):
     more: _builtins.bool
     """True = the next message continues this one, and both must be applied together. A snapshot may be split into
     several messages: the first has `snapshot` set, and all but the last have this field set.
+    """
+    resumed: _builtins.bool
+    """True = the changes of topics and groups after `since` of the request. The registered processes are complete: all
+    others have no lease. Without a snapshot this is set in the first message of a watch.
+    """
+    contents_checksum: _builtins.int
+    """With `resumed`: the sum of the CRC-32s of all topics and groups, modulo 2^64. If the watcher's sum differs, it must
+    request a snapshot.
     """
     @_builtins.property
     def topics(self) -> _containers.RepeatedCompositeFieldContainer[_topic_pb2.Topic]:
@@ -1156,10 +1176,12 @@ class WatchRoutesResponse(_message.Message):
         handle_keys: _handle_keys_pb2.HandleKeys | None = ...,
         more: _builtins.bool = ...,
         due_groups: _abc.Iterable[_group_deletion_pb2.DueGroup] | None = ...,
+        resumed: _builtins.bool = ...,
+        contents_checksum: _builtins.int = ...,
     ) -> None: ...
     _HasFieldArgType: _TypeAlias = _typing.Literal["handle_keys", b"handle_keys"]  # noqa: Y015
     def HasField(self, field_name: _HasFieldArgType) -> _builtins.bool: ...
-    _ClearFieldArgType: _TypeAlias = _typing.Literal["deleted_groups", b"deleted_groups", "deleted_topic_ids", b"deleted_topic_ids", "deleted_topics", b"deleted_topics", "directory_id", b"directory_id", "due_groups", b"due_groups", "due_topic_ids", b"due_topic_ids", "enodes", b"enodes", "groups", b"groups", "handle_keys", b"handle_keys", "more", b"more", "snapshot", b"snapshot", "snodes", b"snodes", "topics", b"topics", "version", b"version"]  # noqa: Y015
+    _ClearFieldArgType: _TypeAlias = _typing.Literal["contents_checksum", b"contents_checksum", "deleted_groups", b"deleted_groups", "deleted_topic_ids", b"deleted_topic_ids", "deleted_topics", b"deleted_topics", "directory_id", b"directory_id", "due_groups", b"due_groups", "due_topic_ids", b"due_topic_ids", "enodes", b"enodes", "groups", b"groups", "handle_keys", b"handle_keys", "more", b"more", "resumed", b"resumed", "snapshot", b"snapshot", "snodes", b"snodes", "topics", b"topics", "version", b"version"]  # noqa: Y015
     def ClearField(self, field_name: _ClearFieldArgType) -> None: ...
     def WhichOneof(self, oneof_group: _Never) -> None: ...
 

@@ -384,7 +384,8 @@ class NameServiceServicer(object):
         raise NotImplementedError('Method not implemented!')
 
     def WatchRoutes(self, request, context):
-        """The complete directory first, then every change as it happens.
+        """The complete directory first, or with `since` the changes after it; then every change as it happens. Changes of
+        about 20 ms are sent together.
         """
         context.set_code(grpc.StatusCode.UNIMPLEMENTED)
         context.set_details('Method not implemented!')

@@ -102,7 +102,9 @@ class NameServiceStub:
     grpcurl -plaintext -d '{"enode":"enode-1","lose":true}' HOST:PORT ortoo.v1.NameService/ForgetEnode
     """
     WatchRoutes: _aio.UnaryStreamMultiCallable[_namesrv_pb2.WatchRoutesRequest, _namesrv_pb2.WatchRoutesResponse]
-    """The complete directory first, then every change as it happens."""
+    """The complete directory first, or with `since` the changes after it; then every change as it happens. Changes of
+    about 20 ms are sent together.
+    """
 
 class NameServiceServicer(metaclass=_abc_1.ABCMeta):
     """The directory of the cluster: topics, groups, users, and the registered processes."""
@@ -363,6 +365,8 @@ class NameServiceServicer(metaclass=_abc_1.ABCMeta):
         request: _namesrv_pb2.WatchRoutesRequest,
         context: _aio.ServicerContext[_namesrv_pb2.WatchRoutesRequest, _abc.AsyncIterator[_namesrv_pb2.WatchRoutesResponse]],
     ) -> _abc.AsyncIterator[_namesrv_pb2.WatchRoutesResponse]:
-        """The complete directory first, then every change as it happens."""
+        """The complete directory first, or with `since` the changes after it; then every change as it happens. Changes of
+        about 20 ms are sent together.
+        """
 
 def add_NameServiceServicer_to_server(servicer: NameServiceServicer, server: _aio.Server) -> None: ...
