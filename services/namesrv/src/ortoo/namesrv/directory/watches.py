@@ -9,8 +9,11 @@ from ortoo.common.errors import Overloaded
 from ortoo.common.process.clock import Clock, current_clock
 from ortoo.namesrv.decisions.route_changes import NO_START, RouteChange, Routes, WatchStart
 
-ROUND_S = 0.02
-"""The minimum time between two messages to the watchers. Changes of this time are sent together."""
+ROUND_S, ROUND_S_PER_WATCHER = 0.02, 0.0005
+"""The minimum time between two messages to the watchers is the larger of both. Changes of this time are one message.
+
+A message costs about 0.1 ms for each watcher, so that a burst of changes uses a limited part of the processor.
+"""
 SNAPSHOTS_AT_ONCE = 8
 """The number of watchers to which snapshots are sent at the same time, because gRPC copies each message."""
 SNAPSHOT_TURN_S = 1.0
@@ -111,6 +114,7 @@ class RouteWatchers:
     def _wake(self) -> None:
         now_s = self._clock.monotonic_s()
         if self._round_s <= now_s:
-            self._round_s = max(now_s, self._round_s + ROUND_S)
+            interval_s = max(ROUND_S, self.count * ROUND_S_PER_WATCHER)
+            self._round_s = max(now_s, self._round_s + interval_s)
         news, self._news = self._news, asyncio.Event()
         news.set()
