@@ -12,6 +12,7 @@ from typing import Any
 
 import pytest
 
+from ortoo.common.cluster.route_watch import RoutePosition
 from ortoo.common.errors import AlreadyExists, Conflict, DataLoss, Invalid, NotFound, Overloaded, Unsupported
 from ortoo.common.errors.status import rpc_errors
 from ortoo.common.grpc.channels import Channels
@@ -95,6 +96,36 @@ async def test_restart_keeps_topics_and_groups_and_forgets_processes(tmp_path: P
         assert list((await stub.ListGroups(pb.ListGroupsRequest())).groups) == [group]
         await stub.DeleteGroup(pb.DeleteGroupRequest(name="g"))
         assert (await register(stub)).version == group.version + 1
+
+
+async def test_a_watch_continues_at_a_restarted_name_server(tmp_path: Path) -> None:
+    """It gets only the changes that it has missed, and a snapshot from another directory."""
+    position = RoutePosition()
+    async with namesrv(tmp_path) as stub:
+        await register(stub)
+        for name in ("kept", "changed", "deleted"):
+            await stub.CreateTopic(pb.CreateTopicRequest(name=name))
+        async for news in position.follow(_first(stub, position)):
+            assert news.snapshot
+            assert len(news.topics) == 3
+        await stub.UpdateTopic(pb.UpdateTopicRequest(name="changed", read_queue_count=8))
+        await stub.DeleteTopic(pb.DeleteTopicRequest(name="deleted"))
+    async with namesrv(tmp_path) as stub:
+        async for news in position.follow(_first(stub, position)):
+            assert (news.snapshot, news.resumed) == (False, True)
+            assert [topic.name for topic in news.topics] == ["changed"]
+            assert list(news.deleted_topics) == ["deleted"]
+            assert not news.enodes
+    async with namesrv(tmp_path / "other") as stub:
+        async for news in position.follow(_first(stub, position)):
+            assert (news.snapshot, news.resumed) == (True, False)
+
+
+async def _first(stub: NameServiceStub, position: RoutePosition) -> AsyncIterator[pb.WatchRoutesResponse]:
+    async for part in stub.WatchRoutes(position.request()):
+        yield part
+        if not part.more:
+            return
 
 
 async def test_watch_tells_changes_in_order_and_ends_at_the_stop(tmp_path: Path) -> None:
