@@ -59,7 +59,7 @@ class Watchers:
         self._started = 0
         self._quiet = asyncio.Event()
 
-    async def follow(self, channel: grpc.aio.Channel, request: bytes) -> None:
+    async def follow(self, channel: Any, request: bytes) -> None:
         """Read one watch until the channel is closed."""
         call: Any = channel.unary_stream(PATH)(request)
         is_first = True
