@@ -129,9 +129,7 @@ class RegisterSnodeRequest(_message.Message):
     INCARNATION_FIELD_NUMBER: _builtins.int
     SHARES_MEMBERSHIP_FIELD_NUMBER: _builtins.int
     incarnation: _builtins.str
-    """A new value at every start of the process. It distinguishes a restarted snode from a second one with the same
-    name.
-    """
+    """A new value at every start of the process. It distinguishes a restart from a second snode with the same name."""
     shares_membership: _builtins.bool
     """Whether it shares group membership with other snodes (through Redis). A second snode without it is refused."""
     @_builtins.property
@@ -259,9 +257,7 @@ class CreateTopicRequest(_message.Message):
     ignore_orphaned: _builtins.bool
     """Create it although enodes offer a topic of this name; that topic stays outside the directory with its messages."""
     lite_ttl_ms: _builtins.int
-    """With MESSAGE_TYPE_LITE: time without a message after which a lite topic is deleted, milliseconds. From 60,000 to
-    one year; 0 = never.
-    """
+    """With MESSAGE_TYPE_LITE, a lite topic is deleted after this idle time, 60,000 ms to one year; 0 = never."""
     @_builtins.property
     def enodes(self) -> _containers.RepeatedScalarFieldContainer[_builtins.str]:
         """The enodes that hold it; empty = every live enode."""
@@ -1059,9 +1055,7 @@ class WatchRoutesRequest(_message.Message):
     directory_id: _builtins.str
     """The id of the directory that `since` belongs to."""
     since: _builtins.int
-    """The version that the watcher already has, of all topics and groups; 0 = none. If the name server has this version
-    or a later one of the same directory, it sends only the changes instead of a snapshot.
-    """
+    """The version of topics and groups that the watcher has; 0 = none. If possible, later changes replace the snapshot."""
     def __init__(
         self,
         *,
@@ -1106,17 +1100,11 @@ class WatchRoutesResponse(_message.Message):
     directory_id: _builtins.str
     """The id of the directory."""
     more: _builtins.bool
-    """True = the next message continues this one, and both must be applied together. A snapshot may be split into
-    several messages: the first has `snapshot` set, and all but the last have this field set.
-    """
+    """True = the next message continues this one, and both are applied together. Only the first has `snapshot` set."""
     resumed: _builtins.bool
-    """True = the changes of topics and groups after `since` of the request. The registered processes are complete: all
-    others have no lease. Without a snapshot this is set in the first message of a watch.
-    """
+    """True = the changes of topics and groups after `since`, and all processes that have a lease."""
     contents_checksum: _builtins.int
-    """With `resumed`: the sum of the CRC-32s of all topics and groups, modulo 2^64. If the watcher's sum differs, it must
-    request a snapshot.
-    """
+    """With `resumed`: the sum of the CRC-32s of all topics and groups. If it differs, the watcher requests a snapshot."""
     @_builtins.property
     def topics(self) -> _containers.RepeatedCompositeFieldContainer[_topic_pb2.Topic]:
         """New and changed topics."""
@@ -1147,9 +1135,7 @@ class WatchRoutesResponse(_message.Message):
 
     @_builtins.property
     def due_topic_ids(self) -> _containers.RepeatedScalarFieldContainer[_builtins.int]:
-        """Ids of deleted topics whose grace period has expired: enodes delete their messages. Enodes delete a topic for no
-        other reason.
-        """
+        """Ids of deleted topics whose grace period has expired. Enodes delete their messages, and for no other reason."""
 
     @_builtins.property
     def handle_keys(self) -> _handle_keys_pb2.HandleKeys:

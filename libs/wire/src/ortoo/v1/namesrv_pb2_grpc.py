@@ -356,8 +356,7 @@ class NameServiceServicer(object):
         raise NotImplementedError('Method not implemented!')
 
     def ElectReplica(self, request, context):
-        """Proposes a replica as leader, when none leads and no name server proposes one automatically. An enode with two
-        replicas may need this.
+        """Proposes a replica as leader, when none leads and none is proposed automatically, as may happen with two replicas.
         """
         context.set_code(grpc.StatusCode.UNIMPLEMENTED)
         context.set_details('Method not implemented!')
@@ -384,8 +383,7 @@ class NameServiceServicer(object):
         raise NotImplementedError('Method not implemented!')
 
     def WatchRoutes(self, request, context):
-        """The complete directory first, or with `since` the changes after it; then every change as it happens. Changes of
-        about 20 ms are sent together.
+        """The complete directory first, or the changes after `since`. Then every change; closely spaced ones are merged.
         """
         context.set_code(grpc.StatusCode.UNIMPLEMENTED)
         context.set_details('Method not implemented!')

@@ -18,8 +18,8 @@ def checksum_of(rows: Iterable[bytes]) -> int:
 class RoutePosition:
     """The version of the routes that a process has applied, from which another watch can continue.
 
-    A checksum of all topics and groups detects a name server with other contents, for example because its database was
-    restored from a backup, or because it no longer knows an old deletion.
+    A checksum of all topics and groups detects a name server with other contents. Its database may have been restored
+    from a backup, or it may have forgotten an old deletion.
     """
 
     def __init__(self) -> None:
@@ -39,7 +39,7 @@ class RoutePosition:
         """Yield each change of a watch, for the caller to apply.
 
         The position moves when the caller requests the next change, so that it never passes a change that failed.
-        Errors: Conflict if a resumed watch has other contents; the next request then asks for a snapshot.
+        Errors: Conflict if a resumed watch has other contents. The next request then asks for a snapshot.
         """
         async for update in assemble_changes(parts):
             yield update

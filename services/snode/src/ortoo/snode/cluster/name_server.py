@@ -57,7 +57,7 @@ class NameServerClient:
             self.servers.next_after(self.servers.current)
 
     async def watch(self) -> AsyncIterator[DirectoryUpdate]:
-        """Yield a snapshot, or what changed since an earlier watch, then every change.
+        """Yield a snapshot, or the changes since an earlier watch, then every change.
 
         Ends or raises when the name server disconnects.
         """
