@@ -13,12 +13,12 @@ from ortoo.common.grpc.server import GrpcServer
 from ortoo.namesrv.decisions.groups import Group
 from ortoo.namesrv.decisions.process_leases import Enode
 from ortoo.namesrv.decisions.publish_order import PublishPlace
-from ortoo.namesrv.decisions.route_changes import RouteChange, Routes, StoredDirectory
+from ortoo.namesrv.decisions.route_changes import RouteChange, Routes, StoredDirectory, WatchStart
 from ortoo.namesrv.decisions.topics import MessageType, Permission, Placement, Topic
 from ortoo.namesrv.rpc import service
-from ortoo.namesrv.rpc.wire import PART_BYTES, change_to
+from ortoo.namesrv.rpc.route_encoding import PART_BYTES, RouteEncoder
 from ortoo.v1 import namesrv_pb2 as pb
-from ortoo.v1.namesrv_pb2_grpc import NameServiceStub, add_NameServiceServicer_to_server
+from ortoo.v1.namesrv_pb2_grpc import NameServiceStub
 
 TOPICS = 70_000
 NAME = "t" * 115
@@ -35,6 +35,12 @@ def everything() -> RouteChange:
     return RouteChange(9, True, topics, groups=groups, enodes=(Enode("enode-0", "h:1", "s", alive=True),))
 
 
+def encoded(change: RouteChange) -> list[pb.WatchRoutesResponse]:
+    """The messages of a change, as a watcher decodes them."""
+    messages = RouteEncoder().messages(change, include_handle_keys=False)
+    return [pb.WatchRoutesResponse.FromString(one) for one in messages]
+
+
 class Large:
     """A directory with this snapshot."""
 
@@ -42,7 +48,7 @@ class Large:
         self._change = change
         self.watches = self
 
-    async def watch(self) -> AsyncGenerator[RouteChange, None]:
+    async def watch(self, start: WatchStart) -> AsyncGenerator[RouteChange, None]:
         """The whole directory, and one change."""
         yield self._change
         yield RouteChange(10, deleted_topics=("gone",))
@@ -55,9 +61,7 @@ async def test_routes_above_the_limit_of_a_message_are_loaded() -> None:
     large: Any = directory
     absent: Any = none
     handlers = service.NameService(large, absent, absent, absent, absent)
-    server = GrpcServer(
-        "127.0.0.1:0", [(service.NAME, lambda added: add_NameServiceServicer_to_server(handlers, added))]
-    )
+    server = GrpcServer("127.0.0.1:0", [(service.NAME, lambda added: service.add_name_service(added, handlers))])
     async with asyncio.timeout(60), server, Channels() as channels:
         call = NameServiceStub(channels.channel_to(server.address)).WatchRoutes(pb.WatchRoutesRequest())
         news = [one async for one in assemble_changes(call)]
@@ -71,7 +75,7 @@ async def test_routes_above_the_limit_of_a_message_are_loaded() -> None:
 
 def test_an_older_reader_loses_nothing_by_parts() -> None:
     """Only the first part is marked as a snapshot; a reader that does not join parts takes the others for changes."""
-    parts = list(change_to(everything(), include_handle_keys=True))
+    parts = encoded(everything())
     assert len(parts) > 8
     assert [part.snapshot for part in parts] == [True] + [False] * (len(parts) - 1)
     assert [part.more for part in parts] == [True] * (len(parts) - 1) + [False]
@@ -90,6 +94,6 @@ def test_the_bound_counts_no_less_than_what_is_sent(enodes: int) -> None:
     for policy in (retry, exponential, RetryPolicy()):
         group = Group("g" * 120, BIG64, True, BIG32, BIG32, BIG_MS, False, False, BIG64, BIG32, policy, BIG32, True)
         for change in (RouteChange(1, topics=(topic,)), RouteChange(1, groups=(group,))):
-            [sent] = change_to(change, include_handle_keys=False)
-            [alone] = change_to(RouteChange(1), include_handle_keys=False)
+            [sent] = encoded(change)
+            [alone] = encoded(RouteChange(1))
             assert Routes(StoredDirectory(0)).growth_bytes(change) >= sent.ByteSize() - alone.ByteSize()

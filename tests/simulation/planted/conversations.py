@@ -152,16 +152,17 @@ def an_empty_directory_is_believed() -> None:
     """Evidence: a starting name server reports no topics at first, and enodes delete theirs."""
     follow = watches.RouteWatchers.watch
 
-    async def hasty(self: Any) -> Any:
+    async def hasty(self: Any, start: Any) -> Any:
         is_first = True
-        async for change in follow(self):
-            if is_first and change.topics and self.count == 1 and not getattr(self, "hurried", False):
+        async for change in follow(self, start):
+            has_topics = change.topics or change.resumed
+            if is_first and has_topics and self.count == 1 and not getattr(self, "hurried", False):
                 self.hurried = True
                 yield type(change)(change.version, snapshot=True)
             is_first = False
             yield change
 
-    watches.RouteWatchers.watch = hasty  # type: ignore[method-assign]
+    watches.RouteWatchers.watch = hasty  # type: ignore[method-assign,assignment]
     topic_copies.TopicCopies._due_deletions = _gone_without_doubt  # type: ignore[method-assign]
 
 
@@ -195,14 +196,14 @@ def a_change_of_the_routes_is_lost() -> None:
     """Watches: each process that watches the routes skips some changes."""
     follow = watches.RouteWatchers.watch
 
-    async def hasty(self: Any) -> Any:
+    async def hasty(self: Any, start: Any) -> Any:
         number = 0
-        async for change in follow(self):
+        async for change in follow(self, start):
             number += 1
-            if change.snapshot or number % 4:
+            if change.snapshot or change.resumed or number % 4:
                 yield change
 
-    watches.RouteWatchers.watch = hasty  # type: ignore[method-assign]
+    watches.RouteWatchers.watch = hasty  # type: ignore[method-assign,assignment]
 
 
 def a_task_is_left_behind() -> None:

@@ -43,6 +43,21 @@ def test_enodes_outlive_a_snapshot_without_them() -> None:
     assert (entry.address, entry.alive) == ("h:1", False)
 
 
+def test_a_resumed_watch_keeps_topics_and_lists_all_live_processes() -> None:
+    """Processes that a restarted name server does not list are not alive; topics and groups change as listed."""
+    directory = DirectoryCache()
+    entries = (EnodeEntry("e1", "h:1", "s", alive=True), EnodeEntry("e2", "h:2", "s", alive=True))
+    directory.apply(DirectoryUpdate(5, True, (topic("a"), topic("b")), groups=(Group("g"),), enodes=entries))
+    again = DirectoryUpdate(6, topics=(topic("a", 6),), deleted_topics=("b",), enodes=entries[1:], resumed=True)
+    assert directory.apply(again) == {"a", "b"}
+    assert [one.version for one in directory.topics()] == [6]
+    assert directory.group("g") is not None
+    assert [(one.name, one.address, one.alive) for one in directory.enodes()] == [
+        ("e1", "h:1", False),
+        ("e2", "h:2", True),
+    ]
+
+
 def test_an_enode_is_expected_while_topics_have_queues_on_it() -> None:
     """Placements are stored, so that an enode that never registered is away; one without queues needs a lease."""
     directory = DirectoryCache()

@@ -21,6 +21,7 @@ CHANGES = {
     "a deleted topic": DirectoryUpdate(2, deleted_topics=("t7",)),
     "a changed group": DirectoryUpdate(2, groups=(Group("g7", version=2),)),
     "a deleted group": DirectoryUpdate(2, deleted_groups=("g7",)),
+    "a resumed watch": DirectoryUpdate(2, resumed=True),
     "an enode without a lease": DirectoryUpdate(2, enodes=(EnodeEntry("e1", "h:1", "s", alive=False),)),
 }
 

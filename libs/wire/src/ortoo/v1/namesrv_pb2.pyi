@@ -129,9 +129,7 @@ class RegisterSnodeRequest(_message.Message):
     INCARNATION_FIELD_NUMBER: _builtins.int
     SHARES_MEMBERSHIP_FIELD_NUMBER: _builtins.int
     incarnation: _builtins.str
-    """A new value at every start of the process. It distinguishes a restarted snode from a second one with the same
-    name.
-    """
+    """A new value at every start of the process. It distinguishes a restart from a second snode with the same name."""
     shares_membership: _builtins.bool
     """Whether it shares group membership with other snodes (through Redis). A second snode without it is refused."""
     @_builtins.property
@@ -259,9 +257,7 @@ class CreateTopicRequest(_message.Message):
     ignore_orphaned: _builtins.bool
     """Create it although enodes offer a topic of this name; that topic stays outside the directory with its messages."""
     lite_ttl_ms: _builtins.int
-    """With MESSAGE_TYPE_LITE: time without a message after which a lite topic is deleted, milliseconds. From 60,000 to
-    one year; 0 = never.
-    """
+    """With MESSAGE_TYPE_LITE, a lite topic is deleted after this idle time, 60,000 ms to one year; 0 = never."""
     @_builtins.property
     def enodes(self) -> _containers.RepeatedScalarFieldContainer[_builtins.str]:
         """The enodes that hold it; empty = every live enode."""
@@ -1052,16 +1048,24 @@ class WatchRoutesRequest(_message.Message):
     DESCRIPTOR: _descriptor.Descriptor
 
     INCLUDE_HANDLE_KEYS_FIELD_NUMBER: _builtins.int
+    DIRECTORY_ID_FIELD_NUMBER: _builtins.int
+    SINCE_FIELD_NUMBER: _builtins.int
     include_handle_keys: _builtins.bool
     """Include the keys that seal handles. For snodes, which must prove that they are allowed to have them."""
+    directory_id: _builtins.str
+    """The id of the directory that `since` belongs to."""
+    since: _builtins.int
+    """The version of topics and groups that the watcher has; 0 = none. If possible, later changes replace the snapshot."""
     def __init__(
         self,
         *,
         include_handle_keys: _builtins.bool = ...,
+        directory_id: _builtins.str = ...,
+        since: _builtins.int = ...,
     ) -> None: ...
     _HasFieldArgType: _TypeAlias = _Never  # noqa: Y015
     def HasField(self, field_name: _HasFieldArgType) -> _builtins.bool: ...
-    _ClearFieldArgType: _TypeAlias = _typing.Literal["include_handle_keys", b"include_handle_keys"]  # noqa: Y015
+    _ClearFieldArgType: _TypeAlias = _typing.Literal["directory_id", b"directory_id", "include_handle_keys", b"include_handle_keys", "since", b"since"]  # noqa: Y015
     def ClearField(self, field_name: _ClearFieldArgType) -> None: ...
     def WhichOneof(self, oneof_group: _Never) -> None: ...
 
@@ -1087,6 +1091,8 @@ class WatchRoutesResponse(_message.Message):
     HANDLE_KEYS_FIELD_NUMBER: _builtins.int
     MORE_FIELD_NUMBER: _builtins.int
     DUE_GROUPS_FIELD_NUMBER: _builtins.int
+    RESUMED_FIELD_NUMBER: _builtins.int
+    CONTENTS_CHECKSUM_FIELD_NUMBER: _builtins.int
     version: _builtins.int
     """The directory's version after this message."""
     snapshot: _builtins.bool
@@ -1094,9 +1100,11 @@ class WatchRoutesResponse(_message.Message):
     directory_id: _builtins.str
     """The id of the directory."""
     more: _builtins.bool
-    """True = the next message continues this one, and both must be applied together. A snapshot may be split into
-    several messages: the first has `snapshot` set, and all but the last have this field set.
-    """
+    """True = the next message continues this one, and both are applied together. Only the first has `snapshot` set."""
+    resumed: _builtins.bool
+    """True = the changes of topics and groups after `since`, and all processes that have a lease."""
+    contents_checksum: _builtins.int
+    """With `resumed`: the sum of the CRC-32s of all topics and groups. If it differs, the watcher requests a snapshot."""
     @_builtins.property
     def topics(self) -> _containers.RepeatedCompositeFieldContainer[_topic_pb2.Topic]:
         """New and changed topics."""
@@ -1127,9 +1135,7 @@ class WatchRoutesResponse(_message.Message):
 
     @_builtins.property
     def due_topic_ids(self) -> _containers.RepeatedScalarFieldContainer[_builtins.int]:
-        """Ids of deleted topics whose grace period has expired: enodes delete their messages. Enodes delete a topic for no
-        other reason.
-        """
+        """Ids of deleted topics whose grace period has expired. Enodes delete their messages, and for no other reason."""
 
     @_builtins.property
     def handle_keys(self) -> _handle_keys_pb2.HandleKeys:
@@ -1156,10 +1162,12 @@ class WatchRoutesResponse(_message.Message):
         handle_keys: _handle_keys_pb2.HandleKeys | None = ...,
         more: _builtins.bool = ...,
         due_groups: _abc.Iterable[_group_deletion_pb2.DueGroup] | None = ...,
+        resumed: _builtins.bool = ...,
+        contents_checksum: _builtins.int = ...,
     ) -> None: ...
     _HasFieldArgType: _TypeAlias = _typing.Literal["handle_keys", b"handle_keys"]  # noqa: Y015
     def HasField(self, field_name: _HasFieldArgType) -> _builtins.bool: ...
-    _ClearFieldArgType: _TypeAlias = _typing.Literal["deleted_groups", b"deleted_groups", "deleted_topic_ids", b"deleted_topic_ids", "deleted_topics", b"deleted_topics", "directory_id", b"directory_id", "due_groups", b"due_groups", "due_topic_ids", b"due_topic_ids", "enodes", b"enodes", "groups", b"groups", "handle_keys", b"handle_keys", "more", b"more", "snapshot", b"snapshot", "snodes", b"snodes", "topics", b"topics", "version", b"version"]  # noqa: Y015
+    _ClearFieldArgType: _TypeAlias = _typing.Literal["contents_checksum", b"contents_checksum", "deleted_groups", b"deleted_groups", "deleted_topic_ids", b"deleted_topic_ids", "deleted_topics", b"deleted_topics", "directory_id", b"directory_id", "due_groups", b"due_groups", "due_topic_ids", b"due_topic_ids", "enodes", b"enodes", "groups", b"groups", "handle_keys", b"handle_keys", "more", b"more", "resumed", b"resumed", "snapshot", b"snapshot", "snodes", b"snodes", "topics", b"topics", "version", b"version"]  # noqa: Y015
     def ClearField(self, field_name: _ClearFieldArgType) -> None: ...
     def WhichOneof(self, oneof_group: _Never) -> None: ...
 

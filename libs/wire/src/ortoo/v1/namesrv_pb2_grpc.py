@@ -356,8 +356,7 @@ class NameServiceServicer(object):
         raise NotImplementedError('Method not implemented!')
 
     def ElectReplica(self, request, context):
-        """Proposes a replica as leader, when none leads and no name server proposes one automatically. An enode with two
-        replicas may need this.
+        """Proposes a replica as leader, when none leads and none is proposed automatically, as may happen with two replicas.
         """
         context.set_code(grpc.StatusCode.UNIMPLEMENTED)
         context.set_details('Method not implemented!')
@@ -384,7 +383,7 @@ class NameServiceServicer(object):
         raise NotImplementedError('Method not implemented!')
 
     def WatchRoutes(self, request, context):
-        """The complete directory first, then every change as it happens.
+        """The complete directory first, or the changes after `since`. Then every change; closely spaced ones are merged.
         """
         context.set_code(grpc.StatusCode.UNIMPLEMENTED)
         context.set_details('Method not implemented!')

@@ -34,7 +34,6 @@ from ortoo.namesrv.directory.metrics import register
 from ortoo.namesrv.directory.stores import StoresOfEnodes
 from ortoo.namesrv.rpc import service
 from ortoo.namesrv.settings import NamesrvSettings
-from ortoo.v1.namesrv_pb2_grpc import add_NameServiceServicer_to_server
 
 OpenCatalog = Callable[[str, Path, str], Awaitable[Catalog]]
 KEYS_INTERVAL_S = 60.0
@@ -114,7 +113,7 @@ async def open_namesrv(
         server = GrpcServer(
             settings.listen_address,
             [
-                (service.NAME, lambda grpc_server: add_NameServiceServicer_to_server(handlers, grpc_server)),
+                (service.NAME, lambda grpc_server: service.add_name_service(grpc_server, handlers)),
                 findings_servicer(found, clock),
                 settings_servicer("namesrv", live),
             ],

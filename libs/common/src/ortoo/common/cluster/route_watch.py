@@ -1,8 +1,68 @@
-"""Joins changes of the directory that are too large for one message and arrive in several."""
+"""The watch of the routes, as a process follows it: joins the parts of a change, and resumes after a disconnection."""
 
-from collections.abc import AsyncIterable, AsyncIterator
+import zlib
+from collections.abc import AsyncIterable, AsyncIterator, Iterable
 
-from ortoo.v1.namesrv_pb2 import WatchRoutesResponse
+from ortoo.common.errors import Conflict
+from ortoo.v1.namesrv_pb2 import WatchRoutesRequest, WatchRoutesResponse
+from ortoo.v1.topic_pb2 import Group, Topic
+
+CHECKSUM_MODULUS = 1 << 64
+
+
+def checksum_of(rows: Iterable[bytes]) -> int:
+    """The checksum of topics and groups in any order, each encoded as a WatchRoutesResponse with only this row."""
+    return sum(map(zlib.crc32, rows)) % CHECKSUM_MODULUS
+
+
+class RoutePosition:
+    """The version of the routes that a process has applied, from which another watch can continue.
+
+    A checksum of all topics and groups detects a name server with other contents. Its database may have been restored
+    from a backup, or it may have forgotten an old deletion.
+    """
+
+    def __init__(self) -> None:
+        """Start without routes."""
+        self._directory_id = ""
+        self._version = 0
+        self._crcs: dict[tuple[type[Topic | Group], str], int] = {}
+        """The CRC of each topic and group, by kind and name."""
+
+    def request(self, *, include_handle_keys: bool = False) -> WatchRoutesRequest:
+        """The request of a watch that continues from here."""
+        return WatchRoutesRequest(
+            include_handle_keys=include_handle_keys, directory_id=self._directory_id, since=self._version
+        )
+
+    async def follow(self, parts: AsyncIterable[WatchRoutesResponse]) -> AsyncIterator[WatchRoutesResponse]:
+        """Yield each change of a watch, for the caller to apply.
+
+        The position moves when the caller requests the next change, so that it never passes a change that failed.
+        Errors: Conflict if a resumed watch has other contents. The next request then asks for a snapshot.
+        """
+        async for update in assemble_changes(parts):
+            yield update
+            self._advance(update)
+
+    def _advance(self, update: WatchRoutesResponse) -> None:
+        if update.snapshot:
+            self._crcs.clear()
+        for name in update.deleted_topics:
+            self._crcs.pop((Topic, name), None)
+        for name in update.deleted_groups:
+            self._crcs.pop((Group, name), None)
+        for topic in update.topics:
+            piece = WatchRoutesResponse(topics=[topic]).SerializeToString()
+            self._crcs[Topic, topic.name] = zlib.crc32(piece)
+        for group in update.groups:
+            piece = WatchRoutesResponse(groups=[group]).SerializeToString()
+            self._crcs[Group, group.name] = zlib.crc32(piece)
+        self._directory_id, self._version = update.directory_id, update.version
+        if update.resumed and sum(self._crcs.values()) % CHECKSUM_MODULUS != update.contents_checksum:
+            self._crcs.clear()
+            self._version = 0
+            raise Conflict("the routes here differ from those of the name server; the next watch gets a snapshot")
 
 
 async def assemble_changes(parts: AsyncIterable[WatchRoutesResponse]) -> AsyncIterator[WatchRoutesResponse]:

@@ -13,8 +13,8 @@ from functools import cached_property
 from types import MappingProxyType
 from typing import Any, Final, Generic, TypeVar
 
+from ortoo.common.records.text_rules import PROPERTY_VALUE, TEXT_BYTES_MAX, TextRule
 from ortoo.common.records.text_rules import TAG as TAG_RULE
-from ortoo.common.records.text_rules import TEXT_BYTES_MAX, TextRule
 
 FORMAT: Final = 1
 """The version of the layout that this code writes and reads."""
@@ -151,7 +151,7 @@ PROPERTIES: Final = MessageColumn[Mapping[str, str]](
     Layout.MAPS,
     Presence.IF_USED,
     "the application's properties",
-    text_rules.PROPERTY_VALUE,
+    PROPERTY_VALUE,
 )
 DELIVER_AT: Final = MessageColumn[int | None](
     13, "deliver_at_ms", Layout.TIMES, Presence.ALL_OR_NONE, "not visible before this time"

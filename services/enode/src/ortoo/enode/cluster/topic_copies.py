@@ -6,7 +6,7 @@ from collections.abc import Callable, Sequence
 from dataclasses import replace
 
 from ortoo.common.cluster.name_servers import NameServers
-from ortoo.common.cluster.route_watch import assemble_changes
+from ortoo.common.cluster.route_watch import RoutePosition
 from ortoo.common.errors import NotFound, OrtooError, Unavailable
 from ortoo.common.errors.status import rpc_errors
 from ortoo.common.grpc.channels import Channels
@@ -170,22 +170,22 @@ async def watch_topics(
 ) -> None:
     """Apply the name server's updates of topics and groups while `admitted` is set, until cancelled.
 
-    `on_snapshot` is called after each snapshot of all topics. Without its topics the process cannot serve. So any error
-    except a failed connection ends the process.
+    `on_snapshot` is called after each snapshot of all topics, and when a watch has resumed without a snapshot. The
+    process cannot serve without its topics, so any error except a failed connection ends the process.
     """
-    backoff, attempt = Backoff(first_s=0.05, max_s=1.0), 0
+    backoff, attempt, position = Backoff(first_s=0.05, max_s=1.0), 0, RoutePosition()
     while True:
         await admitted.wait()
         address = name_servers.current
         try:
             with rpc_errors(f"name server {address}"):
                 stub = namesrv_pb2_grpc.NameServiceStub(channels.channel_to(address))
-                async for news in assemble_changes(stub.WatchRoutes(namesrv_pb2.WatchRoutesRequest())):
+                async for news in position.follow(stub.WatchRoutes(position.request())):
                     await topics.apply(news)
                     await groups.apply(news)
                     attempt = 0
                     topics.watching.set()
-                    if news.snapshot:
+                    if news.snapshot or news.resumed:
                         on_snapshot()
             _log.emit(log_events.ROUTE_WATCH_ENDED, name_server=address)
         except OrtooError as error:

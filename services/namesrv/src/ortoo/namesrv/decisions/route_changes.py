@@ -1,8 +1,12 @@
 """The routes and the log of their changes, from which every watcher reads at its own pace. Pure."""
 
 import dataclasses
-from collections import deque
+import heapq
+from collections import OrderedDict, deque
+from collections.abc import Callable, Hashable, Sequence
 from dataclasses import dataclass
+from itertools import islice
+from typing import TypeVar
 
 from ortoo.common.groups.handle_seal import HandleKey, HandleKeys
 from ortoo.namesrv.decisions.deletions import GroupDeletion, TopicDeletion
@@ -11,6 +15,11 @@ from ortoo.namesrv.decisions.process_leases import Enode, Snode
 from ortoo.namesrv.decisions.topics import Topic
 
 CHANGES_MAX = 4096
+DELETED_NAMES_MAX = 1_000
+"""The number of the last deleted topics, and of groups, that a resumed watch names. The checksum covers the others."""
+SHARED_MAX = 16
+"""The number of computed changes that are kept for further watchers at the same position."""
+T = TypeVar("T")
 ROUTES_BYTES_MAX = 7 << 20
 """The limit of all topics and groups on the wire: a list of them is one message, whose limit is 8 MiB."""
 
@@ -32,6 +41,26 @@ class StoredDirectory:
 
 
 @dataclass(frozen=True, slots=True)
+class Contents:
+    """All topics and groups at one version, sorted by name."""
+
+    version: int
+    topics: tuple[Topic, ...]
+    groups: tuple[Group, ...]
+
+
+@dataclass(frozen=True, slots=True)
+class WatchStart:
+    """The position from which a watcher continues: a version of one directory. Version 0 = it has nothing."""
+
+    directory_id: str = ""
+    since: int = 0
+
+
+NO_START = WatchStart()
+
+
+@dataclass(frozen=True, slots=True)
 class RouteChange:
     """A snapshot of the directory, or changes of it; `version` is the directory's version after the change."""
 
@@ -50,6 +79,13 @@ class RouteChange:
     """All keys, only for snodes; None = unchanged."""
     group_deletions: tuple[GroupDeletion, ...] = ()
     """New deletions, and deletions that became due."""
+    resumed_to: Contents | None = None
+    """Set if the change continues an earlier watch: the contents after it. All live processes are listed then."""
+
+    @property
+    def resumed(self) -> bool:
+        """Whether the change continues an earlier watch of the same directory."""
+        return self.resumed_to is not None
 
     @property
     def deleted_topic_ids(self) -> list[int]:
@@ -90,6 +126,7 @@ class Routes:
         self._bytes = sum(map(_topic_bytes, self.topics.values())) + sum(map(_group_bytes, self.groups.values()))
         self._changes: deque[RouteChange] = deque(maxlen=changes_max)
         self._count = 0
+        self._shared: OrderedDict[Hashable, object] = OrderedDict()
 
     def apply(self, change: RouteChange) -> None:
         """Apply a change, and append it to the log of changes. The directory's version never decreases."""
@@ -159,33 +196,144 @@ class Routes:
             - sum(_group_bytes(self.groups[name]) for name in gone_groups)
         )
 
+    def contents(self) -> Contents:
+        """All topics and groups; watchers of the same version share the result."""
+
+        def sort() -> Contents:
+            topics = tuple(self.topics[name] for name in sorted(self.topics))
+            return Contents(self.version, topics, tuple(self.groups[name] for name in sorted(self.groups)))
+
+        return self._computed_once(("contents", self.version), sort)
+
     def snapshot(self) -> RouteChange:
         """A snapshot of the directory; its topics, groups and processes are sorted by name."""
+        contents = self.contents()
+        return dataclasses.replace(self._current(), snapshot=True, topics=contents.topics, groups=contents.groups)
+
+    def can_resume(self, start: WatchStart) -> bool:
+        """Whether a watcher can continue from `start`; otherwise it needs a snapshot."""
+        return 0 < start.since <= self.version and start.directory_id == self.directory_id
+
+    def changes_since(self, since: int) -> RouteChange:
+        """The changes with which a watcher continues that has version `since` of this directory.
+
+        The deletions are complete as in a snapshot, and the names of the last deleted topics and groups are repeated.
+        """
+
+        def changed_rows() -> RouteChange:
+            topics = heapq.nlargest(DELETED_NAMES_MAX, self.deleted.values(), key=lambda one: one.deleted_at_ms)
+            groups = heapq.nlargest(DELETED_NAMES_MAX, self.deleted_groups.values(), key=lambda one: one.deleted_at_ms)
+            contents = self.contents()
+            return RouteChange(
+                self.version,
+                topics=tuple(one for one in contents.topics if one.version > since),
+                deleted_topics=tuple({one.topic.name for one in topics} - self.topics.keys()),
+                groups=tuple(one for one in contents.groups if one.version > since),
+                deleted_groups=tuple({one.name for one in groups} - self.groups.keys()),
+                resumed_to=contents,
+            )
+
+        rows = self._computed_once(("rows", since, self.version), changed_rows)
+        return dataclasses.replace(
+            self._current(),
+            topics=rows.topics,
+            deleted_topics=rows.deleted_topics,
+            groups=rows.groups,
+            deleted_groups=rows.deleted_groups,
+            resumed_to=rows.resumed_to,
+        )
+
+    def _current(self) -> RouteChange:
+        """The deletions, the processes and the keys, without topics and groups."""
         return RouteChange(
             self.version,
-            snapshot=True,
             directory_id=self.directory_id,
             handle_keys=self.handle_keys,
             deletions=tuple(self.deleted.values()),
             group_deletions=tuple(self.deleted_groups.values()),
-            topics=tuple(self.topics[name] for name in sorted(self.topics)),
-            groups=tuple(self.groups[name] for name in sorted(self.groups)),
             enodes=tuple(self.enodes[name] for name in sorted(self.enodes)),
             snodes=tuple(self.snodes[name] for name in sorted(self.snodes)),
         )
 
+    def needs_snapshot(self, seen_count: int | None, start: WatchStart) -> bool:
+        """Whether a watcher needs a snapshot that has seen `seen_count` changes; None = it begins at `start`."""
+        if seen_count is None:
+            return not self.can_resume(start)
+        return seen_count < self._count - len(self._changes)
+
+    def first(self, start: WatchStart) -> tuple[RouteChange, int]:
+        """The first change for a watcher, and the number of changes that it has seen then."""
+        if not self.can_resume(start):
+            return self._computed_once(("snapshot", self._count), self.snapshot), self._count
+
+        def resume() -> RouteChange:
+            return self.changes_since(start.since)
+
+        return self._computed_once(("resumed", start.since, self._count), resume), self._count
+
     def next_after(self, seen_count: int | None) -> tuple[RouteChange | None, int]:
-        """The next change for a watcher that has seen `seen_count` changes, and the number that it has seen then.
+        """All further changes for a watcher that has seen `seen_count` changes, and the number that it has seen then.
 
         The change is a snapshot if `seen_count` is None or the log no longer has the next change. It is None if the
-        watcher has seen all changes.
+        watcher has seen all changes. Watchers that have seen the same number share the result.
         """
         oldest = self._count - len(self._changes)
         if seen_count is None or seen_count < oldest:
-            return self.snapshot(), self._count
+            return self.first(NO_START)
         if seen_count >= self._count:
             return None, seen_count
-        return self._changes[seen_count - oldest], seen_count + 1
+
+        def merge() -> RouteChange:
+            return merge_changes(list(islice(self._changes, seen_count - oldest, None)))
+
+        return self._computed_once(("changes", seen_count, self._count), merge), self._count
+
+    def _computed_once(self, key: Hashable, compute: Callable[[], T]) -> T:
+        """The result of `compute`, kept for further watchers that need the same."""
+        found = self._shared.get(key)
+        if found is None:
+            found = self._shared[key] = compute()
+            if len(self._shared) > SHARED_MAX:
+                self._shared.popitem(last=False)
+        return found  # type: ignore[return-value]  # the key determines the type
+
+
+def merge_changes(changes: Sequence[RouteChange]) -> RouteChange:
+    """One change with the effect of several consecutive ones, none of them a snapshot."""
+    if len(changes) == 1:
+        return changes[0]
+    topics: dict[str, Topic | None] = {}
+    groups: dict[str, Group | None] = {}
+    enodes: dict[str, Enode] = {}
+    snodes: dict[str, Snode] = {}
+    deletions: dict[int, TopicDeletion] = {}
+    group_deletions: dict[str, GroupDeletion] = {}
+    handle_keys: HandleKeys | None = None
+    for change in changes:
+        topics.update(dict.fromkeys(change.deleted_topics))
+        topics.update((one.name, one) for one in change.topics)
+        groups.update(dict.fromkeys(change.deleted_groups))
+        groups.update((one.name, one) for one in change.groups)
+        enodes.update((one.name, one) for one in change.enodes)
+        snodes.update((one.name, one) for one in change.snodes)
+        for topic in change.topics:  # restored
+            deletions.pop(topic.topic_id, None)
+        deletions.update((one.topic_id, one) for one in change.deletions)
+        group_deletions.update((one.name, one) for one in change.group_deletions)
+        handle_keys = change.handle_keys or handle_keys
+    return RouteChange(
+        changes[-1].version,
+        topics=tuple(one for one in topics.values() if one is not None),
+        deleted_topics=tuple(name for name, one in topics.items() if one is None),
+        groups=tuple(one for one in groups.values() if one is not None),
+        deleted_groups=tuple(name for name, one in groups.items() if one is None),
+        enodes=tuple(enodes.values()),
+        snodes=tuple(snodes.values()),
+        deletions=tuple(deletions.values()),
+        directory_id=changes[-1].directory_id,
+        handle_keys=handle_keys,
+        group_deletions=tuple(group_deletions.values()),
+    )
 
 
 def _topic_bytes(topic: Topic) -> int:

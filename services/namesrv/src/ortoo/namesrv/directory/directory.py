@@ -55,7 +55,7 @@ class Directory:
         self._orphaned_topics = OrphanedTopics()
         self.deletion_grace_ms = deletion_grace_ms
         self.group_deletion_grace_ms = group_deletion_grace_ms
-        self.watches = RouteWatchers(routes, watchers_max=watchers_max)
+        self.watches = RouteWatchers(routes, watchers_max=watchers_max, clock=clock)
         self._clock = clock
         self._randomness = randomness
         self.lease_ms = int(lease_s * 1000)

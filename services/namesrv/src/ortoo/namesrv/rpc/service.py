@@ -3,6 +3,9 @@
 import contextlib
 from collections.abc import AsyncIterator, Iterator
 from dataclasses import dataclass, field
+from typing import Any
+
+import grpc
 
 from ortoo.common.cluster.names import check_process_name
 from ortoo.common.errors import Conflict, Fenced, Invalid, NotFound
@@ -18,17 +21,19 @@ from ortoo.namesrv.decisions.lease_refusals import LeaseRefusals
 from ortoo.namesrv.decisions.orphaned_topics import StoredTopic
 from ortoo.namesrv.decisions.process_leases import Enode, Snode
 from ortoo.namesrv.decisions.replicas import ReplicaReport
+from ortoo.namesrv.decisions.route_changes import WatchStart
 from ortoo.namesrv.decisions.topics import NewTopic
 from ortoo.namesrv.directory.directory import Directory
 from ortoo.namesrv.directory.elections import Elections
 from ortoo.namesrv.directory.stores import StoresOfEnodes
 from ortoo.namesrv.rpc import wire
+from ortoo.namesrv.rpc.route_encoding import RouteEncoder
 from ortoo.v1 import group_deletion_pb2 as deletion_pb
 from ortoo.v1 import namesrv_pb2 as pb
 from ortoo.v1 import replica_admin_pb2 as admin_pb
 from ortoo.v1 import replica_report_pb2 as report_pb
 from ortoo.v1 import topic_pb2
-from ortoo.v1.namesrv_pb2_grpc import NameServiceServicer
+from ortoo.v1.namesrv_pb2_grpc import NameServiceServicer, add_NameServiceServicer_to_server
 
 NAME = "ortoo.v1.NameService"
 
@@ -59,6 +64,7 @@ class NameService(NameServiceServicer):
     keeps_secrets_open: bool = False
     """Whether every caller could read the secrets of users, and no operator has accepted it."""
     _refusals: LeaseRefusals = field(default_factory=LeaseRefusals, init=False)
+    _encoder: RouteEncoder = field(default_factory=RouteEncoder, init=False)
 
     def findings(self) -> Iterator[Finding]:
         """Yield a finding for each process that was refused a lease."""
@@ -290,13 +296,20 @@ class NameService(NameServiceServicer):
         await self.stores.forget(name)
         return write(admin_pb.ForgetEnodeResponse, forgotten)
 
-    async def WatchRoutes(
+    async def WatchRoutes(  # type: ignore[override]  # `add_name_service` registers it
         self, request: pb.WatchRoutesRequest, context: Context
-    ) -> AsyncIterator[pb.WatchRoutesResponse]:
-        """Send the complete directory, then every change."""
+    ) -> AsyncIterator[bytes]:
+        """Send the complete directory or the changes since a version, then every change, as encoded messages."""
         if request.include_handle_keys and not self.guarded:
             self._check_token(context)
-        async with contextlib.aclosing(self.directory.watches.watch()) as changes:
+        async with contextlib.aclosing(self.directory.watches.watch(read(WatchStart, request))) as changes:
             async for change in changes:
-                for part in wire.change_to(change, include_handle_keys=request.include_handle_keys):
-                    yield part
+                for message in self._encoder.messages(change, include_handle_keys=request.include_handle_keys):
+                    yield message
+
+
+def add_name_service(server: Any, servicer: NameService) -> None:
+    """Add the service to a server. The handler of its watch returns encoded messages, which all watchers share."""
+    watch = grpc.unary_stream_rpc_method_handler(servicer.WatchRoutes, pb.WatchRoutesRequest.FromString, bytes)
+    server.add_generic_rpc_handlers((grpc.method_handlers_generic_handler(NAME, {"WatchRoutes": watch}),))
+    add_NameServiceServicer_to_server(servicer, server)

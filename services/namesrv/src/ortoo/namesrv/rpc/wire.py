@@ -1,22 +1,13 @@
 """Conversions between values of the name server and protobuf messages, for fields with different names."""
 
-from collections.abc import Iterator
-
-from ortoo.common.grpc.messages import is_repeated, read, read_request, write
+from ortoo.common.grpc.messages import read, read_request, write
 from ortoo.namesrv.catalog.users import User
 from ortoo.namesrv.decisions.deletions import TopicDeletion
 from ortoo.namesrv.decisions.groups import FieldSelection, Group
 from ortoo.namesrv.decisions.publish_order import PublishPlace
 from ortoo.namesrv.decisions.replicas import Proposal, ReplicaSet, ReplicaState, ReplicaStatus, majority
-from ortoo.namesrv.decisions.route_changes import RouteChange
 from ortoo.namesrv.decisions.topics import Topic, TopicChange
-from ortoo.v1 import handle_keys_pb2, namesrv_pb2, replica_admin_pb2, replica_report_pb2, topic_pb2
-
-PART_BYTES = 1 << 20
-"""The approximate maximum size of one message of a watch."""
-ITEM_BYTES = 16
-"""The maximum overhead of one item of a message."""
-FIRST = ("enodes", "snodes")
+from ortoo.v1 import namesrv_pb2, replica_admin_pb2, replica_report_pb2, topic_pb2
 
 
 def topic_change_of(request: namesrv_pb2.UpdateTopicRequest) -> TopicChange:
@@ -56,40 +47,6 @@ def selection_of(request: namesrv_pb2.PutGroupRequest) -> FieldSelection:
     present = {one.name for one, _ in group.ListFields()}
     held = {one.name for one in fields if one.message_type is not None or not one.has_presence or one.name in present}
     return FieldSelection(tuple(request.fields), held)
-
-
-def change_to(change: RouteChange, *, include_handle_keys: bool) -> Iterator[namesrv_pb2.WatchRoutesResponse]:
-    """Encode one change as messages of the watch, each small enough to be sent.
-
-    Processes come first, so that a client that needs a process does not wait for all topics.
-    """
-    keys = None
-    if include_handle_keys and change.handle_keys is not None:
-        listed = [write(handle_keys_pb2.HandleKey, key) for key in change.handle_keys.keys]
-        keys = handle_keys_pb2.HandleKeys(keys=listed, unsigned_until_ms=change.handle_keys.unsigned_until_ms)
-    whole = write(namesrv_pb2.WatchRoutesResponse, change, topics=map(topic_to, change.topics), handle_keys=keys)
-    if whole.ByteSize() <= PART_BYTES:
-        yield whole
-        return
-    part = namesrv_pb2.WatchRoutesResponse(
-        version=whole.version, directory_id=whole.directory_id, snapshot=whole.snapshot, handle_keys=keys, more=True
-    )
-    left_bytes = PART_BYTES
-    for field in sorted(
-        (one for one in whole.DESCRIPTOR.fields if is_repeated(one)), key=lambda one: one.name not in FIRST
-    ):
-        for item in getattr(whole, field.name):
-            size_bytes = ITEM_BYTES + (item.ByteSize() if field.message_type is not None else len(str(item)))
-            if size_bytes > left_bytes:
-                yield part
-                part = namesrv_pb2.WatchRoutesResponse(
-                    version=whole.version, directory_id=whole.directory_id, more=True
-                )
-                left_bytes = PART_BYTES
-            left_bytes -= size_bytes
-            getattr(part, field.name).append(item)
-    part.more = False
-    yield part
 
 
 def user_to(user: User) -> namesrv_pb2.User:

@@ -55,10 +55,11 @@ class DirectoryCache:
                 self._groups[name] = group
         if change.snapshot:
             self.directory_id = change.directory_id
+        if change.snapshot or change.resumed:
             # A name server that just started has no leases yet; the earlier addresses are still worth a try.
             self._enodes = {n: dataclasses.replace(e, alive=False) for n, e in self._enodes.items()}
             self._snodes = {n: dataclasses.replace(s, alive=False) for n, s in self._snodes.items()}
-        if change.snapshot or change.enodes:
+        if change.snapshot or change.resumed or change.enodes:
             self._available_cache.clear()
         self._enodes.update((enode.name, enode) for enode in change.enodes)
         self._snodes.update((snode.name, snode) for snode in change.snodes)

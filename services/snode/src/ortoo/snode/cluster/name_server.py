@@ -1,11 +1,11 @@
 """The client of the name servers: one stub, several addresses, and errors that name the server."""
 
 from collections.abc import AsyncIterator, Awaitable, Callable, Iterable, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from typing import TypeVar
 
 from ortoo.common.cluster.name_servers import NameServers
-from ortoo.common.cluster.route_watch import assemble_changes
+from ortoo.common.cluster.route_watch import RoutePosition
 from ortoo.common.errors import AlreadyExists, Forbidden, NotFound, OrtooError, Unavailable
 from ortoo.common.errors.status import rpc_errors
 from ortoo.common.grpc.channels import Channels, Headers
@@ -27,6 +27,8 @@ class NameServerClient:
     channels: Channels
     admin_token: str = ""
     """The token that name servers require for calls about secrets."""
+    _position: RoutePosition = field(default_factory=RoutePosition, init=False)
+    """The routes that the caller of `watch` has applied."""
 
     @property
     def admin_metadata(self) -> Headers:
@@ -54,10 +56,13 @@ class NameServerClient:
             self.servers.next_after(self.servers.current)
 
     async def watch(self) -> AsyncIterator[DirectoryUpdate]:
-        """Yield a snapshot, then every change; ends or raises when the name server disconnects."""
-        request = namesrv_pb2.WatchRoutesRequest(include_handle_keys=True)
+        """Yield a snapshot, or the changes since an earlier watch, then every change.
+
+        Ends or raises when the name server disconnects.
+        """
+        request = self._position.request(include_handle_keys=True)
         with rpc_errors(self.peer, is_internal=True):
-            async for update in assemble_changes(self.stub.WatchRoutes(request, metadata=self.admin_metadata)):
+            async for update in self._position.follow(self.stub.WatchRoutes(request, metadata=self.admin_metadata)):
                 yield decode_update(update)
 
     async def get_topic(self, name: str) -> Topic:

@@ -219,3 +219,5 @@ class DirectoryUpdate:
     """The id of the directory that the name server serves, if it sends one."""
     handle_keys: HandleKeys | None = None
     """All keys that seal handles; None = unchanged, or the name server has none."""
+    resumed: bool = False
+    """Whether the changes follow an earlier watch. The listed processes are then all that have a lease."""
