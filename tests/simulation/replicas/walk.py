@@ -32,6 +32,8 @@ WEIGHTS: Mapping[str, float] = {
     "begin": 0.0,
 }
 LATE_MAX = 12
+HANGING_ROUNDS_MAX = 20
+"""The rounds of messages after which a leader with a hanging disk must have a successor."""
 
 
 @dataclass(frozen=True)
@@ -62,6 +64,8 @@ class Scenario:
     """The share of unsynced frames that a power cut may leave."""
     ordered: float = 0.5
     """The share of messages delivered before all later ones."""
+    hangs: bool = False
+    """Whether the leader's disk hangs at the end, so that another replica must become leader."""
 
 
 TURNS = {"usurp": 6, "isolate": 3, "heal": 3, "send": 10}
@@ -76,6 +80,7 @@ SCENARIOS: Mapping[str, Scenario] = {
     "members come and go": Scenario(voters=2, voters_min=2, joiners=2, wipes_max=0, weights={**TURNS, "change": 4}),
     "down to one member": Scenario(voters_min=1, wipes_max=0, weights={**TURNS, "change": 4}),
     "leaders that do not give up": Scenario(steps=300, weights={"tick": 6, "usurp": 5, "isolate": 3}, silence_s=60.0),
+    "the leader's disk hangs": Scenario(steps=100, hangs=True),
     "five members": Scenario(voters=5, steps=300, wipes_max=2, weights={**TURNS, "wipe": 0.3, "damage": 0.3}),
 }
 """With all rules on, none of them may break an invariant."""
@@ -109,6 +114,9 @@ class Walk:
         self.settle()
         for name in self.random.choices(self._kinds, self._weights, k=self.scenario.steps):
             self._events[name]()
+        if self.scenario.hangs:
+            self.recover()
+            self._outlive_hanging_disk()
 
     # All events.
 
@@ -273,10 +281,23 @@ class Walk:
                 return
         raise Violation("a majority talks, and nothing is committed")
 
-    def _calm_round(self) -> None:
+    def _outlive_hanging_disk(self) -> None:
+        """The leader's disk hangs, while all messages arrive: another replica becomes leader."""
+        hanging = self._leaders()[0]
+        for _ in range(HANGING_ROUNDS_MAX):
+            leaders = self._leaders()
+            if leaders and hanging not in leaders:
+                return
+            for leader in leaders:
+                self.world.send(leader)
+            self._calm_round(hanging)
+        raise Violation(f"the disk of replica {hanging} hangs, and no other replica leads")
+
+    def _calm_round(self, hanging: int = 0) -> None:
+        """Everything works, except the disk of the replica `hanging`."""
         world = self.world
         for _ in range(200):
-            busy = [number for number, machine in world.machines.items() if machine.work]
+            busy = [number for number, machine in world.machines.items() if machine.work and number != hanging]
             if busy:
                 world.disk_works(busy[0])
             elif world.network:

@@ -69,7 +69,8 @@ def following(clock: Stopped) -> Driver:
 
 def driving(run: Run, clock: Stopped) -> tuple[Driver, Any]:
     """A driver and its log, whose work has not started."""
-    engine = SimpleNamespace(appender=SimpleNamespace(), committer=SimpleNamespace(), housekeeping=SimpleNamespace())
+    appender = SimpleNamespace(hanging="")
+    engine = SimpleNamespace(appender=appender, committer=SimpleNamespace(), housekeeping=SimpleNamespace())
     log: Any = SimpleNamespace(engine=engine, bytes=SimpleNamespace(cached_frames=whole), commit=lambda position: None)
     log.report_progress = lambda: None
     membership: Any = SimpleNamespace(stored=StoredHardState(ONE.replica), may_defer=lambda reign, others: False)

@@ -299,6 +299,7 @@ class ReplicaProcess:
                 while driver.leading_epoch == epoch:
                     await self._wait_for_change(driver)
                 self.leader_service.service = self.services = None
+                self.reports.report_now()  # the services may take long to close, for example on a hanging disk
 
     def apply(self, settings: EnodeSettings) -> None:
         """Apply settings that can change in a running process, now and in each later term of leadership."""
@@ -359,7 +360,8 @@ class ReplicaProcess:
             request.epoch = replica.hard_state.epoch
             request.is_leading = driver.leading_epoch is not None
             request.tail.CopyFrom(write(replica_report_pb2.LogTail, rules.claimed_tail(log, replica.hard_state)))
-            request.is_electable = rules.is_electable(log, replica.hard_state) and not log.is_truncating
+            is_electable = rules.is_electable(log, replica.hard_state) and not log.is_truncating
+            request.is_electable = is_electable and not driver.log.engine.appender.hanging
             request.is_leader_silent = driver.is_leader_silent and not isinstance(replica.role, Leader)
             request.committed = log.committed
             request.voters.extend(write(replica_report_pb2.ReplicaId, one) for one in log.configuration.voters)

@@ -21,6 +21,8 @@ class ReplicationLimits:
 
     Below `leader_timeout_s`, so it delays no election.
     """
+    disk_timeout_s: float = 1.0
+    """After this time without an answer of its own disk, a leader resigns, if a majority of other disks answers."""
     clock_drift_s: float = 0.05
     """The drift of two clocks during a lease."""
     retry_s: float = 0.5
@@ -49,6 +51,8 @@ class Replica:
     """Counts the heartbeats of this process, so that their numbers are unique."""
     leader_heard_s: float = 0.0
     """When a leader was last heard, or its absence was last reported."""
+    released_epoch: int = 0
+    """The last epoch whose leases this process released. It never leads that epoch again."""
     known_committed: int = 0
     """The committed position of an earlier start of this disk; every later leader has the log up to there."""
     rules: Rules = field(default=Rules(), compare=False, repr=False)

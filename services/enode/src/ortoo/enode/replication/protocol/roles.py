@@ -1,6 +1,7 @@
 """The roles of a replica with their volatile state."""
 
 from dataclasses import dataclass
+from typing import NamedTuple
 
 from ortoo.enode.replication.protocol.identity import Incarnation, ReplicaId
 from ortoo.enode.replication.protocol.messages import Vote
@@ -62,6 +63,14 @@ class LastResponse:
     at_s: float
 
 
+class DiskStall(NamedTuple):
+    """A time in which the leader's disk confirmed no write, although a majority of other disks has later frames."""
+
+    flushed: int
+    """The last position that the leader's disk confirmed."""
+    since_s: float
+
+
 @dataclass(frozen=True, slots=True)
 class Leader:
     """The role of the replica that leads its epoch."""
@@ -82,6 +91,8 @@ class Leader:
     """The replica to which it transfers leadership; meanwhile it appends nothing."""
     transfer_deadline_s: float = 0.0
     """If the successor has not caught up by then, this leader continues."""
+    stall: DiskStall | None = None
+    """Set while its own disk confirms no write that a majority of other disks has."""
 
     def stream_to(self, replica: ReplicaId) -> FollowerStream | None:
         """The stream to a replica; None without one."""
