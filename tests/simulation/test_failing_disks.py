@@ -16,6 +16,9 @@ HUNG_NAMED_S = 2.0
 HUNG_S = 3.0
 """Maximum time from the last answer of a leader's disk until another replica leads."""
 SLOW_SYNC_S = 0.4
+FULL_S = 5.0
+BODY = b"m" * 2_000
+"""A segment of a simulated enode is full after some thirty of these."""
 
 
 def set_write_s(member: ReplicaMachine, seconds: float) -> None:
@@ -23,6 +26,24 @@ def set_write_s(member: ReplicaMachine, seconds: float) -> None:
     latency = member.disk.latency
     latency.least_s = latency.usual_s = seconds
     latency.seldom = 0.0
+
+
+def fill(member: ReplicaMachine) -> int:
+    """Leave no space on a disk; returns the space before."""
+    platter = member.disk.current.platter
+    room, platter.capacity_bytes = platter.capacity_bytes, platter.image.used_bytes()
+    return room
+
+
+def set_room(member: ReplicaMachine, room: int) -> None:
+    """Give a disk this space."""
+    member.disk.current.platter.capacity_bytes = room
+
+
+def epoch_of(member: ReplicaMachine) -> int:
+    """The epoch of the vote that is on a replica's disk."""
+    assert isinstance(member.running, RunningEnode)
+    return member.running.process.membership.stored.hard_state.epoch
 
 
 def test_a_leader_whose_disk_hangs_is_replaced() -> None:
@@ -52,6 +73,48 @@ def test_a_leader_whose_disk_hangs_is_replaced() -> None:
             await sent(client, 10, stored)
             first.disk.latency.is_hanging = False
             await stage.clock.sleep(3)
+            found = await bodies(client, queue)
+            assert [one for one in stored if one not in found] == []
+
+    play(script, shape=THREE)
+
+
+def test_a_leader_whose_disk_is_full_is_replaced() -> None:
+    """Another replica leads within 3 s after the leader has refused a message. Each message is stored within 5 s.
+
+    The full replica continues to vote, because room for its vote is reserved. So the third replica becomes leader
+    although the second one is killed.
+    """
+
+    async def script(stage: ScriptedCluster) -> None:
+        async with stage.connect("app") as client:
+            await topic(stage, client)
+            stored: list[bytes] = []
+            queue = await sent(client, 5, stored)
+            first = await leader(stage)
+            others = [one for one in stage.cluster.replicas if one is not first]
+            room = fill(first)
+            longest_s = 0.0
+            async with client.producer("t") as producer:
+                for number in range(200):
+                    body = b"%d " % number + BODY
+                    begun_s = stage.clock.monotonic_s()
+                    await producer.send(body)
+                    longest_s = max(longest_s, stage.clock.monotonic_s() - begun_s)
+                    stored.append(body)
+            assert longest_s < FULL_S
+            second = await leader(stage)
+            assert second in others
+            [third] = [one for one in others if one is not second]
+            before = epoch_of(first)
+            second.kill()
+            while epoch_of(first) == before or epoch_of(first) != epoch_of(third):
+                await stage.clock.sleep(0.1)
+            second.start()
+            await sent(client, 5, stored)
+            set_room(first, room)
+            await stage.clock.sleep(5)
+            await sent(client, 5, stored)
             found = await bodies(client, queue)
             assert [one for one in stored if one not in found] == []
 

@@ -11,7 +11,7 @@ from dataclasses import dataclass, replace
 from ortoo.enode.replication.protocol.events import Event, Flushed, HardStateSaved, SaveHardState
 from ortoo.enode.replication.protocol.identity import Configuration, HardState, Incarnation, ReplicaId, Tail
 from ortoo.enode.replication.protocol.log_summary import EpochHistory, LogSummary
-from ortoo.enode.replication.protocol.messages import LeaseReleased, LogMatchResponse, Vote
+from ortoo.enode.replication.protocol.messages import LogMatchResponse, Vote
 from ortoo.enode.replication.protocol.roles import DiskStall, FollowerStream, Leader
 from ortoo.enode.replication.protocol.rules import Rules
 from tests.simulation.replicas.walk import SCENARIOS, TURNS, Scenario, first_violation
@@ -57,21 +57,6 @@ LEASES = Scenario(
     silence_s=60.0,
     weights={"tick": 6, "usurp": 5, "isolate": 3, "heal": 2, "kill": 0, "power": 0, "send": 12, "hand_over": 0},
 )
-RELEASED = replace(
-    LEASES,
-    weights={
-        **LEASES.weights,
-        "hand_over": 6,
-        "late": 8,
-        "propose": 12,
-        "isolate": 4,
-        "heal": 3,
-    },
-    said_twice=0.8,
-    doubled=1.0,
-    comes_late=(LeaseReleased,),
-)
-"""Leadership is transferred often, the same epoch is proposed again, and releases arrive late."""
 
 
 @dataclass(frozen=True)
@@ -256,17 +241,17 @@ class LeasesFromTheAnswer(Rules):
         return max((sent_s for _, sent_s in leader.rounds), default=-lease_s) + lease_s
 
 
-class StandsAgain(Rules):
-    """A replica that released the leases of an epoch leads this epoch again."""
-
-    def may_stand(self, epoch: int, released_epoch: int) -> bool:
-        return True
-
-
 class TrustsItsHeartbeats(Rules):
     """A leader whose disk answers nothing leads as long as followers answer its heartbeats."""
 
     def has_stalled_disk(self, log: LogSummary, stall: DiskStall, now_s: float, timeout_s: float) -> bool:
+        return False
+
+
+class KeepsLeadingFull(Rules):
+    """A leader whose disk has no room leads until an operator transfers leadership."""
+
+    def is_disk_full(self, since_s: float, now_s: float, timeout_s: float) -> bool:
         return False
 
 
@@ -353,8 +338,8 @@ SWITCHES: Mapping[str, Switch] = {
     "joins_empty": Switch(JOINING, JoinsEmpty, seed=33),
     "changes_when_committed": Switch(LEAVING, ChangesWhenCommitted, seed=38),
     "leases_from_the_answer": Switch(LEASES, LeasesFromTheAnswer, seed=54),
-    "stands_again": Switch(RELEASED, StandsAgain),
     "trusts_its_heartbeats": Switch(SCENARIOS["the leader's disk hangs"], TrustsItsHeartbeats),
+    "keeps_leading_full": Switch(SCENARIOS["the leader's disk is full"], KeepsLeadingFull),
     "speaks_before_it_is_saved": Switch(UNSAVED, world=SpeaksBeforeItIsSaved, seed=608),
     "speaks_before_it_is_flushed": Switch(POWER, world=SpeaksBeforeItIsFlushed, seed=1),
     "believes_what_it_finds": Switch(POWER, world=BelievesWhatItFinds, seed=30),

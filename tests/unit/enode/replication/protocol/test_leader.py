@@ -12,6 +12,7 @@ from ortoo.enode.replication.protocol.events import (
     RequestElection,
     Send,
     SteppedDown,
+    StorageChanged,
     Tick,
     TransferLeadership,
 )
@@ -104,3 +105,30 @@ def test_a_leader_with_a_slow_disk_continues() -> None:
             run(Tick(), *(HeartbeatResponse(1, one, run.member.round_count, 1, end) for one in (TWO, THREE)))
         run(Flushed(0, end - 5))
     assert isinstance(run.member.role, Leader)
+
+
+def test_a_leader_with_a_full_disk_resigns_for_a_replica_with_room() -> None:
+    """It waits for a second, because retention may free space. Without a majority of disks with room it stays."""
+    run = Run()
+    run.lead()
+    run.followed()
+    run.followed(THREE)
+    run(StorageChanged(can_store=False))
+
+    def answered(*, by_two: bool) -> None:
+        number = run.member.round_count
+        run(HeartbeatResponse(1, TWO, number, 1, 10, cannot_store=not by_two))
+        run(HeartbeatResponse(1, THREE, number, 1, 10), Tick())
+
+    for _ in range(16):
+        run.now_s += 0.125
+        answered(by_two=False)
+    assert isinstance(run.member.role, Leader)
+    run(StorageChanged(can_store=True), StorageChanged(can_store=False))
+    for _ in range(7):
+        run.now_s += 0.125
+        answered(by_two=True)
+    assert isinstance(run.member.role, Leader)
+    run.now_s += 0.125
+    answered(by_two=True)
+    assert isinstance(run.member.role, Idle)

@@ -22,6 +22,7 @@ from ortoo.common.process.memory_budget import memory_bytes
 from ortoo.common.process.randomness import Randomness
 from ortoo.common.telemetry.metrics import Metrics
 from ortoo.enode import log_events
+from ortoo.enode.disk.disk import FULL
 from ortoo.enode.leadership.open_log import make_driver, open_log
 from ortoo.enode.leadership.services import Announcement, EnodeServices, open_enode_services
 from ortoo.enode.log.copies.truncated_frames import TruncatedFrames
@@ -214,8 +215,10 @@ class ReplicaProcess:
                     await self.membership.join_or_found(self._ask_to_join)
                     self.reports.is_waiting, has_begun = False, True
                 reason = await self._run_log()
-            except Overloaded as full:  # as with an open log, the replica waits for free space
-                reason = full.message
+            except (Overloaded, OSError) as full:  # as with an open log, the replica waits for free space
+                if isinstance(full, OSError) and full.errno not in FULL:
+                    raise
+                reason = str(full)
             finally:
                 self.driver = self.replica_service.driver = self.reports.driver = None
             if not self._stopping.is_set():

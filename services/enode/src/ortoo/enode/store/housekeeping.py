@@ -11,6 +11,7 @@ from ortoo.common.logs.logger import get_logger
 from ortoo.common.logs.rate_limit import LogRateLimit
 from ortoo.enode import log_events
 from ortoo.enode.changes.kinds import ExpiredDropped, StateChange
+from ortoo.enode.disk.atomic_files import fill_reserve
 from ortoo.enode.disk.clean_stop import write_clean_stop
 from ortoo.enode.disk.data_dir import FolderGone
 from ortoo.enode.disk.durable_mark import DurableMark
@@ -348,6 +349,8 @@ class Housekeeping:
         if appender.failure:
             return
         if await appender.spares.prepare():
+            if appender.full and appender.commit_limit is not None:
+                await self.work.run(fill_reserve, self.disk, self.catalog.active.folder)
             appender.retry()
 
     async def _run_on(self, event: asyncio.Event, *steps: Callable[[], Awaitable[None]]) -> None:

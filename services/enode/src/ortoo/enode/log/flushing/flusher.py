@@ -6,7 +6,6 @@ those of a majority acknowledges at the speed of the majority. Its disk then wri
 """
 
 import asyncio
-import errno
 from collections import deque
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
@@ -15,7 +14,7 @@ from typing import Any
 from ortoo.common.errors import Overloaded, Unavailable
 from ortoo.common.process.clock import Clock
 from ortoo.enode.disk.data_dir import FolderGone
-from ortoo.enode.disk.disk import NoDescriptor
+from ortoo.enode.disk.disk import FULL, NoDescriptor
 from ortoo.enode.log.flushing.disk_work import DiskWork
 from ortoo.enode.log.flushing.flush_group import FlushGroup, PendingChanges
 from ortoo.enode.log.segment import Segment
@@ -317,7 +316,7 @@ class Flusher:
             self.starved = error.message
         elif isinstance(error, Overloaded):
             self.full = error.message
-        elif isinstance(error, OSError) and error.errno in (errno.ENOSPC, errno.EDQUOT):
+        elif isinstance(error, OSError) and error.errno in FULL:
             self.full = f"the disk is full: {error}"
         else:
             return False

@@ -58,7 +58,14 @@ def _answer_heartbeat(replica: Replica, heartbeat: Heartbeat) -> None:
     replica.add_actions(
         Send(
             heartbeat.leader.replica,
-            HeartbeatResponse(heartbeat.epoch, replica.identity, heartbeat.round, stream, flushed),
+            HeartbeatResponse(
+                heartbeat.epoch,
+                replica.identity,
+                heartbeat.round,
+                stream,
+                flushed,
+                cannot_store=not replica.can_store,
+            ),
         )
     )
 

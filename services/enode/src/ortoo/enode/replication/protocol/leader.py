@@ -115,7 +115,12 @@ def on_heartbeat_response(replica: Replica, response: HeartbeatResponse, now_s: 
     ):
         return
     replica_id = response.follower.replica
-    last_response = LastResponse(replica_id, max(response.round, role.last_response_of(replica_id).round), now_s)
+    last_response = LastResponse(
+        replica_id,
+        max(response.round, role.last_response_of(replica_id).round),
+        now_s,
+        cannot_store=response.cannot_store,
+    )
     kept = tuple(one for one in role.responses if one.replica != replica_id)
     replica.role = replace(role, responses=(*kept, last_response))
     on_append_ack(replica, response)
@@ -203,9 +208,9 @@ def on_leader_tick(replica: Replica, now_s: float) -> None:
 
 
 def _resigns(replica: Replica, now_s: float) -> bool:
-    """Resign if the own disk does not answer, and a majority of other disks does. Returns whether it did.
+    """Resign if the own disk hangs or is full, and a majority of other disks can store frames. Returns whether it did.
 
-    The most complete of the other replicas succeeds. Frames that it lacks are not committed, and no disk is waited for.
+    The most complete of these replicas succeeds. Frames that it lacks are not committed, and no disk is waited for.
     """
     role, log, rules, limits = replica.leader_role, replica.log, replica.rules, replica.limits
     configuration = rules.configuration_of(log)
@@ -213,16 +218,20 @@ def _resigns(replica: Replica, now_s: float) -> bool:
     def acknowledged_position(one: ReplicaId) -> int:
         return rules.acknowledged_position(role.stream_to(one))
 
-    ahead = [one for one in replica.responding_voters(configuration, now_s) if acknowledged_position(one) > log.flushed]
+    others = replica.responding_voters(configuration, now_s)
+    ahead = [one for one in others if acknowledged_position(one) > log.flushed]
     stall = role.stall
     if len(ahead) < configuration.majority:
         stall = None
     elif stall is None or stall.flushed < log.flushed:
         stall = DiskStall(log.flushed, now_s)
     replica.role = replace(role, stall=stall)
-    if stall is None or not rules.has_stalled_disk(log, stall, now_s, limits.disk_timeout_s):
+    able = [one for one in others if not role.last_response_of(one).cannot_store]
+    hangs = stall is not None and rules.has_stalled_disk(log, stall, now_s, limits.disk_timeout_s)
+    is_full = not replica.can_store and rules.is_disk_full(replica.cannot_store_since_s, now_s, limits.disk_timeout_s)
+    if len(able) < configuration.majority or not (hangs or is_full):
         return False
-    _hand_over(replica, max(ahead, key=acknowledged_position))
+    _hand_over(replica, max(able, key=acknowledged_position))
     return True
 
 

@@ -22,7 +22,10 @@ class ReplicationLimits:
     Below `leader_timeout_s`, so it delays no election.
     """
     disk_timeout_s: float = 1.0
-    """After this time without an answer of its own disk, a leader resigns, if a majority of other disks answers."""
+    """After this time without an answer of its own disk, or without room on it, a leader resigns.
+
+    It leads on if the other disks that can store frames are no majority.
+    """
     clock_drift_s: float = 0.05
     """The drift of two clocks during a lease."""
     retry_s: float = 0.5
@@ -51,6 +54,9 @@ class Replica:
     """Counts the heartbeats of this process, so that their numbers are unique."""
     leader_heard_s: float = 0.0
     """When a leader was last heard, or its absence was last reported."""
+    can_store: bool = True
+    """Whether the disk has room for new frames."""
+    cannot_store_since_s: float = 0.0
     released_epoch: int = 0
     """The last epoch whose leases this process released. It never leads that epoch again."""
     known_committed: int = 0

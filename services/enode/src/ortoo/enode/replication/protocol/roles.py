@@ -61,6 +61,8 @@ class LastResponse:
     replica: ReplicaId
     round: int
     at_s: float
+    cannot_store: bool = False
+    """Whether its disk had no room for new frames."""
 
 
 class DiskStall(NamedTuple):

@@ -98,6 +98,10 @@ class Rules:
         """
         return log.flushed <= stall.flushed and now_s - stall.since_s >= timeout_s
 
+    def is_disk_full(self, since_s: float, now_s: float, timeout_s: float) -> bool:
+        """Whether a disk without room since `since_s` counts as full: retention may free space in a moment."""
+        return now_s - since_s >= timeout_s
+
     def may_commit(self, leader: Leader, position: int) -> bool:
         """Whether the leader may commit up to `position`: its EPOCH frame lies below (raft §5.4.2, figure 8)."""
         return 0 < leader.epoch_end <= position
