@@ -132,3 +132,19 @@ def test_a_leader_with_a_full_disk_resigns_for_a_replica_with_room() -> None:
     run.now_s += 0.125
     answered(by_two=True)
     assert isinstance(run.member.role, Idle)
+
+
+def test_silence_is_counted_from_the_heartbeat_that_was_answered() -> None:
+    """An answer that arrives late proves nothing about the time after its heartbeat was sent."""
+    run = Run()
+    run.lead()
+    run.followed()
+    run.now_s = LATER_S + 0.5
+    run(Tick())
+    run.now_s = LATER_S + 0.9
+    run(HeartbeatResponse(1, TWO, 2, 1, 10), Tick())
+    run.now_s = LATER_S + 1.4
+    run(Tick())
+    assert isinstance(run.member.role, Leader)
+    run.now_s = LATER_S + 1.5
+    assert run(Tick())[0] == SteppedDown(1)

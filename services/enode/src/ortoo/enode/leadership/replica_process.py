@@ -78,7 +78,7 @@ class ReplicaProcess:
 
     def __post_init__(self) -> None:
         """Create the services; the log is not open yet."""
-        self.leader_service = LeaderOnlyService(self.not_leading_error)
+        self.leader_service = LeaderOnlyService(self.not_leading_error, self._may_read, self.clock)
         self.reports = ReplicaReports(self.name_servers, self.channels, self._report, self.background, self.clock)
         self.operator_service = EnodeReplicasService(
             self.settings.name,
@@ -150,6 +150,10 @@ class ReplicaProcess:
                     if driver.election_request is not None:
                         self.reports.report_now()
                     await self.clock.sleep(TRANSFER_POLL_S)
+
+    def _may_read(self) -> bool:
+        """Whether this replica holds the read lease of its term."""
+        return self.driver is not None and self.driver.replica.may_read(self.clock.monotonic_s())
 
     def not_leading_error(self) -> OrtooError:
         """The error for clients while this replica does not lead."""

@@ -105,8 +105,8 @@ def on_append_ack(replica: Replica, ack: AppendAck | HeartbeatResponse) -> None:
         advance_commit(replica)
 
 
-def on_heartbeat_response(replica: Replica, response: HeartbeatResponse, now_s: float) -> None:
-    """Note the follower's answer. Its lease runs from the time when the heartbeat round was sent."""
+def on_heartbeat_response(replica: Replica, response: HeartbeatResponse) -> None:
+    """Note the follower's answer. Its lease and its silence are counted from when the heartbeat round was sent."""
     role = replica.role
     if (
         not isinstance(role, Leader)
@@ -115,10 +115,12 @@ def on_heartbeat_response(replica: Replica, response: HeartbeatResponse, now_s: 
     ):
         return
     replica_id = response.follower.replica
+    before = role.last_response_of(replica_id)
+    sent_s = next((sent_s for number, sent_s in role.rounds if number == response.round), before.sent_s)
     last_response = LastResponse(
         replica_id,
-        max(response.round, role.last_response_of(replica_id).round),
-        now_s,
+        max(response.round, before.round),
+        max(sent_s, before.sent_s),
         cannot_store=response.cannot_store,
     )
     kept = tuple(one for one in role.responses if one.replica != replica_id)

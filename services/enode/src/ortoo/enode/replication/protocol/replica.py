@@ -115,10 +115,10 @@ class Replica:
         return tuple(one for one in self.rules.configuration_of(self.log).replicas if one != self.identity.replica)
 
     def responding_voters(self, configuration: Configuration, now_s: float) -> tuple[ReplicaId, ...]:
-        """The other voters of `configuration` that answered this leader within `leader_timeout_s`."""
+        """The other voters of `configuration` that answered a heartbeat of the last `leader_timeout_s`."""
         role = self.leader_role
         others = [one for one in configuration.voters if one != self.identity.replica]
-        return tuple(one for one in others if now_s - role.last_response_of(one).at_s < self.limits.leader_timeout_s)
+        return tuple(one for one in others if now_s - role.last_response_of(one).sent_s < self.limits.leader_timeout_s)
 
     @property
     def has_heartbeat_quorum(self) -> bool:

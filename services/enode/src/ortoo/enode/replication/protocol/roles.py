@@ -56,11 +56,11 @@ class FollowerStream:
 
 @dataclass(frozen=True, slots=True)
 class LastResponse:
-    """The last heartbeat round that a replica answered, and when the answer came."""
+    """The last heartbeat round that a replica answered, and when the round was sent."""
 
     replica: ReplicaId
     round: int
-    at_s: float
+    sent_s: float
     cannot_store: bool = False
     """Whether its disk had no room for new frames."""
 

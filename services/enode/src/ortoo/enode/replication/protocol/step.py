@@ -86,7 +86,7 @@ _HANDLERS: dict[type, Callable[[Replica, Any, float], None]] = {
     messages.Frames: follower.on_frames,
     events.Truncated: _ignoring_time(follower.on_truncated),
     events.LogAppended: leader.on_log_appended,
-    messages.HeartbeatResponse: leader.on_heartbeat_response,
+    messages.HeartbeatResponse: _ignoring_time(leader.on_heartbeat_response),
     messages.LogMatchRequest: _ignoring_time(leader.on_log_match_request),
     messages.LogMatched: _ignoring_time(leader.on_log_matched),
     messages.AppendAck: _ignoring_time(leader.on_append_ack),
