@@ -41,7 +41,7 @@ from ortoo.enode.rpc.replicas.reports import ReplicaReports
 from ortoo.enode.rpc.replicas.service import ReplicaService
 from ortoo.enode.rpc.service import reachable_address
 from ortoo.enode.rpc.streams.runner import StreamRunner
-from ortoo.enode.settings import EnodeSettings
+from ortoo.enode.settings import EnodeSettings, NodeRole
 from ortoo.enode.store.store import Store
 from ortoo.v1 import replica_report_pb2, replication_pb2
 
@@ -248,7 +248,14 @@ class ReplicaProcess:
             stored = self.membership.stored
             background = await stack.enter_async_context(Background("member"))
             peers = ReplicaPeers(stored.replica, stored.set_id, self.address_of, self.channels, background, clock)
-            driver = make_driver(log, self.membership, peers.send, background, self.comparison)
+            driver = make_driver(
+                log,
+                self.membership,
+                peers.send,
+                background,
+                self.comparison,
+                follows_only=settings.role is NodeRole.SLAVE,
+            )
             driver.reopens = not self.is_alone
             repair = FrameRepair(log.bytes, lambda: driver.replica, self._fetch_frame_copy, self._count_repaired)
             log.bytes.repair = log.engine.reader.repair = repair.repair

@@ -65,6 +65,7 @@ def _answer_heartbeat(replica: Replica, heartbeat: Heartbeat) -> None:
                 stream,
                 flushed,
                 cannot_store=not replica.can_store,
+                cannot_lead=replica.follows_only or not replica.rules.is_electable(replica.log, replica.hard_state),
             ),
         )
     )

@@ -122,6 +122,7 @@ def on_heartbeat_response(replica: Replica, response: HeartbeatResponse) -> None
         max(response.round, before.round),
         max(sent_s, before.sent_s),
         cannot_store=response.cannot_store,
+        cannot_lead=response.cannot_lead,
     )
     kept = tuple(one for one in role.responses if one.replica != replica_id)
     replica.role = replace(role, responses=(*kept, last_response))
@@ -217,23 +218,21 @@ def _resigns(replica: Replica, now_s: float) -> bool:
     role, log, rules, limits = replica.leader_role, replica.log, replica.rules, replica.limits
     configuration = rules.configuration_of(log)
 
-    def acknowledged_position(one: ReplicaId) -> int:
-        return rules.acknowledged_position(role.stream_to(one))
-
     others = replica.responding_voters(configuration, now_s)
-    ahead = [one for one in others if acknowledged_position(one) > log.flushed]
+    ahead = [one for one in others if rules.acknowledged_position(role.stream_to(one)) > log.flushed]
     stall = role.stall
     if len(ahead) < configuration.majority:
         stall = None
     elif stall is None or stall.flushed < log.flushed:
         stall = DiskStall(log.flushed, now_s)
     replica.role = replace(role, stall=stall)
-    able = [one for one in others if not role.last_response_of(one).cannot_store]
+    storing = [one for one in others if not role.last_response_of(one).cannot_store]
+    able = [one for one in replica.successors(now_s) if one in storing]
     hangs = stall is not None and rules.has_stalled_disk(log, stall, now_s, limits.disk_timeout_s)
     is_full = not replica.can_store and rules.is_disk_full(replica.cannot_store_since_s, now_s, limits.disk_timeout_s)
-    if len(able) < configuration.majority or not (hangs or is_full):
+    if len(storing) < configuration.majority or not able or not (hangs or is_full):
         return False
-    _hand_over(replica, max(able, key=acknowledged_position))
+    _hand_over(replica, able[0])
     return True
 
 

@@ -54,6 +54,8 @@ class Replica:
     """Counts the heartbeats of this process, so that their numbers are unique."""
     leader_heard_s: float = 0.0
     """When a leader was last heard, or its absence was last reported."""
+    follows_only: bool = False
+    """Whether it leads only when an operator elects it; no replica chooses it as successor."""
     can_store: bool = True
     """Whether the disk has room for new frames."""
     cannot_store_since_s: float = 0.0
@@ -75,6 +77,7 @@ class Replica:
         now_s: float,
         *,
         known_committed: int = 0,
+        follows_only: bool = False,
         rules: Rules | None = None,
         limits: ReplicationLimits | None = None,
     ) -> "Replica":
@@ -93,6 +96,7 @@ class Replica:
             lease_until_s=lease_until_s,
             leader_heard_s=now_s,
             known_committed=known_committed,
+            follows_only=follows_only,
             rules=rules or Rules(),
             limits=limits,
         )
@@ -119,6 +123,17 @@ class Replica:
         role = self.leader_role
         others = [one for one in configuration.voters if one != self.identity.replica]
         return tuple(one for one in others if now_s - role.last_response_of(one).sent_s < self.limits.leader_timeout_s)
+
+    def successors(self, now_s: float) -> tuple[ReplicaId, ...]:
+        """The responding voters that this leader may choose as successor. Those with room on their disk come first."""
+        role = self.leader_role
+        responding = self.responding_voters(self.rules.configuration_of(self.log), now_s)
+        able = [one for one in responding if not role.last_response_of(one).cannot_lead]
+
+        def weight(one: ReplicaId) -> tuple[bool, int]:
+            return role.last_response_of(one).cannot_store, -self.rules.acknowledged_position(role.stream_to(one))
+
+        return tuple(sorted(able, key=weight))
 
     @property
     def has_heartbeat_quorum(self) -> bool:

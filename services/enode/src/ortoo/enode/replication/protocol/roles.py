@@ -63,6 +63,7 @@ class LastResponse:
     sent_s: float
     cannot_store: bool = False
     """Whether its disk had no room for new frames."""
+    cannot_lead: bool = False
 
 
 class DiskStall(NamedTuple):
