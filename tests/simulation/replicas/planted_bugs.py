@@ -45,6 +45,7 @@ NOTHING_ELSE = dict.fromkeys(("send", "kill", "power", "start", "propose", "hand
 FOUR = replace(
     NO_LEASES,
     voters=4,
+    silence_s=60.0,
     steps=120,
     weights={**NOTHING_ELSE, "usurp": 8, "isolate": 8, "heal": 0.5, "change": 10, "deliver": 40, "tick": 1},
     window_bytes=3,
