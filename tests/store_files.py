@@ -182,6 +182,14 @@ FILES = (
         NEVER_THERE,
         ALWAYS_RIGHT,
     ),
+    StoreFile(
+        "`reserve`",
+        "reserve",
+        "Zeros. On a full disk a replica shortens the file, so that it can still write its vote.",
+        "yes",
+        "Makes the reserve again, if the disk has space.",
+        NEVER_THERE,
+    ),
     StoreFile("`<number>.spare`", r"\d+\.spare", "A future segment, all zeros.", "yes", "Allocates another spare."),
     StoreFile(
         "`*.tmp`", r".*\.tmp", "A small file that is being written.", "yes", "Starts in the same way as with it."

@@ -30,8 +30,7 @@ def acknowledge_when_the_write_begins() -> None:
 
     def early(self: Any) -> None:
         hand_over(self)
-        flushing = self._flushing
-        for waiter, answer in flushing.waiters if flushing is not None else ():
+        for waiter, answer in (one for group in self._writing for one in group.waiters):
             if not waiter.done():
                 waiter.set_result(answer)
 

@@ -12,9 +12,9 @@ from ortoo.enode.replication.protocol.events import Event, Flushed, HardStateSav
 from ortoo.enode.replication.protocol.identity import Configuration, HardState, Incarnation, ReplicaId, Tail
 from ortoo.enode.replication.protocol.log_summary import EpochHistory, LogSummary
 from ortoo.enode.replication.protocol.messages import LogMatchResponse, Vote
-from ortoo.enode.replication.protocol.roles import FollowerStream, Leader
+from ortoo.enode.replication.protocol.roles import DiskStall, FollowerStream, Leader
 from ortoo.enode.replication.protocol.rules import Rules
-from tests.simulation.replicas.walk import TURNS, Scenario, first_violation
+from tests.simulation.replicas.walk import SCENARIOS, TURNS, Scenario, first_violation
 from tests.simulation.replicas.world import Machine, World
 
 NO_LEASES = Scenario(lease_s=0.0)
@@ -45,6 +45,7 @@ NOTHING_ELSE = dict.fromkeys(("send", "kill", "power", "start", "propose", "hand
 FOUR = replace(
     NO_LEASES,
     voters=4,
+    silence_s=60.0,
     steps=120,
     weights={**NOTHING_ELSE, "usurp": 8, "isolate": 8, "heal": 0.5, "change": 10, "deliver": 40, "tick": 1},
     window_bytes=3,
@@ -241,6 +242,20 @@ class LeasesFromTheAnswer(Rules):
         return max((sent_s for _, sent_s in leader.rounds), default=-lease_s) + lease_s
 
 
+class TrustsItsHeartbeats(Rules):
+    """A leader whose disk answers nothing leads as long as followers answer its heartbeats."""
+
+    def has_stalled_disk(self, log: LogSummary, stall: DiskStall, now_s: float, timeout_s: float) -> bool:
+        return False
+
+
+class KeepsLeadingFull(Rules):
+    """A leader whose disk has no room leads until an operator transfers leadership."""
+
+    def is_disk_full(self, since_s: float, now_s: float, timeout_s: float) -> bool:
+        return False
+
+
 # Duties of the driver.
 
 
@@ -324,6 +339,8 @@ SWITCHES: Mapping[str, Switch] = {
     "joins_empty": Switch(JOINING, JoinsEmpty, seed=33),
     "changes_when_committed": Switch(LEAVING, ChangesWhenCommitted, seed=38),
     "leases_from_the_answer": Switch(LEASES, LeasesFromTheAnswer, seed=54),
+    "trusts_its_heartbeats": Switch(SCENARIOS["the leader's disk hangs"], TrustsItsHeartbeats),
+    "keeps_leading_full": Switch(SCENARIOS["the leader's disk is full"], KeepsLeadingFull),
     "speaks_before_it_is_saved": Switch(UNSAVED, world=SpeaksBeforeItIsSaved, seed=608),
     "speaks_before_it_is_flushed": Switch(POWER, world=SpeaksBeforeItIsFlushed, seed=1),
     "believes_what_it_finds": Switch(POWER, world=BelievesWhatItFinds, seed=30),

@@ -4,7 +4,13 @@ from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field
 from random import Random  # noqa: TID251
 
-from ortoo.enode.replication.protocol.events import AddLearner, LeaderProposed, RemoveReplica, TransferLeadership
+from ortoo.enode.replication.protocol.events import (
+    AddLearner,
+    LeaderProposed,
+    RemoveReplica,
+    StorageChanged,
+    TransferLeadership,
+)
 from ortoo.enode.replication.protocol.identity import ReplicaId
 from ortoo.enode.replication.protocol.messages import Message
 from ortoo.enode.replication.protocol.replica import ReplicationLimits
@@ -32,6 +38,8 @@ WEIGHTS: Mapping[str, float] = {
     "begin": 0.0,
 }
 LATE_MAX = 12
+HANGING_ROUNDS_MAX = 20
+"""The rounds of messages after which a leader with a hanging disk must have a successor."""
 
 
 @dataclass(frozen=True)
@@ -62,6 +70,8 @@ class Scenario:
     """The share of unsynced frames that a power cut may leave."""
     ordered: float = 0.5
     """The share of messages delivered before all later ones."""
+    last_fault: str = ""
+    """The fault of the leader's disk at the end, "hangs" or "full"; then another replica must become leader."""
 
 
 TURNS = {"usurp": 6, "isolate": 3, "heal": 3, "send": 10}
@@ -76,6 +86,8 @@ SCENARIOS: Mapping[str, Scenario] = {
     "members come and go": Scenario(voters=2, voters_min=2, joiners=2, wipes_max=0, weights={**TURNS, "change": 4}),
     "down to one member": Scenario(voters_min=1, wipes_max=0, weights={**TURNS, "change": 4}),
     "leaders that do not give up": Scenario(steps=300, weights={"tick": 6, "usurp": 5, "isolate": 3}, silence_s=60.0),
+    "the leader's disk hangs": Scenario(steps=100, last_fault="hangs"),
+    "the leader's disk is full": Scenario(steps=100, last_fault="full"),
     "five members": Scenario(voters=5, steps=300, wipes_max=2, weights={**TURNS, "wipe": 0.3, "damage": 0.3}),
 }
 """With all rules on, none of them may break an invariant."""
@@ -109,6 +121,9 @@ class Walk:
         self.settle()
         for name in self.random.choices(self._kinds, self._weights, k=self.scenario.steps):
             self._events[name]()
+        if self.scenario.last_fault:
+            self.recover()
+            self._outlive_failing_disk()
 
     # All events.
 
@@ -273,10 +288,25 @@ class Walk:
                 return
         raise Violation("a majority talks, and nothing is committed")
 
-    def _calm_round(self) -> None:
+    def _outlive_failing_disk(self) -> None:
+        """The leader's disk hangs or is full, while all messages arrive: another replica becomes leader."""
+        failing, fault = self._leaders()[0], self.scenario.last_fault
+        if fault == "full":
+            self.world.feed(failing, StorageChanged(can_store=False))
+        for _ in range(HANGING_ROUNDS_MAX):
+            leaders = self._leaders()
+            if leaders and failing not in leaders:
+                return
+            for leader in leaders:
+                self.world.send(leader)
+            self._calm_round(failing if fault == "hangs" else 0)
+        raise Violation(f"the disk of replica {failing} fails ({fault}), and no other replica leads")
+
+    def _calm_round(self, hanging: int = 0) -> None:
+        """Everything works, except the disk of the replica `hanging`."""
         world = self.world
         for _ in range(200):
-            busy = [number for number, machine in world.machines.items() if machine.work]
+            busy = [number for number, machine in world.machines.items() if machine.work and number != hanging]
             if busy:
                 world.disk_works(busy[0])
             elif world.network:

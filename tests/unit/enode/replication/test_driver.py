@@ -20,6 +20,7 @@ from ortoo.enode.replication.protocol.events import (
     RemoveReplica,
     RequestElection,
     SendFrames,
+    Tick,
     TransferLeadership,
     WriteFrames,
 )
@@ -69,7 +70,8 @@ def following(clock: Stopped) -> Driver:
 
 def driving(run: Run, clock: Stopped) -> tuple[Driver, Any]:
     """A driver and its log, whose work has not started."""
-    engine = SimpleNamespace(appender=SimpleNamespace(), committer=SimpleNamespace(), housekeeping=SimpleNamespace())
+    appender = SimpleNamespace(hanging="")
+    engine = SimpleNamespace(appender=appender, committer=SimpleNamespace(), housekeeping=SimpleNamespace())
     log: Any = SimpleNamespace(engine=engine, bytes=SimpleNamespace(cached_frames=whole), commit=lambda position: None)
     log.report_progress = lambda: None
     membership: Any = SimpleNamespace(stored=StoredHardState(ONE.replica), may_defer=lambda reign, others: False)
@@ -101,8 +103,10 @@ async def test_nobody_hands_over_to_a_replica_that_is_gone() -> None:
     ):
         driver.post(word)
     assert driver.most_complete_voter() == TWO.replica
-    clock.at_s += 1.0
-    driver.post(HeartbeatResponse(1, THREE, 1, 1, 10))
+    clock.at_s += 0.9
+    driver.post(Tick())
+    clock.at_s += 0.1
+    driver.post(HeartbeatResponse(1, THREE, driver.replica.round_count, 1, 10))
     assert driver.most_complete_voter() == THREE.replica
     with pytest.raises(Conflict, match="replica 2 does not answer"):
         driver.request(TransferLeadership(TWO.replica))

@@ -27,7 +27,7 @@ async def test_repair_syncs_through_a_descriptor_of_its_own(tmp_path: Path) -> N
     own.sync_data = lambda: synced.append("own")  # type: ignore[method-assign]
     catalog = LogCatalog(files)
     catalog.segments.append(segment)
-    work, appender = DiskWork(asyncio.get_running_loop()), SimpleNamespace(next_segments=[])
+    work, appender = DiskWork(asyncio.get_running_loop()), SimpleNamespace(next_segments=[], durable_position=1 << 63)
     engine = SimpleNamespace(catalog=catalog, work=work, appender=appender)
     await LogBytes(cast(Engine, engine)).rewrite_frame(64, b"x" * 64)
     assert not synced

@@ -387,6 +387,8 @@ class ReplicaMessage(_message.Message):
         ROUND_FIELD_NUMBER: _builtins.int
         STREAM_FIELD_NUMBER: _builtins.int
         FLUSHED_FIELD_NUMBER: _builtins.int
+        CANNOT_STORE_FIELD_NUMBER: _builtins.int
+        CANNOT_LEAD_FIELD_NUMBER: _builtins.int
         epoch: _builtins.int
         """The epoch of the heartbeat."""
         round: _builtins.int
@@ -395,6 +397,10 @@ class ReplicaMessage(_message.Message):
         """The matched stream to which `flushed` belongs; 0 = none."""
         flushed: _builtins.int
         """Everything below this position is on the follower's disk."""
+        cannot_store: _builtins.bool
+        """Whether the follower's disk has no room for new frames."""
+        cannot_lead: _builtins.bool
+        """Whether the follower must not be chosen as leader, for example because of its role."""
         @_builtins.property
         def follower(self) -> Global___ReplicaIncarnation:
             """The follower that answers."""
@@ -407,10 +413,12 @@ class ReplicaMessage(_message.Message):
             round: _builtins.int = ...,
             stream: _builtins.int = ...,
             flushed: _builtins.int = ...,
+            cannot_store: _builtins.bool = ...,
+            cannot_lead: _builtins.bool = ...,
         ) -> None: ...
         _HasFieldArgType: _TypeAlias = _typing.Literal["follower", b"follower"]  # noqa: Y015
         def HasField(self, field_name: _HasFieldArgType) -> _builtins.bool: ...
-        _ClearFieldArgType: _TypeAlias = _typing.Literal["epoch", b"epoch", "flushed", b"flushed", "follower", b"follower", "round", b"round", "stream", b"stream"]  # noqa: Y015
+        _ClearFieldArgType: _TypeAlias = _typing.Literal["cannot_lead", b"cannot_lead", "cannot_store", b"cannot_store", "epoch", b"epoch", "flushed", b"flushed", "follower", b"follower", "round", b"round", "stream", b"stream"]  # noqa: Y015
         def ClearField(self, field_name: _ClearFieldArgType) -> None: ...
         def WhichOneof(self, oneof_group: _Never) -> None: ...
 

@@ -272,6 +272,7 @@ CLOCK_STEPPED_FORWARD = error(
 )
 HARD_STATE_POSTPONED = error(
     "hard_state_postponed",
-    "The replica cannot open the file of its vote, because no file descriptor is left. It does not vote, and retries.",
-    "Raise the limit of open files, or close connections.",
+    "The replica cannot write the file of its vote, because the disk is full or no file descriptor is left. It does "
+    "not vote, and retries.",
+    "Free space on the disk. For descriptors, raise the limit of open files or close connections.",
 )

@@ -422,7 +422,7 @@ def test_a_hand_over_that_comes_to_nothing_ends() -> None:
     run.followed()
     run(TransferLeadership(THREE.replica))
     run.now_s = LATER_S + 0.9
-    run(HeartbeatResponse(1, TWO, 1, 1, 10), Tick())
+    run(Tick(), HeartbeatResponse(1, TWO, 2, 1, 10), Tick())
     assert not run.member.may_append()
     run.now_s = LATER_S + 1.1
     run(Tick())
@@ -474,13 +474,15 @@ def test_a_voter_without_which_nothing_could_be_decided_is_not_removed() -> None
     run = Run()
     run.lead()
     run.followed()
+    run.now_s = LATER_S + 0.9
+    run(Tick())
     run.now_s = LATER_S + 1.0
-    run(HeartbeatResponse(1, TWO, 1, 1, 10))
+    run(HeartbeatResponse(1, TWO, 2, 1, 10))
     (refused,) = run(RemoveReplica(TWO.replica))
     assert isinstance(refused, RejectRequest)
     assert "start replica 3" in refused.reason
     assert run(RemoveReplica(THREE.replica)) == (AppendConfiguration(Configuration((ONE.replica, TWO.replica))),)
-    run(HeartbeatResponse(1, THREE, 1, 1, 10))
+    run(HeartbeatResponse(1, THREE, 2, 1, 10))
     assert run(RemoveReplica(TWO.replica)) == (AppendConfiguration(Configuration((ONE.replica, THREE.replica))),)
 
 

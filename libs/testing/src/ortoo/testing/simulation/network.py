@@ -40,6 +40,7 @@ class SimulatedNetwork:
         self._parted: dict[int, tuple[str, str]] = {}
         self._partings = 0
         self._slow: dict[str, float] = {}
+        self._late: dict[tuple[str, str], float] = {}
         self._slow_readers: dict[str, float] = {}
         self._breaking: dict[str, float] = {}
         self._dark: dict[str, None] = {}
@@ -83,6 +84,11 @@ class SimulatedNetwork:
         self._slow[machine] = factor
         return lambda: self._slow.pop(machine, None)
 
+    def delay(self, machine: str, other: str, seconds: float) -> Undo:
+        """Let all packets from `machine` to `other` arrive later by `seconds`."""
+        self._late[machine, other] = seconds
+        return lambda: self._late.pop((machine, other), None)
+
     def read_slowly(self, machine: str, seconds: float) -> Undo:
         """Delay a machine's reports of read bytes by `seconds`."""
         self._slow_readers[machine] = seconds
@@ -108,6 +114,7 @@ class SimulatedNetwork:
     def heal(self) -> None:
         """End all faults."""
         self._slow.clear()
+        self._late.clear()
         self._slow_readers.clear()
         self._breaking.clear()
         self._join(list(self._parted))
@@ -175,7 +182,8 @@ class SimulatedNetwork:
 
     def _drawn_s(self, source: str, target: str) -> float:
         between = SELDOM_S if happens(self._chance, SELDOM) else USUAL_S
-        return self._chance.uniform(*between) * self._slow.get(source, 1.0) * self._slow.get(target, 1.0)
+        drawn_s = self._chance.uniform(*between) * self._slow.get(source, 1.0) * self._slow.get(target, 1.0)
+        return drawn_s + self._late.get((source, target), 0.0)
 
     def _parting(self, source: str, target: str) -> int:
         self._partings += 1

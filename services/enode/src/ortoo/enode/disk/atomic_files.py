@@ -1,15 +1,24 @@
-"""Small files: replaced in one step, with a head for their kind and CRCs for their integrity."""
+"""Small files: replaced in one step, with a head for their kind and CRCs for their integrity.
+
+A replica of several must be able to replace its hard state at any time, or it could not vote on a full disk. So its
+folder has a reserve: a file of zeros that shrinks when a small file needs space. It shrinks in steps, because other
+writers may take the space that a step frees.
+"""
 
 import struct
-from contextlib import closing
+from contextlib import closing, suppress
 from pathlib import Path
 
 from ortoo.common.errors import Unsupported
 from ortoo.common.records.sealed_batch import crc32c
-from ortoo.enode.disk.disk import Disk
+from ortoo.enode.disk.disk import FULL, Disk, NoDescriptor
 
 CRC_BYTES = 4
 TAG_AT, TAG_BYTES = 6, 2
+RESERVE_NAME = "reserve"
+RESERVE_BYTES = 64 << 10
+RESERVE_STEP_BYTES = 8 << 10
+"""More than two small files need, because a file is replaced by a new one."""
 
 
 class DamagedFile(ValueError):
@@ -65,7 +74,21 @@ def without_crc(data: bytes, name: str) -> bytes:
 
 
 def write_atomically(disk: Disk, path: Path, data: bytes) -> None:
-    """Replace a small file in one step: after a crash it holds the old bytes or the new ones, never a mixture."""
+    """Replace a small file in one step: after a crash it holds the old bytes or the new ones, never a mixture.
+
+    On a full disk it takes space from the reserve of the folder, if there is one. Errors: OSError, NoDescriptor.
+    """
+    while True:
+        try:
+            _replace(disk, path, data)
+        except OSError as error:
+            if error.errno not in FULL or not _release_step(disk, path.parent):
+                raise
+        else:
+            return
+
+
+def _replace(disk: Disk, path: Path, data: bytes) -> None:
     temporary = path.with_name(path.name + ".tmp")
     try:
         made = disk.open(temporary, create=True)
@@ -77,6 +100,30 @@ def write_atomically(disk: Disk, path: Path, data: bytes) -> None:
         file.sync_data()
     disk.rename(temporary, path)
     disk.sync_directory(path.parent)
+
+
+def fill_reserve(disk: Disk, folder: Path) -> None:
+    """Make the reserve, or let it grow to its full size. On a full disk it stays as it is. Errors: OSError."""
+    path = folder / RESERVE_NAME
+    try:
+        with closing(disk.open(path, create=RESERVE_NAME not in disk.list(folder))) as file:
+            if file.size_bytes() < RESERVE_BYTES:
+                file.allocate(RESERVE_BYTES)
+                file.sync_data()
+    except NoDescriptor:
+        return
+    except OSError as error:
+        if error.errno not in FULL:
+            raise
+
+
+def _release_step(disk: Disk, folder: Path) -> bool:
+    """Free one step of the reserve; returns False if nothing is left. Errors: OSError, NoDescriptor."""
+    with suppress(FileNotFoundError), closing(disk.open(folder / RESERVE_NAME)) as file:
+        size_bytes = file.size_bytes()
+        file.truncate(max(0, size_bytes - RESERVE_STEP_BYTES))
+        return size_bytes > 0
+    return False
 
 
 def read_file(disk: Disk, path: Path) -> bytes | None:

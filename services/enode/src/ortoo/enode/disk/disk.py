@@ -20,6 +20,8 @@ from ortoo.common.machine.descriptors import EXHAUSTED, Descriptors
 
 Buffer = bytes | bytearray | memoryview
 BUFFERS_PER_WRITE_MAX = 1024  # IOV_MAX of Linux
+FULL = (errno.ENOSPC, errno.EDQUOT)
+"""The error numbers of a disk, or a quota, without free space."""
 RETRY_AFTER_MS = 1_000
 """The retry delay for a call that needs a descriptor when none is free."""
 

@@ -71,10 +71,17 @@ def make_driver(
     send: Callable[[ReplicaId, Message], object],
     background: Background,
     comparison: StateComparison,
+    *,
+    follows_only: bool = False,
 ) -> Driver:
-    """The driver of an open log, which `send`s messages to other replicas."""
+    """The driver of an open log, which `send`s messages to other replicas. `follows_only` is as in `Replica`."""
     stored, clock = membership.stored, membership.clock
     replica = Replica.initial(
-        stored.identity, log.summary, stored.hard_state, clock.monotonic_s(), known_committed=log.known_committed
+        stored.identity,
+        log.summary,
+        stored.hard_state,
+        clock.monotonic_s(),
+        known_committed=log.known_committed,
+        follows_only=follows_only,
     )
     return Driver(log, replica, membership, send, background, clock, comparison)

@@ -22,6 +22,7 @@ from ortoo.common.process.memory_budget import memory_bytes
 from ortoo.common.process.randomness import Randomness
 from ortoo.common.telemetry.metrics import Metrics
 from ortoo.enode import log_events
+from ortoo.enode.disk.disk import FULL
 from ortoo.enode.leadership.open_log import make_driver, open_log
 from ortoo.enode.leadership.services import Announcement, EnodeServices, open_enode_services
 from ortoo.enode.log.copies.truncated_frames import TruncatedFrames
@@ -40,7 +41,7 @@ from ortoo.enode.rpc.replicas.reports import ReplicaReports
 from ortoo.enode.rpc.replicas.service import ReplicaService
 from ortoo.enode.rpc.service import reachable_address
 from ortoo.enode.rpc.streams.runner import StreamRunner
-from ortoo.enode.settings import EnodeSettings
+from ortoo.enode.settings import EnodeSettings, NodeRole
 from ortoo.enode.store.store import Store
 from ortoo.v1 import replica_report_pb2, replication_pb2
 
@@ -77,7 +78,7 @@ class ReplicaProcess:
 
     def __post_init__(self) -> None:
         """Create the services; the log is not open yet."""
-        self.leader_service = LeaderOnlyService(self.not_leading_error)
+        self.leader_service = LeaderOnlyService(self.not_leading_error, self._may_read, self.clock)
         self.reports = ReplicaReports(self.name_servers, self.channels, self._report, self.background, self.clock)
         self.operator_service = EnodeReplicasService(
             self.settings.name,
@@ -150,6 +151,10 @@ class ReplicaProcess:
                         self.reports.report_now()
                     await self.clock.sleep(TRANSFER_POLL_S)
 
+    def _may_read(self) -> bool:
+        """Whether this replica holds the read lease of its term."""
+        return self.driver is not None and self.driver.replica.may_read(self.clock.monotonic_s())
+
     def not_leading_error(self) -> OrtooError:
         """The error for clients while this replica does not lead."""
         driver = self.driver
@@ -214,8 +219,10 @@ class ReplicaProcess:
                     await self.membership.join_or_found(self._ask_to_join)
                     self.reports.is_waiting, has_begun = False, True
                 reason = await self._run_log()
-            except Overloaded as full:  # as with an open log, the replica waits for free space
-                reason = full.message
+            except (Overloaded, OSError) as full:  # as with an open log, the replica waits for free space
+                if isinstance(full, OSError) and full.errno not in FULL:
+                    raise
+                reason = str(full)
             finally:
                 self.driver = self.replica_service.driver = self.reports.driver = None
             if not self._stopping.is_set():
@@ -241,7 +248,14 @@ class ReplicaProcess:
             stored = self.membership.stored
             background = await stack.enter_async_context(Background("member"))
             peers = ReplicaPeers(stored.replica, stored.set_id, self.address_of, self.channels, background, clock)
-            driver = make_driver(log, self.membership, peers.send, background, self.comparison)
+            driver = make_driver(
+                log,
+                self.membership,
+                peers.send,
+                background,
+                self.comparison,
+                follows_only=settings.role is NodeRole.SLAVE,
+            )
             driver.reopens = not self.is_alone
             repair = FrameRepair(log.bytes, lambda: driver.replica, self._fetch_frame_copy, self._count_repaired)
             log.bytes.repair = log.engine.reader.repair = repair.repair
@@ -299,6 +313,7 @@ class ReplicaProcess:
                 while driver.leading_epoch == epoch:
                     await self._wait_for_change(driver)
                 self.leader_service.service = self.services = None
+                self.reports.report_now()  # the services may take long to close, for example on a hanging disk
 
     def apply(self, settings: EnodeSettings) -> None:
         """Apply settings that can change in a running process, now and in each later term of leadership."""
@@ -359,7 +374,8 @@ class ReplicaProcess:
             request.epoch = replica.hard_state.epoch
             request.is_leading = driver.leading_epoch is not None
             request.tail.CopyFrom(write(replica_report_pb2.LogTail, rules.claimed_tail(log, replica.hard_state)))
-            request.is_electable = rules.is_electable(log, replica.hard_state) and not log.is_truncating
+            is_electable = rules.is_electable(log, replica.hard_state) and not log.is_truncating
+            request.is_electable = is_electable and not driver.log.engine.appender.hanging
             request.is_leader_silent = driver.is_leader_silent and not isinstance(replica.role, Leader)
             request.committed = log.committed
             request.voters.extend(write(replica_report_pb2.ReplicaId, one) for one in log.configuration.voters)

@@ -1,11 +1,11 @@
 """Spare segments: space is reserved before frames for it are accepted, so a full disk is detected early."""
 
 import contextlib
-import errno
 from dataclasses import dataclass, field
 from pathlib import Path
 
 from ortoo.common.errors import Overloaded
+from ortoo.enode.disk.disk import FULL
 from ortoo.enode.disk.segment_files import SegmentFiles
 from ortoo.enode.log.flushing.disk_work import DiskWork
 from ortoo.enode.log.segment import SPARE_SUFFIX, Segment
@@ -22,6 +22,8 @@ class SpareSegments:
     """The usual size."""
     headroom_bytes: int
     """Free space that is reserved for state records."""
+    is_short: bool = False
+    """Whether the disk had no space for the last spare."""
     _available: list[Segment] = field(default_factory=list)
     """Spares that were made ahead, or were returned or not fetched by a cancelled caller."""
     _number: int = 0
@@ -93,6 +95,7 @@ class SpareSegments:
     def _make(self, size_bytes: int, headroom_bytes: int) -> None:
         """Make one more ready spare, for the caller, or for the next caller if this one is cancelled meanwhile."""
         if self.files.disk.free_bytes(self.folder) < size_bytes + headroom_bytes:
+            self.is_short = True
             raise Overloaded(
                 f"the disk is full: a segment needs {size_bytes} bytes and {headroom_bytes} must stay free. Free some "
                 "space or shorten retention",
@@ -104,7 +107,9 @@ class SpareSegments:
         try:
             spare.create(size_bytes)
         except OSError as error:
-            if error.errno in (errno.ENOSPC, errno.EDQUOT):
+            if error.errno in FULL:
+                self.is_short = True
                 raise Overloaded(f"the disk is full: {error}", retry_after_ms=1000) from error
             raise
+        self.is_short = False
         self._available.append(spare)

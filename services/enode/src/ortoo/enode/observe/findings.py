@@ -13,7 +13,6 @@ from ortoo.enode.store.store import Store
 
 SLOW_FLUSH_S = 0.1
 """A flush that takes longer on average makes every durable send wait."""
-STUCK_FLUSH_S = 2.0
 SAMPLES = 20
 """The number of samples of flush times; one is taken at each check of the enode's health."""
 CLOCK_BACK_MS = 2_000
@@ -88,11 +87,11 @@ class EnodeFindings:
                 "reads of these places fail with DATA_LOSS; everything else is served",
                 "ortoo-enode inspect DIR --verify lists every place, ortoo-enode repair DIR the remedies",
             )
-        if (hanging_s := appender.flushing_s) > STUCK_FLUSH_S:
+        if appender.hanging:
             yield Finding(
                 "disk hangs",
-                f"a flush has not finished for {hanging_s:.1f} s",
-                "every durable send waits for it",
+                f"{appender.hanging}: a flush has not finished for {appender.flushing_s:.1f} s",
+                f"every durable send waits for it; {elsewhere}",
                 "look at the disk (iostat -x 1, dmesg); restart the process on another one if it does not recover",
             )
         elif (took_s := self._flush_s()) > SLOW_FLUSH_S:

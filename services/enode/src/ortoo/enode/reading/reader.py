@@ -134,7 +134,10 @@ class Reader:
             if batch is None:
                 break
             found.append(batch)
-        missing = places[len(found) :]
+        durable_position = self.recent.durable_position()
+        missing = [place for place in places[len(found) :] if place.position < durable_position]
+        ahead = [place for place in ahead if place.position < durable_position]
+        places = places[: len(found) + len(missing)]
         self.hits += len(found)
         self.misses += len(missing)
         damaged: DamagedBatch | None = None

@@ -1,6 +1,7 @@
 """Recently stored batches in memory: readers at the tail never touch the disk."""
 
 from collections import deque
+from collections.abc import Callable
 
 from ortoo.common.records.sealed_batch import StoredBatch
 
@@ -9,10 +10,15 @@ OVERHEAD_PER_BATCH_BYTES = 400
 
 
 class RecentBatches:
-    """The newest batches that fit into memory, by position. The oldest batch is dropped first."""
+    """The newest batches that fit into memory, by position. The oldest batch is dropped first.
+
+    A batch that is not on this disk yet is not dropped, because its readers find it nowhere else.
+    """
 
     def __init__(self, bytes_max: int) -> None:
         """Keep about `bytes_max` bytes."""
+        self.durable_position: Callable[[], int] = lambda: 1 << 63
+        """Returns the position below which all batches are on this disk."""
         self._bytes_max = bytes_max
         self._batches: dict[int, StoredBatch] = {}
         self._order: deque[tuple[int, int]] = deque()
@@ -23,14 +29,14 @@ class RecentBatches:
         return self._batches.get(position)
 
     def put(self, position: int, batch: StoredBatch) -> None:
-        """Remember a batch that became durable."""
+        """Remember a batch that was committed."""
         if not batch.batch.records:
             return  # it was found in the log at a start, and is read from there
         size = len(batch.batch.records) + OVERHEAD_PER_BATCH_BYTES
         self._batches[position] = batch
         self._order.append((position, size))
         self.bytes += size
-        while self.bytes > self._bytes_max:
+        while self.bytes > self._bytes_max and self._order[0][0] < self.durable_position():
             oldest, freed = self._order.popleft()
             del self._batches[oldest]
             self.bytes -= freed

@@ -37,6 +37,7 @@ from ortoo.enode.replication.protocol.events import (
     Send,
     SendFrames,
     SteppedDown,
+    StorageChanged,
     Tick,
     Truncate,
     Truncated,
@@ -340,6 +341,8 @@ class Driver(LeadershipTransfer):
         A leader that never had other replicas waits for none, so it needs no ticks.
         """
         while True:
+            if self._can_store != self.replica.can_store:
+                self.post(StorageChanged(self._can_store))
             self.post(Tick())
             await self.clock.sleep(TICK_S)
             log = self.log
@@ -347,6 +350,13 @@ class Driver(LeadershipTransfer):
             if is_alone and self.leading_epoch is not None:
                 self._ticks_needed.clear()
                 await self._ticks_needed.wait()
+
+    @property
+    def _can_store(self) -> bool:
+        """Whether new frames find room. A follower needs room for the next segment, because it may lead soon."""
+        appender = self.log.engine.appender
+        is_short = appender.spares.is_short and not isinstance(self.replica.role, Leader)
+        return not (appender.full or appender.starved or is_short)
 
     # requests of operators and the store
 

@@ -116,7 +116,7 @@ class LogBytes:
 
     async def _check_owner(self, segment: Segment) -> None:
         """Errors: OSError. BadFrame for a full segment whose last frame is of another log."""
-        if segment.end is None or segment.base in self._owned:
+        if segment.end is None or self._end_of(segment) < segment.end or segment.base in self._owned:
             return
         last = await self.engine.work.run(frame_at, segment, segment.end - HEADER_BYTES)
         if last is not None and not last.is_of(self.engine.identity.log_mark):
@@ -158,7 +158,8 @@ class LogBytes:
         return segment
 
     def _end_of(self, segment: Segment) -> int:
-        return self.engine.appender.durable_position if segment.end is None else segment.end
+        durable_position = self.engine.appender.durable_position
+        return durable_position if segment.end is None else min(segment.end, durable_position)
 
     async def read_disk(self, position: int, length: int) -> bytes:
         """Bytes of this disk from a position on; fewer at the log's end. Errors: OSError, Unavailable."""

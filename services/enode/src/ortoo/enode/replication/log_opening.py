@@ -7,6 +7,7 @@ from dataclasses import dataclass
 from pathlib import Path
 
 from ortoo.common.process.clock import Clock
+from ortoo.enode.disk.atomic_files import fill_reserve
 from ortoo.enode.disk.clean_stop import remove_clean_stop
 from ortoo.enode.disk.disk import Disk
 from ortoo.enode.disk.durable_mark import read_committed_mark
@@ -61,6 +62,8 @@ def _open_files(
         begin = LogBegin(begin.position, recovered.catalog.begin_offsets_without(0))
     keep_log_begin(disk, folder, begin)
     remove_clean_stop(disk, folder)
+    if not log.is_alone:
+        fill_reserve(disk, folder)
     kept, stored_end = StoredLogSummary.from_summary(log.summary), stored.summary.appended
     # Each start of an enode alone reads the frames behind the stored summary, so a start need not write it again.
     if not log.is_alone or kept.summary.appended < stored_end or kept.summary.begin != stored.summary.begin:

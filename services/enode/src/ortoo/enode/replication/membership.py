@@ -20,7 +20,7 @@ from ortoo.common.process.clock import Clock
 from ortoo.common.process.randomness import Randomness
 from ortoo.enode import log_events
 from ortoo.enode.disk.data_dir import OpenFolder
-from ortoo.enode.disk.disk import Disk, NoDescriptor
+from ortoo.enode.disk.disk import FULL, Disk, NoDescriptor
 from ortoo.enode.disk.hard_state_file import StoredHardState, read_hard_state, write_hard_state
 from ortoo.enode.disk.identity import StoreIdentity, read_identity, write_identity
 from ortoo.enode.disk.log_summary_file import StoredLogSummary, read_log_summary, write_log_summary
@@ -32,8 +32,8 @@ from ortoo.enode.replication.protocol.identity import Configuration, HardState, 
 from ortoo.enode.replication.protocol.log_summary import ConfigurationFrame, LogSummary
 
 JOIN_RETRY_S = 0.5
-NO_DESCRIPTOR_S = 0.5
-"""The pause before a hard state is written again, when no file could be opened for it."""
+HARD_STATE_RETRY_S = 0.5
+"""The pause before a hard state is written again, when the disk had no space or no file could be opened."""
 RANDOM_PARTS = 1 << 32
 _log = get_logger("replication")
 
@@ -85,7 +85,7 @@ class ReplicaMembership:
             self._joined.set()
 
     async def keep_reign(self, reign: HardState, work: DiskWork) -> bool:
-        """Make a new vote durable. Returns False after a pause if the process has no free file descriptor.
+        """Make a new vote durable. Returns False after a pause if the disk has no space, or no descriptor is free.
 
         Errors: as `write`.
         """
@@ -93,9 +93,11 @@ class ReplicaMembership:
             kept = replace(self.stored, hard_state=reign)
             try:
                 await work.run(self.write, kept)
-            except NoDescriptor as error:
-                _log.emit(log_events.HARD_STATE_POSTPONED, epoch=reign.epoch, reason=error.message)
-                await self.clock.sleep(NO_DESCRIPTOR_S)
+            except (NoDescriptor, OSError) as error:
+                if isinstance(error, OSError) and error.errno not in FULL:
+                    raise
+                _log.emit(log_events.HARD_STATE_POSTPONED, epoch=reign.epoch, reason=str(error))
+                await self.clock.sleep(HARD_STATE_RETRY_S)
                 return False
             self.stored = kept
         return True

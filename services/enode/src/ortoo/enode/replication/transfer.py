@@ -37,12 +37,10 @@ class LeadershipTransfer:
             raise Conflict(self._refusal)
 
     def most_complete_voter(self) -> ReplicaId | None:
-        """The responding voter with the longest log; None when this replica does not lead or is alone."""
-        role = self.replica.role
-        if not isinstance(role, Leader):
+        """The successor with the longest log; None when this replica does not lead or no other one may lead."""
+        if not isinstance(self.replica.role, Leader):
             return None
-        others = self.replica.responding_voters(self.replica.log.configuration, self.clock.monotonic_s())
-        return max(others, key=lambda one: self.replica.rules.acknowledged_position(role.stream_to(one)), default=None)
+        return next(iter(self.replica.successors(self.clock.monotonic_s())), None)
 
     async def wait_for_step(self) -> None:
         """Wait until the protocol has processed an event."""

@@ -80,6 +80,7 @@ class Engine:
             on_committed=lambda group: self.committer.commit(group),
         )
         is_apart = settings.threads and isinstance(disk, RealDisk)
+        self.reader.recent.durable_position = lambda: self.appender.durable_position
         self.keys: KeyIndex = KeyIndexProcess(self.folder) if is_apart else LocalKeyIndex(disk, self.folder, work)
         self.housekeeping = Housekeeping(
             appender=self.appender,

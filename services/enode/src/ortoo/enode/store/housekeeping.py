@@ -11,6 +11,7 @@ from ortoo.common.logs.logger import get_logger
 from ortoo.common.logs.rate_limit import LogRateLimit
 from ortoo.enode import log_events
 from ortoo.enode.changes.kinds import ExpiredDropped, StateChange
+from ortoo.enode.disk.atomic_files import fill_reserve
 from ortoo.enode.disk.clean_stop import write_clean_stop
 from ortoo.enode.disk.data_dir import FolderGone
 from ortoo.enode.disk.durable_mark import DurableMark
@@ -232,8 +233,8 @@ class Housekeeping:
             await self.store([ExpiredDropped(idle_before_ms, now_ms)])
 
     async def index_sealed(self) -> None:
-        """Write the missing index files of sealed segments."""
-        while self._sealed:
+        """Write the missing index files of sealed segments that are durable. `_check_disk` retries the others."""
+        while self._sealed and (self._sealed[0].segment.end or 0) <= self.appender.durable_position:
             sealed = self._sealed[0]
             if not sealed.segment.is_retired:
                 contents = await self.work.run(self._write_index, sealed)
@@ -265,7 +266,7 @@ class Housekeeping:
             if stretch.base in self.catalog.contents:
                 await self.keys.update(stretch)
             self._keys_to_seal.popleft()
-        position = self.appender.committed_position
+        position = self.appender.readable_position
         if position - self._keys_position >= KEY_INDEX_STEP_BYTES:
             self._keys_position = position
             base = self.catalog.active.base
@@ -348,6 +349,8 @@ class Housekeeping:
         if appender.failure:
             return
         if await appender.spares.prepare():
+            if appender.full and appender.commit_limit is not None:
+                await self.work.run(fill_reserve, self.disk, self.catalog.active.folder)
             appender.retry()
 
     async def _run_on(self, event: asyncio.Event, *steps: Callable[[], Awaitable[None]]) -> None:
@@ -367,7 +370,7 @@ class Housekeeping:
             # No frame records this disk's acknowledgements to the leader, so a busy follower must write them, too.
             is_due = is_idle or self.clock.monotonic_s() >= self._marked_s + BUSY_MARK_INTERVAL_S
             marked = (self._marked_position, self._marked_committed)
-            if is_due and (position, appender.committed_position) != marked:
+            if is_due and (position, appender.readable_position) != marked:
                 await self._write_mark()
             return
         is_idle = is_idle and appender.appended_position == position
@@ -380,7 +383,7 @@ class Housekeeping:
     async def _write_mark(self) -> None:
         async with self.marking:
             self._marked_position, self._marked_s = self.appender.durable_position, self.clock.monotonic_s()
-            committed = self._marked_committed = self.appender.committed_position
+            committed = self._marked_committed = self.appender.readable_position
             await self.work.run(self._durable_mark.write, self._marked_position, committed)
 
     async def _flush_later(self) -> None:

@@ -267,8 +267,8 @@ class Store:
         if not self._settings.key_index:
             raise Unavailable("the key index is switched off")
         kind = KIND_KEY if key else KIND_MESSAGE_ID
-        end = self._appender.committed_position
-        stretches = [LogStretch(one.base, end if one.end is None else one.end, one.end is not None)
+        end = self._appender.readable_position
+        stretches = [LogStretch(one.base, min(end, one.end or end), one.end is not None and one.end <= end)
                      for one in self._catalog.segments if one.base < end]  # fmt: skip
         query = KeyQuery(topic_id, kind, key or message_id, begin_ms, end_ms or 1 << 62, limit or FIND_LIMIT)
         return await self.engine.keys.find(query, stretches)

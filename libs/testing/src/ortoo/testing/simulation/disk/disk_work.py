@@ -17,6 +17,8 @@ from ortoo.enode.log.flushing.flush_group import FlushGroup
 P = ParamSpec("P")
 T = TypeVar("T")
 READ_LANES = 4
+HANG_POLL_S = 0.02
+"""The interval at which work on a hanging disk checks whether the disk answers again."""
 
 
 @dataclass(slots=True)
@@ -32,6 +34,8 @@ class Latency:
     """The maximum of that share."""
     factor: float = 1.0
     """The slowdown of a disk in trouble."""
+    is_hanging: bool = False
+    """Whether the disk answers nothing: work that has begun waits."""
 
     def drawn(self, chance: Randomness) -> float:
         """The latency of the next piece of work, in seconds."""
@@ -68,6 +72,9 @@ class WorkLane:
         self._loop.call_later(self._latency.drawn(self._chance), self._do, context=self._context)
 
     def _do(self) -> None:
+        if self._latency.is_hanging and self.waiting:
+            self._loop.call_later(HANG_POLL_S, self._do, context=self._context)
+            return
         self._is_busy = False
         if not self.waiting:
             return  # it was finished meanwhile

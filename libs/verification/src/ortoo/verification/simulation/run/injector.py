@@ -217,6 +217,16 @@ class FaultInjector:
 
         return quick
 
+    def _hanging_disk(self, fault: PlannedFault) -> Undo:
+        """The disk answers nothing for a while, and then everything."""
+        latency = self._enode(fault).disk.latency
+        latency.is_hanging = True
+
+        def answers() -> None:
+            latency.is_hanging = False
+
+        return answers
+
     def _sync_fails(self, fault: PlannedFault) -> Undo:
         return self._failing(fault, lambda machine: machine.disk.current.fail_sync())
 

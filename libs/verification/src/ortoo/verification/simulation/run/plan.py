@@ -65,6 +65,7 @@ REPLICA_KINDS: dict[str, FaultKind] = {
     "killed in a cut": ((ENODE,), (2.0, 8.0), 4),
     "emptied disk": ((ENODE,), (0.2, 4.0), 4),
     "lost file": ((ENODE,), (3.0, 8.0), 3),
+    "hanging disk": ((ENODE,), (0.5, 10.0), 4),
     "clock off": ((ENODE,), (2.0, 20.0), 4),
     "slow processor": ((NAMESRV, ENODE, SNODE), (1.0, 15.0), 8),
     "database restored": ((NAMESRV,), (1.0, 15.0), 3),

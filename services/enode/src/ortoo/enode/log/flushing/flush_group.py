@@ -1,7 +1,7 @@
 """A flush group: the frames that become durable with one fdatasync."""
 
 import asyncio
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field
 from typing import Any
 
@@ -63,8 +63,24 @@ class FlushGroup:
     has_protocol_frames: bool = False
     """Whether this replica wrote frames of the replication protocol in it."""
     end_position: int = -1
+    is_durable: bool = False
+    """Whether its frames are on this disk."""
+    is_committed: bool = False
     guard: Callable[[], object] = lambda: None
     """Called when it is on the disk; raises when the store's folder no longer is at its path."""
+
+    @classmethod
+    def joined(cls, groups: Sequence["FlushGroup"]) -> "FlushGroup":
+        """The bytes of consecutive groups as one group, for one write; a single group is returned itself."""
+        if len(groups) == 1:
+            return groups[0]
+        joined = cls()
+        for part in (part for group in groups for part in group.parts):
+            if not joined.parts or joined.parts[-1].segment is not part.segment:
+                joined.parts.append(SegmentPart(part.segment, part.position))
+            joined.parts[-1].buffers.extend(part.buffers)
+        joined.end_position = max(group.end_position for group in groups)
+        return joined
 
     def take_waiters(self) -> list[asyncio.Future[Any]]:
         """Remove and return all waiters."""

@@ -1,7 +1,11 @@
-"""The flushing end of the log: writes accepted frames in groups, and holds the groups until they are committed."""
+"""The flushing end of the log: writes accepted frames in groups, and holds the groups until they are committed.
+
+A group is first submitted: it goes to the followers and to this disk at the same time. The next group is submitted
+when this one is durable here, or when the replication protocol has committed it. So a leader whose disk is slower than
+those of a majority acknowledges at the speed of the majority. Its disk then writes several groups at once.
+"""
 
 import asyncio
-import errno
 from collections import deque
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
@@ -10,13 +14,15 @@ from typing import Any
 from ortoo.common.errors import Overloaded, Unavailable
 from ortoo.common.process.clock import Clock
 from ortoo.enode.disk.data_dir import FolderGone
-from ortoo.enode.disk.disk import NoDescriptor
+from ortoo.enode.disk.disk import FULL, NoDescriptor
 from ortoo.enode.log.flushing.disk_work import DiskWork
 from ortoo.enode.log.flushing.flush_group import FlushGroup, PendingChanges
 from ortoo.enode.log.segment import Segment
 from ortoo.enode.log.settings import StoreSettings
 from ortoo.enode.log.spares import SpareSegments
 
+HANGING_FLUSH_S = 1.0
+"""A disk whose write takes longer counts as hanging: the enode accepts no messages, and may not become leader."""
 NOT_ACKNOWLEDGING = "the store acknowledges nothing until it is opened again"
 
 
@@ -53,7 +59,8 @@ class Flusher:
     may_place: bool = True
     """Whether this process assigns positions; a follower gets them from its leader."""
     commit_limit: int | None = None
-    """Frames behind it are not committed, even if they are durable here; None = all durable frames are committed."""
+    """Frames behind it are not committed, even if they are durable here. Own frames before it are committed, even if
+    they are not durable here, because a majority of disks has them. None = all durable frames are committed."""
     epoch: int = 0
     """The epoch of written frames; 0 before the first EPOCH frame."""
     log_mark: int = 0
@@ -73,15 +80,22 @@ class Flusher:
         """Start without accepted frames."""
         self.durable_position = self.appended_position
         self.committed_position = self.appended_position
-        """Everything before it is folded, visible and answered; later frames may still be truncated."""
+        """Everything before it is folded, visible and answered; later frames may still be truncated.
+
+        It may be above `durable_position` while this replica leads.
+        """
+        self._submitted_position = self.appended_position
         self.next_segments: list[Segment] = []
         """Segments with assigned positions whose predecessors are not committed yet."""
         self._loop = asyncio.get_running_loop()
         self._groups: deque[FlushGroup] = deque()
         self._changes = PendingChanges()
-        self._flushing: FlushGroup | None = None
-        self._held: deque[FlushGroup] = deque()
-        """Groups that are durable here, but not committed yet."""
+        self._unwritten: list[FlushGroup] = []
+        """Submitted groups that wait for the current write to this disk."""
+        self._writing: Sequence[FlushGroup] = ()
+        """The groups of the current write."""
+        self._uncommitted: deque[FlushGroup] = deque()
+        """Submitted groups that are not committed yet."""
         self._is_submit_scheduled = False
         self._is_flush_requested = False
         self._submitted_s = 0.0
@@ -115,10 +129,10 @@ class Flusher:
 
         `committed` is the segment that holds `position`, unless a segment in `next_segments` holds it.
         """
-        for group in self._held:
+        for group in self._uncommitted:
             group.entries = [entry for entry in group.entries if entry.header.position < position]
             group.end_position = min(group.end_position, position)
-        self.appended_position = self.durable_position = position
+        self.appended_position = self.durable_position = self._submitted_position = position
         self._drop_segments(position)
         self.active = self.next_segments[-1] if self.next_segments else committed
         self.active.end = None
@@ -130,9 +144,11 @@ class Flusher:
 
     def hold_recovered(self, groups: Sequence[FlushGroup]) -> None:
         """Hold groups that are durable but not known to be committed."""
-        self._held.extend(groups)
+        for group in groups:
+            group.is_durable = True
+        self._uncommitted.extend(groups)
         self.pending_bytes += sum(group.bytes for group in groups)
-        self.appended_position = self.durable_position = groups[-1].end_position
+        self.appended_position = self.durable_position = self._submitted_position = groups[-1].end_position
 
     def seal_changes(self) -> None:
         """Put the waiting changes into one frame."""
@@ -144,14 +160,22 @@ class Flusher:
         return [waiter for waiter, _ in dropped.waiters]
 
     def request_flush(self) -> None:
-        """Flush as soon as the previous flush is done. The flush includes all frames accepted until then."""
+        """Submit all frames accepted until then as soon as the previous group is durable or committed."""
         self._is_flush_requested = True
-        if not self._is_submit_scheduled and self._flushing is None:
+        self._schedule_submit()
+
+    def _schedule_submit(self) -> None:
+        if not self._is_submit_scheduled and not self._is_in_flight:
             self._is_submit_scheduled = True
             self._loop.call_soon(self._submit)
 
+    @property
+    def _is_in_flight(self) -> bool:
+        """Whether the last submitted group is neither durable here nor committed."""
+        return self._submitted_position > max(self.durable_position, self.committed_position)
+
     async def flush(self) -> None:
-        """Wait until everything accepted so far is durable. Errors: Unavailable when the disk failed."""
+        """Wait until everything accepted so far is committed. Errors: Unavailable when the disk failed."""
         self.check_disk()
         waiter = self._loop.create_future()
         self.seal_changes()
@@ -161,7 +185,7 @@ class Flusher:
 
     async def wait_committed(self) -> None:
         """Wait until everything accepted so far is committed. Errors: those of `flush`."""
-        if self._flushing is not None or self._groups or self._held or self._changes.changes:
+        if self._groups or self._uncommitted or self._changes.changes:
             await self.flush()
 
     async def wait_idle(self) -> None:
@@ -170,7 +194,7 @@ class Flusher:
 
     def _submit(self) -> None:
         self._is_submit_scheduled = False
-        if self._flushing is not None or self.failure:
+        if self._is_in_flight or self.failure:
             return
         self.seal_changes()
         if not self._groups:
@@ -178,53 +202,86 @@ class Flusher:
             return
         group = self._groups.popleft()
         self._is_flush_requested = bool(self._groups)
-        if not group.parts:
-            self._flushing = group
-            self._on_flushed(group, None)
-            return
-        self._flushing, group.guard = group, self.guard
-        group.set_durable_below(self.durable_position)
-        self.on_submitted(group)
-        self._submitted_s = self.clock.monotonic_s()
-        self.work.flush(group, self._on_flushed)
-
-    def _on_flushed(self, group: FlushGroup, error: BaseException | None) -> None:
-        if error is not None and self.refuse_for(error):
-            self._retry = group
-            return
-        self._flushing = None
-        if error is not None or self.failure:
-            self._fail(group, error)
-            return
+        self._uncommitted.append(group)
+        self._unwritten.append(group)
         if group.parts:
+            group.set_durable_below(self.durable_position)
+            self._submitted_position = group.end_position
+            self.on_submitted(group)
+        self._write()
+        if not group.parts:
+            self.release_committed()
+
+    def _write(self) -> None:
+        """Write all submitted groups, unless a write is in progress."""
+        if self._writing or not self._unwritten or self.failure:
+            return
+        self._writing, self._unwritten = self._unwritten, []
+        joined = FlushGroup.joined(self._writing)
+        if joined.parts:
+            joined.guard = self.guard
+            self._submitted_s = self.clock.monotonic_s()
+            self.work.flush(joined, self._on_flushed)
+        else:
+            self._on_flushed(joined, None)
+
+    def _on_flushed(self, joined: FlushGroup, error: BaseException | None) -> None:
+        if error is not None and self.refuse_for(error):
+            self._retry = joined
+            return
+        groups, self._writing = self._writing, ()
+        if error is not None or self.failure:
+            self._fail(error, groups)
+            return
+        for group in groups:
+            group.is_durable = True
+            if group.is_committed:
+                self.pending_bytes -= group.bytes
+        if joined.parts:
             self.flushes += 1
             self.flush_s += self.clock.monotonic_s() - self._submitted_s
-            self.durable_position = group.end_position
+            self.durable_position = joined.end_position
             self.advanced.set()
-            self.on_durable(group)
+            self.on_durable(joined)
         if self.may_place:
-            _answer_waiters(group.disk_waiters)
+            for group in groups:
+                _answer_waiters(group.disk_waiters)
+        self._write()
         if self._is_flush_requested or len(self._groups) > 1:
             self._submit()
-        if self._flushing is None and not self._groups:
-            self._idle.set()
-        self._held.append(group)
+        self._note_idle()
         self.release_committed()
 
+    def _note_idle(self) -> None:
+        if not self._writing and not self._unwritten and not self._groups:
+            self._idle.set()
+
     def release_committed(self) -> None:
-        """Commit and answer, in order, the groups that are durable here and below the commit limit."""
-        while self._held and (self.commit_limit is None or self._held[0].end_position <= self.commit_limit):
-            group = self._held.popleft()
-            self.pending_bytes -= group.bytes
+        """Commit and answer, in order, the groups that are committed.
+
+        A copy of another leader's frames waits for this disk, too, because its readers find it only there.
+        """
+        while self._uncommitted and self._may_commit(self._uncommitted[0]):
+            group = self._uncommitted.popleft()
+            group.is_committed = True
+            if group.is_durable:
+                self.pending_bytes -= group.bytes
             try:
                 self.on_committed(group)
             except Exception as defect:
-                self._fail(group, defect)
+                self._fail(defect, (group,))
                 raise
             if group.parts:
                 self.committed_position = group.end_position
             _answer_waiters(group.waiters)
             self.flushed.set()
+        if self._writing and (self._is_flush_requested or len(self._groups) > 1):
+            self._schedule_submit()
+
+    def _may_commit(self, group: FlushGroup) -> bool:
+        if self.commit_limit is None:
+            return group.is_durable
+        return group.end_position <= self.commit_limit and (group.is_durable or not group.is_copy)
 
     def drop_unsubmitted(self, reason: str) -> None:
         """Drop accepted frames that were not handed to the disk yet. No follower has received these frames.
@@ -232,8 +289,7 @@ class Flusher:
         All waiters get the error that the outcome is unknown. Copies of a leader's frames stay, because a follower
         counts copies when they are accepted.
         """
-        flushing = [self._flushing] if self._flushing is not None else []
-        waiters = [waiter for one in (*self._held, *flushing, *self._groups) for waiter in one.take_waiters()]
+        waiters = [waiter for one in self._waiting_groups() for waiter in one.take_waiters()]
         waiters += self._drop_changes()
         groups = [one for one in self._groups if not one.is_copy]
         self._groups = deque(one for one in self._groups if one.is_copy)
@@ -248,8 +304,11 @@ class Flusher:
         self._drop_segments(self.active.base)
         _fail_waiters(waiters, reason)
         self._is_flush_requested = bool(self._groups)
-        if self._flushing is None and not self._groups:
-            self._idle.set()
+        self._note_idle()
+
+    def _waiting_groups(self) -> dict[FlushGroup, None]:
+        """All groups that are not committed, or not durable here, each once."""
+        return dict.fromkeys((*self._uncommitted, *self._writing, *self._unwritten, *self._groups))
 
     def refuse_for(self, error: BaseException) -> bool:
         """Refuse sends until space or descriptors are free. Returns False for an error that means a failed disk."""
@@ -257,17 +316,27 @@ class Flusher:
             self.starved = error.message
         elif isinstance(error, Overloaded):
             self.full = error.message
-        elif isinstance(error, OSError) and error.errno in (errno.ENOSPC, errno.EDQUOT):
+        elif isinstance(error, OSError) and error.errno in FULL:
             self.full = f"the disk is full: {error}"
         else:
             return False
         return True
 
     @property
+    def readable_position(self) -> int:
+        """The end of the committed log that readers find on this disk; committed batches behind it are in memory."""
+        return min(self.committed_position, self.durable_position)
+
+    @property
     def flushing_s(self) -> float:
-        """Duration of the current flush so far; 0 if there is none."""
-        under_way = self._flushing is not None and bool(self._flushing.parts)
-        return self.clock.monotonic_s() - self._submitted_s if under_way else 0.0
+        """Duration of the current write to this disk so far; 0 if there is none, or if it waits for space."""
+        is_writing = bool(self._writing) and self._retry is None
+        return self.clock.monotonic_s() - self._submitted_s if is_writing else 0.0
+
+    @property
+    def hanging(self) -> str:
+        """The reason why the disk counts as hanging; empty while it answers."""
+        return "the disk does not answer" if self.flushing_s > HANGING_FLUSH_S else ""
 
     @property
     def is_stuck(self) -> bool:
@@ -279,26 +348,27 @@ class Flusher:
         self.full = self.starved = ""
         group, self._retry = self._retry, None
         if group is not None and not self.failure:
+            self._submitted_s = self.clock.monotonic_s()
             self.work.flush(group, self._on_flushed)
 
-    def _fail(self, group: FlushGroup | None, error: BaseException | None) -> None:
-        """Stop all acknowledgements beyond the last durable position."""
+    def _fail(self, error: BaseException | None, groups: Sequence[FlushGroup] = ()) -> None:
+        """Stop all acknowledgements, also to the waiters of `groups`, which are in no queue any more."""
         if error is not None and not self.failure:
             self.is_folder_gone = isinstance(error, FolderGone)
             self.failure = str(error) if self.is_folder_gone else f"the disk failed: {error}"
             self.on_failed(self.failure)
-        self.fail_waiters(group)
+        self.fail_waiters(groups)
 
     def give_up(self, error: FolderGone) -> None:
         """Stop all acknowledgements, because the next start would not find new frames."""
-        self._fail(self._flushing, error)
+        self._fail(error)
 
-    def fail_waiters(self, group: FlushGroup | None = None) -> None:
+    def fail_waiters(self, groups: Sequence[FlushGroup] = ()) -> None:
         """Fail all waiters with the error that the outcome is unknown."""
-        groups = ([group] if group else []) + list(self._held) + list(self._groups)
-        self._held.clear()
+        waiters = [waiter for one in (*groups, *self._waiting_groups()) for waiter in one.take_waiters()]
+        self._uncommitted.clear()
+        self._unwritten.clear()
         self._groups.clear()
-        waiters = [waiter for one in groups for waiter in one.take_waiters()]
         waiters += self._drop_changes()
         _fail_waiters(waiters, self.failure)
         self._idle.set()

@@ -20,6 +20,7 @@ def on_leader_proposed(replica: Replica, event: LeaderProposed | TimeoutNow, now
     is_mine = event.leader == identity.replica and rules.is_voter(rules.configuration_of(log), identity)
     stands_already = isinstance(replica.role, Candidate | Leader) and event.epoch == replica.hard_state.epoch
     is_able = rules.is_electable(log, replica.hard_state) and rules.may_write(log)
+    is_able = is_able and rules.may_stand(event.epoch, replica.released_epoch)
     if not is_mine or stands_already or not is_able:
         return
     if rules.may_vote(replica.hard_state, event.epoch, identity) and _may_vote_now(replica, now_s):

@@ -66,6 +66,13 @@ class FramesSent:
 
 
 @dataclass(frozen=True, slots=True)
+class StorageChanged:
+    """The disk can store new frames again, or has no room for them any more."""
+
+    can_store: bool
+
+
+@dataclass(frozen=True, slots=True)
 class TransferLeadership:
     """An operator, or the shutdown of this process, requests that `successor` becomes leader."""
 
@@ -95,6 +102,7 @@ Event = (
     | Flushed
     | Truncated
     | FramesSent
+    | StorageChanged
     | TransferLeadership
     | AddLearner
     | RemoveReplica

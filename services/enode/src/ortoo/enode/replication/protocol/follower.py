@@ -58,7 +58,15 @@ def _answer_heartbeat(replica: Replica, heartbeat: Heartbeat) -> None:
     replica.add_actions(
         Send(
             heartbeat.leader.replica,
-            HeartbeatResponse(heartbeat.epoch, replica.identity, heartbeat.round, stream, flushed),
+            HeartbeatResponse(
+                heartbeat.epoch,
+                replica.identity,
+                heartbeat.round,
+                stream,
+                flushed,
+                cannot_store=not replica.can_store,
+                cannot_lead=replica.follows_only or not replica.rules.is_electable(replica.log, replica.hard_state),
+            ),
         )
     )
 

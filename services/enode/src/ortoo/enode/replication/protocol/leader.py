@@ -28,7 +28,7 @@ from ortoo.enode.replication.protocol.messages import (
     TimeoutNow,
 )
 from ortoo.enode.replication.protocol.replica import Replica
-from ortoo.enode.replication.protocol.roles import FollowerStream, Idle, LastResponse, Leader
+from ortoo.enode.replication.protocol.roles import DiskStall, FollowerStream, Idle, LastResponse, Leader
 
 ROUNDS_REMEMBERED = 16
 
@@ -105,8 +105,8 @@ def on_append_ack(replica: Replica, ack: AppendAck | HeartbeatResponse) -> None:
         advance_commit(replica)
 
 
-def on_heartbeat_response(replica: Replica, response: HeartbeatResponse, now_s: float) -> None:
-    """Note the follower's answer. Its lease runs from the time when the heartbeat round was sent."""
+def on_heartbeat_response(replica: Replica, response: HeartbeatResponse) -> None:
+    """Note the follower's answer. Its lease and its silence are counted from when the heartbeat round was sent."""
     role = replica.role
     if (
         not isinstance(role, Leader)
@@ -115,7 +115,15 @@ def on_heartbeat_response(replica: Replica, response: HeartbeatResponse, now_s: 
     ):
         return
     replica_id = response.follower.replica
-    last_response = LastResponse(replica_id, max(response.round, role.last_response_of(replica_id).round), now_s)
+    before = role.last_response_of(replica_id)
+    sent_s = next((sent_s for number, sent_s in role.rounds if number == response.round), before.sent_s)
+    last_response = LastResponse(
+        replica_id,
+        max(response.round, before.round),
+        max(sent_s, before.sent_s),
+        cannot_store=response.cannot_store,
+        cannot_lead=response.cannot_lead,
+    )
     kept = tuple(one for one in role.responses if one.replica != replica_id)
     replica.role = replace(role, responses=(*kept, last_response))
     on_append_ack(replica, response)
@@ -159,7 +167,7 @@ def deletable_below(replica: Replica, keep_bytes: int) -> int:
     """The position below which segments may be deleted. For lagging followers, at most `keep_bytes` are kept."""
     log = replica.log
     positions = [replica.rules.acknowledged_position(one) for one in replica.leader_role.streams]
-    return min([log.committed, *(one for one in positions if one >= log.appended - keep_bytes)])
+    return min([log.committed, log.flushed, *(one for one in positions if one >= log.appended - keep_bytes)])
 
 
 # commitment
@@ -193,10 +201,39 @@ def on_leader_tick(replica: Replica, now_s: float) -> None:
     if 1 + len(replica.responding_voters(configuration, now_s)) < configuration.majority:
         replica.change_role(Idle())
         return
+    if _resigns(replica, now_s):
+        return
+    role = replica.leader_role
     if role.successor is not None and now_s >= role.transfer_deadline_s:
-        replica.role = replace(role, successor=None)
+        role = replica.role = replace(role, successor=None)
     if now_s >= role.next_heartbeat_s and role.epoch_end:
         _send_heartbeats(replica, now_s)
+
+
+def _resigns(replica: Replica, now_s: float) -> bool:
+    """Resign if the own disk hangs or is full, and a majority of other disks can store frames. Returns whether it did.
+
+    The most complete of these replicas succeeds. Frames that it lacks are not committed, and no disk is waited for.
+    """
+    role, log, rules, limits = replica.leader_role, replica.log, replica.rules, replica.limits
+    configuration = rules.configuration_of(log)
+
+    others = replica.responding_voters(configuration, now_s)
+    ahead = [one for one in others if rules.acknowledged_position(role.stream_to(one)) > log.flushed]
+    stall = role.stall
+    if len(ahead) < configuration.majority:
+        stall = None
+    elif stall is None or stall.flushed < log.flushed:
+        stall = DiskStall(log.flushed, now_s)
+    replica.role = replace(role, stall=stall)
+    storing = [one for one in others if not role.last_response_of(one).cannot_store]
+    able = [one for one in replica.successors(now_s) if one in storing]
+    hangs = stall is not None and rules.has_stalled_disk(log, stall, now_s, limits.disk_timeout_s)
+    is_full = not replica.can_store and rules.is_disk_full(replica.cannot_store_since_s, now_s, limits.disk_timeout_s)
+    if len(storing) < configuration.majority or not able or not (hangs or is_full):
+        return False
+    _hand_over(replica, able[0])
+    return True
 
 
 def _send_heartbeats(replica: Replica, now_s: float) -> None:
@@ -233,14 +270,21 @@ def on_transfer_leadership(replica: Replica, event: TransferLeadership, now_s: f
 
 
 def _transfer_if_ready(replica: Replica) -> None:
-    successor, log, epoch = replica.leader_role.successor, replica.log, replica.hard_state.epoch
+    successor, log = replica.leader_role.successor, replica.log
     if successor is None or log.committed < log.appended:
         return
     stream = replica.leader_role.stream_to(successor)
     if stream is None or replica.rules.acknowledged_position(stream) < log.appended:
         return
+    _hand_over(replica, successor)
+
+
+def _hand_over(replica: Replica, successor: ReplicaId) -> None:
+    """Step down, release the leases of this epoch, and let `successor` stand for election."""
+    epoch = replica.hard_state.epoch
     if rounds := replica.leader_role.rounds:
         replica.leader_heard_s = rounds[-1][1]  # it reports a missing leader no earlier than its followers do
     replica.change_role(Idle())
+    replica.released_epoch = epoch
     replica.add_actions(*(Send(one, LeaseReleased(epoch, replica.identity)) for one in replica.peers))
     replica.add_actions(Send(successor, TimeoutNow(epoch + 1, successor)), RequestElection(successor, epoch))

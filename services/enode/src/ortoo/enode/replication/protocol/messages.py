@@ -63,6 +63,10 @@ class HeartbeatResponse:
     stream: int
     """The matched stream that `flushed` is about; 0 without one."""
     flushed: int
+    cannot_store: bool = False
+    """Whether the follower's disk has no room for new frames."""
+    cannot_lead: bool = False
+    """Whether the follower must not be chosen as leader, for example because of its role."""
 
 
 @dataclass(frozen=True, slots=True)

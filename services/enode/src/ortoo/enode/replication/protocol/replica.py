@@ -21,6 +21,11 @@ class ReplicationLimits:
 
     Below `leader_timeout_s`, so it delays no election.
     """
+    disk_timeout_s: float = 1.0
+    """After this time without an answer of its own disk, or without room on it, a leader resigns.
+
+    It leads on if the other disks that can store frames are no majority.
+    """
     clock_drift_s: float = 0.05
     """The drift of two clocks during a lease."""
     retry_s: float = 0.5
@@ -49,6 +54,13 @@ class Replica:
     """Counts the heartbeats of this process, so that their numbers are unique."""
     leader_heard_s: float = 0.0
     """When a leader was last heard, or its absence was last reported."""
+    follows_only: bool = False
+    """Whether it leads only when an operator elects it; no replica chooses it as successor."""
+    can_store: bool = True
+    """Whether the disk has room for new frames."""
+    cannot_store_since_s: float = 0.0
+    released_epoch: int = 0
+    """The last epoch whose leases this process released. It never leads that epoch again."""
     known_committed: int = 0
     """The committed position of an earlier start of this disk; every later leader has the log up to there."""
     rules: Rules = field(default=Rules(), compare=False, repr=False)
@@ -65,6 +77,7 @@ class Replica:
         now_s: float,
         *,
         known_committed: int = 0,
+        follows_only: bool = False,
         rules: Rules | None = None,
         limits: ReplicationLimits | None = None,
     ) -> "Replica":
@@ -83,6 +96,7 @@ class Replica:
             lease_until_s=lease_until_s,
             leader_heard_s=now_s,
             known_committed=known_committed,
+            follows_only=follows_only,
             rules=rules or Rules(),
             limits=limits,
         )
@@ -105,10 +119,21 @@ class Replica:
         return tuple(one for one in self.rules.configuration_of(self.log).replicas if one != self.identity.replica)
 
     def responding_voters(self, configuration: Configuration, now_s: float) -> tuple[ReplicaId, ...]:
-        """The other voters of `configuration` that answered this leader within `leader_timeout_s`."""
+        """The other voters of `configuration` that answered a heartbeat of the last `leader_timeout_s`."""
         role = self.leader_role
         others = [one for one in configuration.voters if one != self.identity.replica]
-        return tuple(one for one in others if now_s - role.last_response_of(one).at_s < self.limits.leader_timeout_s)
+        return tuple(one for one in others if now_s - role.last_response_of(one).sent_s < self.limits.leader_timeout_s)
+
+    def successors(self, now_s: float) -> tuple[ReplicaId, ...]:
+        """The responding voters that this leader may choose as successor. Those with room on their disk come first."""
+        role = self.leader_role
+        responding = self.responding_voters(self.rules.configuration_of(self.log), now_s)
+        able = [one for one in responding if not role.last_response_of(one).cannot_lead]
+
+        def weight(one: ReplicaId) -> tuple[bool, int]:
+            return role.last_response_of(one).cannot_store, -self.rules.acknowledged_position(role.stream_to(one))
+
+        return tuple(sorted(able, key=weight))
 
     @property
     def has_heartbeat_quorum(self) -> bool:

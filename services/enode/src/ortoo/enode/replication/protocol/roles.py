@@ -1,6 +1,7 @@
 """The roles of a replica with their volatile state."""
 
 from dataclasses import dataclass
+from typing import NamedTuple
 
 from ortoo.enode.replication.protocol.identity import Incarnation, ReplicaId
 from ortoo.enode.replication.protocol.messages import Vote
@@ -55,11 +56,22 @@ class FollowerStream:
 
 @dataclass(frozen=True, slots=True)
 class LastResponse:
-    """The last heartbeat round that a replica answered, and when the answer came."""
+    """The last heartbeat round that a replica answered, and when the round was sent."""
 
     replica: ReplicaId
     round: int
-    at_s: float
+    sent_s: float
+    cannot_store: bool = False
+    """Whether its disk had no room for new frames."""
+    cannot_lead: bool = False
+
+
+class DiskStall(NamedTuple):
+    """A time in which the leader's disk confirmed no write, although a majority of other disks has later frames."""
+
+    flushed: int
+    """The last position that the leader's disk confirmed."""
+    since_s: float
 
 
 @dataclass(frozen=True, slots=True)
@@ -82,6 +94,8 @@ class Leader:
     """The replica to which it transfers leadership; meanwhile it appends nothing."""
     transfer_deadline_s: float = 0.0
     """If the successor has not caught up by then, this leader continues."""
+    stall: DiskStall | None = None
+    """Set while its own disk confirms no write that a majority of other disks has."""
 
     def stream_to(self, replica: ReplicaId) -> FollowerStream | None:
         """The stream to a replica; None without one."""

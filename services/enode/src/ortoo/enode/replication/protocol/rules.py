@@ -7,7 +7,7 @@ from collections.abc import Sequence
 
 from ortoo.enode.replication.protocol.identity import Configuration, HardState, Incarnation, ReplicaId, Tail
 from ortoo.enode.replication.protocol.log_summary import EpochHistory, LogSummary
-from ortoo.enode.replication.protocol.roles import FollowerStream, Leader
+from ortoo.enode.replication.protocol.roles import DiskStall, FollowerStream, Leader
 
 
 class Rules:
@@ -22,6 +22,13 @@ class Rules:
         epoch, so it gets no second vote in that epoch.
         """
         return epoch > hard_state.epoch or (epoch == hard_state.epoch and candidate == hard_state.leader)
+
+    def may_stand(self, epoch: int, released_epoch: int) -> bool:
+        """Whether this replica may stand for election in `epoch`: it has not released the leases of this epoch.
+
+        A late `LeaseReleased` of that epoch would otherwise end a lease of its second term in it.
+        """
+        return epoch > released_epoch
 
     def has_lease_expired(self, now_s: float, lease_until_s: float) -> bool:
         """Whether the leader's lease has expired. Before that, this replica votes for no other replica.
@@ -83,6 +90,17 @@ class Rules:
         """Whether an answer counts: it is on the current stream, of the current start and disk of the follower."""
         known = leader.stream_to(follower.replica)
         return known is not None and (known.follower, known.number) == (follower, stream)
+
+    def has_stalled_disk(self, log: LogSummary, stall: DiskStall, now_s: float, timeout_s: float) -> bool:
+        """Whether the leader's disk has confirmed nothing for `timeout_s`, while a majority of other disks did.
+
+        The leader's heartbeats do not use its disk, so they do not show this.
+        """
+        return log.flushed <= stall.flushed and now_s - stall.since_s >= timeout_s
+
+    def is_disk_full(self, since_s: float, now_s: float, timeout_s: float) -> bool:
+        """Whether a disk without room since `since_s` counts as full: retention may free space in a moment."""
+        return now_s - since_s >= timeout_s
 
     def may_commit(self, leader: Leader, position: int) -> bool:
         """Whether the leader may commit up to `position`: its EPOCH frame lies below (raft §5.4.2, figure 8)."""

@@ -12,7 +12,7 @@ from ortoo.enode.replication.protocol import (
     leader,
     messages,
 )
-from ortoo.enode.replication.protocol.events import Action, Event, Flushed, HardStateSaved, Tick
+from ortoo.enode.replication.protocol.events import Action, Event, Flushed, HardStateSaved, StorageChanged, Tick
 from ortoo.enode.replication.protocol.replica import Replica
 from ortoo.enode.replication.protocol.roles import Candidate, Follower, Leader, Voter
 
@@ -48,6 +48,12 @@ def _on_hard_state_saved(replica: Replica, event: HardStateSaved, now_s: float) 
         follower.open_stream(replica, now_s)
 
 
+def _on_storage_changed(replica: Replica, event: StorageChanged, now_s: float) -> None:
+    """Note whether the disk has room. Followers tell the leader, which needs it to choose a successor."""
+    if replica.can_store != event.can_store:
+        replica.can_store, replica.cannot_store_since_s = event.can_store, now_s
+
+
 def _on_flushed(replica: Replica, event: Flushed, _: float) -> None:
     log = replica.log
     if event.truncations != log.truncations or event.position <= log.flushed:
@@ -68,6 +74,7 @@ _HANDLERS: dict[type, Callable[[Replica, Any, float], None]] = {
     Tick: _on_tick,
     HardStateSaved: _on_hard_state_saved,
     Flushed: _on_flushed,
+    StorageChanged: _on_storage_changed,
     events.LeaderProposed: election.on_leader_proposed,
     messages.RequestVote: election.on_request_vote,
     messages.Vote: election.on_vote,
@@ -79,7 +86,7 @@ _HANDLERS: dict[type, Callable[[Replica, Any, float], None]] = {
     messages.Frames: follower.on_frames,
     events.Truncated: _ignoring_time(follower.on_truncated),
     events.LogAppended: leader.on_log_appended,
-    messages.HeartbeatResponse: leader.on_heartbeat_response,
+    messages.HeartbeatResponse: _ignoring_time(leader.on_heartbeat_response),
     messages.LogMatchRequest: _ignoring_time(leader.on_log_match_request),
     messages.LogMatched: _ignoring_time(leader.on_log_matched),
     messages.AppendAck: _ignoring_time(leader.on_append_ack),

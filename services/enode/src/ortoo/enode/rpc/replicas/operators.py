@@ -126,7 +126,7 @@ class EnodeReplicasService(EnodeReplicasServiceServicer):
                 described.lag_bytes = max(0, replica.log.appended - described.flushed)
                 last_response = role.last_response_of(one)
                 if is_me or last_response.round:
-                    described.heard_ms_ago = 0 if is_me else max(0, round((now_s - last_response.at_s) * 1000))
+                    described.heard_ms_ago = 0 if is_me else max(0, round((now_s - last_response.sent_s) * 1000))
             found.append(described)
         return found
 
