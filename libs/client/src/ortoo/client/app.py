@@ -72,7 +72,7 @@ class Client:
 
     @property
     def late_replies(self) -> int:
-        """Number of replies that came after the timeout of their request and were dropped."""
+        """Number of replies that came after their request had ended, and were dropped."""
         return self._requester.late_replies
 
     async def recall(self, recall_handle: str) -> None:

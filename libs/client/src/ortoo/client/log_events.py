@@ -56,12 +56,12 @@ LEASE_RENEWAL_FAILED_RETRYING = retry_warning(
 )
 LATE_REPLY_DROPPED = warning(
     "late_reply_dropped",
-    "A reply came after the timeout of its request. The client has dropped it.",
+    "A reply came after its request had timed out or was cancelled. The client has dropped it.",
     "Make the replier faster, or wait longer with `timeout_s`.",
 )
 REPLY_FAILED = warning(
     "reply_failed",
-    "A handler of an app returned a reply, and the requester did not confirm it in time.",
+    "A handler of a program returned a reply, and the requester did not confirm it in time.",
     "None if the requester has ended. Otherwise check the snodes.",
 )
 HANDLERS_NOT_FINISHED = warning(
@@ -187,8 +187,8 @@ PULL_THROTTLED = info(
 )
 QUEUE_LOST = warning(
     "queue_lost",
-    "The enode gave the queue to another group member, the queue does not exist any more, or its log lost its end.",
-    "None during a rebalance. After a lost end, check the disk of the enode.",
+    "The enode gave the queue to another group member, the queue does not exist any more, or its end was lost.",
+    "None during a rebalance. If the end of the queue was lost, check the disk of the enode.",
 )
 PULL_FAILED_RETRYING = retry_warning(
     "pull_failed_retrying",

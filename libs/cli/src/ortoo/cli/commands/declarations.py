@@ -216,6 +216,6 @@ async def _make_group(mq: "Client", change: DeclaredChange) -> None:
 
 
 def group_changes(values: Entry) -> "GroupChanges":
-    """The changes of a group's settings for values by their names in files."""
+    """The arguments of `GroupAdmin.update` for settings that have their names in files."""
     changes: Any = {GROUP_SETTINGS[key].field: value for key, value in values.items()}
     return changes  # type: ignore[no-any-return]

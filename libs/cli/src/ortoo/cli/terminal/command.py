@@ -55,7 +55,7 @@ def command(work: Callable[..., Any]) -> Callable[..., None]:
 
 
 def with_options(options: Mapping[str, object]) -> Callable[[Work], Work]:
-    """Give a command's function an option for each annotation in `options`; it gets them as `**`, None = not given."""
+    """Add `options`, by name and annotation, to a command. Its function gets them as `**options`; None = not given."""
 
     def decorate(work: Work) -> Work:
         *named, _ = inspect.signature(work).parameters.values()

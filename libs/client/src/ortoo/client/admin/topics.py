@@ -162,7 +162,7 @@ def topic_of(topic: topic_pb2.Topic) -> TopicInfo:
 
 
 def check_count(value: int, field: str, most: int = UINT32_MAX) -> int:
-    """Refuse a number that its field cannot hold; returns it. Errors: Invalid, naming `field`."""
+    """Return `value`. Errors: Invalid, naming `field`, if it is negative or larger than `most`."""
     if not 0 <= value <= most:
         raise Invalid(f"{value}; expected 0 to {most}", field=field)
     return value

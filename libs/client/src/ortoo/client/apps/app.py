@@ -139,7 +139,7 @@ class _DeclaredConsumer:
             return dependencies | dict.fromkeys(messages, message) | values
 
         replied = result_of(self.handler)
-        reply_codec = cache(lambda: codec_of(replied))  # not before a request needs it: results may be of any type
+        reply_codec = cache(lambda: codec_of(replied))  # only for requests: other results may be of any type
 
         async def finish(message: PoppedMessage, result: Any) -> None:
             """Reply with the result of a handler whose annotation names a type."""
@@ -175,7 +175,7 @@ class _DeclaredConsumer:
 
 
 async def _reply(message: PoppedMessage, body: bytes) -> None:
-    """Reply to a request. If its requester has gone, the message is still acknowledged, because it is processed."""
+    """Reply to a request. Without an answer of the requester, the message counts as processed, too."""
     try:
         await message.reply(body)
     except Unavailable as error:
@@ -212,8 +212,8 @@ class App:
         function raises, the message is delivered again after each delay in `retries` and then parked. `None` uses the
         group's retry policy. A body that cannot be decoded is parked at once.
 
-        If the message is a request, the value that the function returns is the reply; it is encoded as its annotated
-        type. `None` sends no reply.
+        If the message is a request, the value that the function returns is the reply, encoded as the annotated type of
+        the result. A function that returns None, or has no such annotation, sends no reply.
         """
 
         def declare(handler: Handler) -> Handler:

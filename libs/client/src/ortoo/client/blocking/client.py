@@ -75,7 +75,7 @@ class BlockingClient(ClosableFacade[asynchronous.Client]):
 
     @property
     def late_replies(self) -> int:
-        """Number of replies that came after the timeout of their request and were dropped."""
+        """Number of replies that came after their request had ended, and were dropped."""
         return self._wrapped.late_replies
 
     producer = opening(asynchronous.Client.producer, BlockingProducer)

@@ -196,8 +196,8 @@ class Connection:
         """One idempotent unary call; retried at the next snode while the error is retriable.
 
         Errors: those of the server, or Unavailable with the addresses when no snode answered.
-        Each attempt waits for `timeout_s`; 0 = `call_timeout_s` of the connection. With a `deadline_s` of monotonic
-        time, attempts end at that time instead of after a number of attempts; the first attempt is always made.
+        Each attempt waits for `timeout_s`; 0 = `call_timeout_s` of the connection. `deadline_s` is a
+        monotonic time: no further attempt begins after it, and the number of attempts is not limited.
         """
         attempt = 0
         while True:

@@ -17,7 +17,7 @@ from ortoo.common.records.text_rules import RECONSUME_TIMES, RETRY_TOPIC, whole_
 from ortoo.common.records.view import RecordBatchView, open_batch
 
 ReplyCall = Callable[[str, RequestOptions, int | None, Message | bytes], Awaitable[bool]]
-"""Replies to a request in a topic. The third argument is the time of the request's creation."""
+"""Sends a reply: (topic and options of the request, time of its creation, reply)."""
 OnFinished = Callable[["ReceivedBatch", int], None]
 
 
@@ -235,20 +235,20 @@ class MessageFields:
 
     @property
     def request(self) -> RequestOptions | None:
-        """The options of a request, whose sender waits for a reply; None for any other message."""
+        """The options of a request, if the sender of this message waits for a reply; otherwise None."""
         return request_of(self.properties)
 
     async def reply(self, reply: Message | bytes) -> bool:
-        """Reply to this request; returns whether the requester still waited. It gets the first reply only.
+        """Reply to this request; returns whether the requester still waited. The requester gets only the first reply.
 
-        Retries until the requester's timeout has passed. The message still has to be acknowledged.
+        Retries until the timeout of the request. The message still has to be acknowledged.
 
         Errors: Invalid if the message is no request, Unsupported if it was read outside a consumer. Forbidden without
         the permission to consume the topic. Unavailable if the requester did not confirm the reply in time.
         """
         request, call = self.request, self._batch.reply_call
         if request is None:
-            raise Invalid("this message is no request, so that no reply is possible; check `request` first")
+            raise Invalid("this message is no request and has no requester; check `request` before `reply`")
         if call is None:
             raise Unsupported("this message was read outside a consumer; only a consumer can reply")
         return await call(self.origin_topic, request, self.born_at_ms, reply)

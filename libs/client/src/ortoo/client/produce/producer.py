@@ -109,7 +109,7 @@ class Producer:
     async def request(self, message: Message | bytes, *, timeout_s: float = 3.0) -> Message:
         """Send a request and wait up to `timeout_s` for the reply of a consumer.
 
-        Errors: RequestTimeout, Invalid and NotFound (nothing stored), Overloaded with 10,000 requests that wait.
+        Errors: RequestTimeout, Invalid and NotFound (nothing stored), Overloaded if 10,000 requests already wait.
         """
         self._check_open()
         return await self._requester.request(self._topic, message, timeout_s)

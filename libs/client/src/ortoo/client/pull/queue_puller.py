@@ -76,9 +76,9 @@ class QueuePuller:
                 continue
             next_offset = queue.next_offset
             if result.status is PullStatus.OFFSET_ILLEGAL and next_offset > max(result.end_offset, queue.start_offset):
-                reason = f"it ends at offset {result.end_offset}, but {next_offset} is next: the log lost its end"
+                reason = f"its end was lost: it ends at {result.end_offset}, and {next_offset} would be next"
                 _log.emit(log_events.QUEUE_LOST, queue=str(queue.queue), reason=reason)
-                self.on_lost(queue)  # new messages get the lost offsets, and the committed offset is before them
+                self.on_lost(queue)  # new messages get the lost offsets, so continue at the committed offset
                 return
             await self._handle_result(result)
 

@@ -16,7 +16,7 @@ class RequestTimeout(Unavailable):
     """No reply to a request came in time. The request may still be processed, and its reply is then dropped."""
 
     def __init__(self, topic: str, correlation_id: str, timeout_s: float, *, is_stored: bool, reason: str = "") -> None:
-        """`is_stored` = the request was stored; otherwise that is not known. `reason` is the error of the last try."""
+        """`is_stored`: the request was stored; False = not known. `reason` is the error of the last attempt."""
         state = "although the request was stored" if is_stored else "and no snode confirmed that the request is stored"
         state += f" ({reason})" if reason else ""
         super().__init__(
@@ -40,7 +40,7 @@ async def send_reply(
     message.check("reply")
     clock = connection.clock
     left_ms = request.timeout_ms if born_at_ms is None else born_at_ms + request.timeout_ms - clock.now_ms()
-    # The clock of the requester's machine may differ, so that the limit is never more than the whole timeout.
+    # The clock of the requester's machine may be ahead, so the limit is at most the whole timeout.
     deadline_s = clock.monotonic_s() + min(left_ms, request.timeout_ms) / 1000
     wire = reply_pb2.ReplyRequest(
         topic=topic,

@@ -35,15 +35,15 @@ PUBLISHES_MAX = 4
 """Largest number of calls in flight that store requests of one topic; further requests share the next call."""
 PUBLISH_BYTES_MAX = 1 << 20
 MESSAGE_BYTES_MIN = PUBLISH_BYTES_MAX // 256
-"""The size at which a small message counts, so that a call has at most 256 messages."""
+"""The least size with which a message counts, so that a call has at most 256 messages."""
 _log = get_logger("requester")
 
 
 class ReplyOutcome(Enum):
-    """The fate of a reply at the requester."""
+    """How the requester treated a reply."""
 
     ACCEPTED = "accepted"
-    """It was the first reply, or repeated one that the requester has accepted."""
+    """It is the first reply, or the requester has accepted an earlier one."""
     LATE = "late"
     """The request had ended without a reply."""
 
@@ -68,16 +68,16 @@ class _Sent:
 
 
 class Requester:
-    """Sends requests and matches replies to them. Its session with a snode registers it, and gets the replies."""
+    """Sends requests and matches replies to them. The client's session registers it, and receives the replies."""
 
     def __init__(self, connection: Connection) -> None:
-        """The session is not opened for replies before the first request."""
+        """Nothing is sent before the first request."""
         self.secret = connection.randomness.key_bytes()
         """Only the holder of the secret can register for the replies of this client."""
         self.on_needed: Callable[[], None] = lambda: None
-        """Called at each request while the client is not registered for replies."""
+        """Called when a request needs a registration for replies, and none has succeeded or is in progress."""
         self.late_replies = 0
-        """Number of replies that came after the timeout of their request and were dropped."""
+        """Number of replies that came after their request had ended, and were dropped."""
         self._connection = connection
         self._reply_to: asyncio.Future[str] | None = None
         self._background = Background("requests")
@@ -146,7 +146,7 @@ class Requester:
             raise RequestTimeout(topic, correlation_id, timeout_s, is_stored=False, reason=str(error)) from error
 
     async def _store(self, topic: str, sent: _Sent) -> None:
-        """Store a request at once, or together with others if many are on their way."""
+        """Store a request at once, or together with others if many calls are in flight."""
         if self._single_publishes < SINGLE_PUBLISHES_MAX:
             self._single_publishes += 1
             try:
@@ -203,11 +203,11 @@ class Requester:
     def on_refused(self, error: OrtooError) -> None:
         """Fail the requests that wait for the first registration; the next request registers again.
 
-        After it, the client stays registered: the next session repeats the registration.
+        A refusal after the first registration has no effect, because the next session registers again.
         """
         if self._reply_to is not None and not self._reply_to.done():
             self._reply_to.set_exception(error)
-            self._reply_to.exception()  # it is not unreported if no request waits any more
+            self._reply_to.exception()  # marks it as seen, as perhaps no request waits for it
             self._reply_to = None
 
     def deliver(self, topic: str, correlation_id: str, reply: Message) -> ReplyOutcome:
@@ -215,8 +215,8 @@ class Requester:
         waiting = self._waiting.get(correlation_id)
         if waiting is not None and waiting.topic != topic:
             raise Forbidden(
-                "the request went to another topic; reply with the topic of the request, which needs the permission "
-                "to consume it",
+                "the request was sent to another topic; name the topic of the request in the reply. The replier needs "
+                "the permission to consume it",
                 field="topic",
             )
         if waiting is not None:

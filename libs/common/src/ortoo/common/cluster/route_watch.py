@@ -1,4 +1,4 @@
-"""The watch of the routes, as a process follows it: joins the parts of a change, and resumes after a disconnection."""
+"""Follows the routes of a name server: joins the parts of a change, and resumes after a disconnection."""
 
 import zlib
 from collections.abc import AsyncIterable, AsyncIterator, Iterable
@@ -19,7 +19,7 @@ class RoutePosition:
     """The version of the routes that a process has applied, from which another watch can continue.
 
     A checksum of all topics and groups detects a name server with other contents. Its database may have been restored
-    from a backup, or it may have forgotten an old deletion.
+    from a backup, or it may no longer list an old deletion.
     """
 
     def __init__(self) -> None:

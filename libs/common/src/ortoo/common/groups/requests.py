@@ -1,7 +1,7 @@
 """Requests: messages whose sender waits for a reply, and the addresses for replies.
 
 The properties have RocketMQ's names. Only snodes write them. An address is derived from a secret of the requester. It
-does not reveal the secret, so that a consumer that reads the address cannot register it and receive replies.
+does not reveal the secret. So a consumer that reads the address cannot register it and receive replies.
 """
 
 import hashlib
@@ -28,7 +28,7 @@ _CORRELATION_ID = re.compile(r"[0-9a-f]{32}\Z")
 
 @dataclass(frozen=True, slots=True)
 class RequestOptions:
-    """The facts of a request that its replier needs."""
+    """The properties of a request that its replier needs."""
 
     correlation_id: str
     """Identifies the request: 128 random bits as 32 hexadecimal digits."""

@@ -1,6 +1,6 @@
 """The rules for the texts of a message, for the producer's checks and the server's.
 
-`COLUMNS` has the rule of each column. The rules below are also used elsewhere.
+`COLUMNS` has the rule of each column. This module has the rules that are also used elsewhere.
 
 The rules are RocketMQ's, because messages of either protocol must be readable through the other one. "Blank" means
 made only of spaces (U+0020); control characters are U+0000-001F and U+007F-009F. Limits count UTF-8 bytes.

@@ -81,6 +81,6 @@ class PopNote(QueueUse):
 
 @dataclass(frozen=True, slots=True)
 class LeasesInvalidated(StateChange):
-    """The log lost its end. A lease with a smaller number holds only the messages that the log says it holds."""
+    """The end of the log was lost. A lease with a smaller number holds only messages for which the log contains it."""
 
     first_number: U64

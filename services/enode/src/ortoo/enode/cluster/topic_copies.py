@@ -170,8 +170,8 @@ async def watch_topics(
 ) -> None:
     """Apply the name server's updates of topics and groups while `admitted` is set, until cancelled.
 
-    `on_snapshot` is called after each snapshot of all topics, and when a watch has resumed without a snapshot. The
-    process cannot serve without its topics, so any error except a failed connection ends the process.
+    `on_snapshot` is called after each snapshot of all topics, and when a watch has resumed without a snapshot. After an
+    OrtooError the watch starts again. The process cannot serve without its topics, so any other error ends it.
     """
     backoff, attempt, position = Backoff(first_s=0.05, max_s=1.0), 0, RoutePosition()
     while True:

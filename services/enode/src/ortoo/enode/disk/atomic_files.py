@@ -1,7 +1,7 @@
 """Small files: replaced in one step, with a head for their kind and CRCs for their integrity.
 
-A replica of several must be able to replace its hard state at any time, or it could not vote on a full disk. So its
-folder has a reserve: a file of zeros that shrinks when a small file needs space. It shrinks in steps, because other
+With several replicas, each must be able to replace its hard state at any time, or it could not vote on a full disk. So
+its folder has a reserve: a file of zeros that shrinks when a small file needs space. It shrinks in steps, because other
 writers may take the space that a step frees.
 """
 
@@ -18,7 +18,7 @@ TAG_AT, TAG_BYTES = 6, 2
 RESERVE_NAME = "reserve"
 RESERVE_BYTES = 64 << 10
 RESERVE_STEP_BYTES = 8 << 10
-"""More than two small files need, because a file is replaced by a new one."""
+"""More than two small files need: a file and its replacement exist at the same time."""
 
 
 class DamagedFile(ValueError):

@@ -119,7 +119,7 @@ class ReplicaProcess:
             self._serving.set_exception(error)
 
     async def leave(self) -> None:
-        """Before the servers drain, transfer leadership. Without other replicas, release the leases."""
+        """Transfer leadership or, without other replicas, release the leases. Called before the servers drain."""
         if self.is_alone:
             if self._announcement is not None:
                 await self._announcement.end()

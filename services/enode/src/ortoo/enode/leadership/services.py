@@ -62,7 +62,7 @@ class Announcement:
     sources: tuple[Source, ...]
     """The sources of findings about it."""
     end: Callable[[], Awaitable[None]]
-    """Ends both before the services stop, so that snodes send nothing more. Idempotent."""
+    """Ends the registration and the work before the services stop, so that snodes send nothing more. Idempotent."""
 
 
 @dataclass(frozen=True, slots=True)

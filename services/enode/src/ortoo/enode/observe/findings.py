@@ -91,7 +91,7 @@ class EnodeFindings:
             yield Finding(
                 "disk hangs",
                 f"{appender.hanging}: a flush has not finished for {appender.flushing_s:.1f} s",
-                f"every durable send waits for it; {elsewhere}",
+                f"sends wait for it, unless a majority of other replicas acknowledges them; {elsewhere}",
                 "look at the disk (iostat -x 1, dmesg); restart the process on another one if it does not recover",
             )
         elif (took_s := self._flush_s()) > SLOW_FLUSH_S:

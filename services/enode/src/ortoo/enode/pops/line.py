@@ -66,8 +66,8 @@ class PopLine:
     ) -> None:
         """Continue from the folded `queue`. `in_order`: messages of a message group are delivered one by one.
 
-        A lease that a crash lost from the log has a number from `first_number` on. It holds only messages below
-        `end_at_opening`, which were stored before this opening of the store.
+        A lease that a crash lost from the log is accepted only if its number is `first_number` or higher. It holds only
+        messages below `end_at_opening`, which were stored before this opening of the store.
         """
         self.intervals = IntervalMap(queue.intervals.floor)
         self.notes = dict(queue.notes)
@@ -284,7 +284,7 @@ class PopLine:
     def _is_owned_by(self, piece: Piece, number: int) -> bool:
         """Whether lease `number` is the newest of these messages. A lease that a crash lost from the log counts, too.
 
-        Invariant: such a lease is older than none of the messages. If the log has lost its end, later messages get the
+        Invariant: the messages are older than such a lease. If the end of the log was lost, later messages get the
         offsets of lost ones, and an old lease must not finish them.
         """
         hold = piece.state

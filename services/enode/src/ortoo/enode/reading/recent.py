@@ -12,7 +12,7 @@ OVERHEAD_PER_BATCH_BYTES = 400
 class RecentBatches:
     """The newest batches that fit into memory, by position. The oldest batch is dropped first.
 
-    A batch that is not on this disk yet is not dropped, because its readers find it nowhere else.
+    A batch that is not on this disk yet is kept, because its readers find it nowhere else.
     """
 
     def __init__(self, bytes_max: int) -> None:

@@ -75,7 +75,7 @@ def invalidation_changes(
 ) -> list[StateChange]:
     """The changes that invalidate leases, locks and producer ids, and skip places that the lost end may have assigned.
 
-    `first_lease_number` is the first one of this opening, and `stored_at_ms` the time of the last frame of the log.
+    `first_lease_number` is the first lease number of this opening. `stored_at_ms` is the time of the log's last frame.
     """
     next_places = dict.fromkeys(((topic_id, 0) for topic_id in SYSTEM_TOPIC_IDS), state.ends.floor)
     next_places |= {key: end.offset for key, end in state.ends.all() if key in next_places}

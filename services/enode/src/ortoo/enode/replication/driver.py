@@ -353,7 +353,7 @@ class Driver(LeadershipTransfer):
 
     @property
     def _can_store(self) -> bool:
-        """Whether new frames find room. A follower needs room for the next segment, because it may lead soon."""
+        """Whether the disk has room for new frames; for a follower, which may lead soon, room for another segment."""
         appender = self.log.engine.appender
         is_short = appender.spares.is_short and not isinstance(self.replica.role, Leader)
         return not (appender.full or appender.starved or is_short)

@@ -31,7 +31,7 @@ class Consistency(enum.Enum):
     CONFIRMED = enum.auto()
     """Sent only when the leader has confirmed that it led while the answer was made: reads are linearizable."""
     COMMITTED = enum.auto()
-    """Not checked, because a majority of disks has committed what the answer says."""
+    """Not checked, because a majority of disks has committed the change that the answer reports."""
     ANY = enum.auto()
     """Not checked: the answer is about this process, or a hint that its receiver checks with another call."""
 
@@ -80,8 +80,8 @@ class LeaderOnlyService:
     """Forwards each method to the service of the current term of leadership, and confirms the answers.
 
     The lease is checked when an answer leaves, in this one place. A valid lease at that time proves that no other
-    leader had committed anything when the answer was made. If the lease has run out, the answer waits: either a
-    majority renews the lease in the same term, or the term ends. Then the answer is dropped.
+    leader had committed anything when the answer was made. If the lease has expired, the answer waits until a
+    majority renews the lease in the same term. If the term ends first, the answer is dropped.
     """
 
     def __init__(self, not_leading_error: Callable[[], OrtooError], may_read: Callable[[], bool], clock: Clock) -> None:

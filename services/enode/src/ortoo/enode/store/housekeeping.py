@@ -77,7 +77,7 @@ class Housekeeping:
         self.is_leading = True
         """Whether this process writes its own log; a follower gets marks and checkpoints from its leader."""
         self.move_log_begin: Callable[[int], Awaitable[None]] = self.delete_below
-        """Deletes the log below a position; replaced by a call that makes all replicas do so."""
+        """Deletes the log below a position. With several replicas, a call that makes all of them do so replaces it."""
         self.on_indexed: Callable[[], Awaitable[None]] | None = None
         """Called when index files of sealed segments were written."""
         self._tasks: list[asyncio.Task[None]] = []

@@ -16,7 +16,7 @@ from ortoo.namesrv.decisions.topics import Topic
 
 CHANGES_MAX = 4096
 DELETED_NAMES_MAX = 1_000
-"""The number of the last deleted topics, and of groups, that a resumed watch names. The checksum covers the others."""
+"""The number of newest deleted topics, and groups, that a resumed watch names. The checksum detects the others."""
 SHARED_MAX = 16
 """The number of computed changes that are kept for further watchers at the same position."""
 T = TypeVar("T")
@@ -215,7 +215,7 @@ class Routes:
         return 0 < start.since <= self.version and start.directory_id == self.directory_id
 
     def changes_since(self, since: int) -> RouteChange:
-        """The changes with which a watcher continues that has version `since` of this directory.
+        """The changes for a watcher that has version `since` of this directory, and continues from it.
 
         The deletions are complete as in a snapshot, and the names of the last deleted topics and groups are repeated.
         """
@@ -256,7 +256,7 @@ class Routes:
         )
 
     def needs_snapshot(self, seen_count: int | None, start: WatchStart) -> bool:
-        """Whether a watcher needs a snapshot that has seen `seen_count` changes; None = it begins at `start`."""
+        """Whether a watcher that has seen `seen_count` changes needs a snapshot; None = it begins at `start`."""
         if seen_count is None:
             return not self.can_resume(start)
         return seen_count < self._count - len(self._changes)

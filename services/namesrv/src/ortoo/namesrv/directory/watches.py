@@ -10,9 +10,9 @@ from ortoo.common.process.clock import Clock, current_clock
 from ortoo.namesrv.decisions.route_changes import NO_START, RouteChange, Routes, WatchStart
 
 ROUND_S, ROUND_S_PER_WATCHER = 0.02, 0.0005
-"""The minimum time between two messages to the watchers is the larger of both. Changes of this time are one message.
+"""The minimum time between two messages to the watchers is the larger of both. The changes in it become one message.
 
-A message costs about 0.1 ms for each watcher, so that a burst of changes uses a limited part of the processor.
+A message costs about 0.1 ms for each watcher, so a burst of changes uses a limited part of the processor.
 """
 SNAPSHOTS_AT_ONCE = 8
 """The number of watchers to which snapshots are sent at the same time, because gRPC copies each message."""

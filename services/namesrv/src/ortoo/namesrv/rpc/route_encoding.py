@@ -21,7 +21,7 @@ from ortoo.v1.namesrv_pb2 import WatchRoutesResponse
 PART_BYTES = 1 << 20
 """The approximate maximum size of one message of a watch."""
 NAMES_OF_PIECE = 1_000
-"""The number of names or ids that are not divided between messages."""
+"""Names and ids are encoded in pieces of this number; a piece is in one message."""
 MESSAGES_MAX, MESSAGES_BYTES_MAX = 32, 16 << 20
 """The number and size of the changes that are kept encoded for further watchers. The last change is always kept."""
 Row = Topic | Group | Enode | Snode | GroupDeletion

@@ -220,4 +220,4 @@ class DirectoryUpdate:
     handle_keys: HandleKeys | None = None
     """All keys that seal handles; None = unchanged, or the name server has none."""
     resumed: bool = False
-    """Whether the changes follow an earlier watch. The listed processes are then all that have a lease."""
+    """Whether the changes continue an earlier watch. Then all processes that have a lease are listed."""

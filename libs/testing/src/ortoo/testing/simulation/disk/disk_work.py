@@ -35,7 +35,7 @@ class Latency:
     factor: float = 1.0
     """The slowdown of a disk in trouble."""
     is_hanging: bool = False
-    """Whether the disk answers nothing: work that has begun waits."""
+    """Whether the disk completes nothing: work that has begun waits."""
 
     def drawn(self, chance: Randomness) -> float:
         """The latency of the next piece of work, in seconds."""

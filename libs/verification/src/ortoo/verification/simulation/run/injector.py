@@ -218,7 +218,7 @@ class FaultInjector:
         return quick
 
     def _hanging_disk(self, fault: PlannedFault) -> Undo:
-        """The disk answers nothing for a while, and then everything."""
+        """The disk completes no operation for a while; then it completes all of them."""
         latency = self._enode(fault).disk.latency
         latency.is_hanging = True
 

@@ -22,7 +22,7 @@ from ortoo.enode.log.settings import StoreSettings
 from ortoo.enode.log.spares import SpareSegments
 
 HANGING_FLUSH_S = 1.0
-"""A disk whose write takes longer counts as hanging: the enode accepts no messages, and may not become leader."""
+"""A disk whose write takes longer hangs: the enode is not ready, and the replica is not proposed as leader."""
 NOT_ACKNOWLEDGING = "the store acknowledges nothing until it is opened again"
 
 
@@ -160,7 +160,7 @@ class Flusher:
         return [waiter for waiter, _ in dropped.waiters]
 
     def request_flush(self) -> None:
-        """Submit all frames accepted until then as soon as the previous group is durable or committed."""
+        """As soon as the previous group is durable or committed, submit all frames that are accepted by then."""
         self._is_flush_requested = True
         self._schedule_submit()
 
@@ -257,9 +257,9 @@ class Flusher:
             self._idle.set()
 
     def release_committed(self) -> None:
-        """Commit and answer, in order, the groups that are committed.
+        """Apply and answer, in order, the groups that may be committed.
 
-        A copy of another leader's frames waits for this disk, too, because its readers find it only there.
+        Copies of another leader's frames also wait for this disk, because their readers find them only there.
         """
         while self._uncommitted and self._may_commit(self._uncommitted[0]):
             group = self._uncommitted.popleft()
@@ -352,7 +352,7 @@ class Flusher:
             self.work.flush(group, self._on_flushed)
 
     def _fail(self, error: BaseException | None, groups: Sequence[FlushGroup] = ()) -> None:
-        """Stop all acknowledgements, also to the waiters of `groups`, which are in no queue any more."""
+        """Stop all acknowledgements, also for the waiters of `groups`, which are no longer in a queue."""
         if error is not None and not self.failure:
             self.is_folder_gone = isinstance(error, FolderGone)
             self.failure = str(error) if self.is_folder_gone else f"the disk failed: {error}"

@@ -211,9 +211,10 @@ def on_leader_tick(replica: Replica, now_s: float) -> None:
 
 
 def _resigns(replica: Replica, now_s: float) -> bool:
-    """Resign if the own disk hangs or is full, and a majority of other disks can store frames. Returns whether it did.
+    """Resign if the own disk hangs or is full, and a majority without this replica can store frames.
 
-    The most complete of these replicas succeeds. Frames that it lacks are not committed, and no disk is waited for.
+    Returns whether it resigned. The most complete replica of this majority becomes the successor. Frames that the
+    successor lacks are not committed. The leader does not wait for its disk.
     """
     role, log, rules, limits = replica.leader_role, replica.log, replica.rules, replica.limits
     configuration = rules.configuration_of(log)

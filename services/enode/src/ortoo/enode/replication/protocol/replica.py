@@ -24,7 +24,7 @@ class ReplicationLimits:
     disk_timeout_s: float = 1.0
     """After this time without an answer of its own disk, or without room on it, a leader resigns.
 
-    It leads on if the other disks that can store frames are no majority.
+    It continues to lead unless a majority without it can store frames.
     """
     clock_drift_s: float = 0.05
     """The drift of two clocks during a lease."""

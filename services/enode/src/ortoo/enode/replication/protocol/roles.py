@@ -67,7 +67,7 @@ class LastResponse:
 
 
 class DiskStall(NamedTuple):
-    """A time in which the leader's disk confirmed no write, although a majority of other disks has later frames."""
+    """A time in which the leader's disk confirmed no write, although a majority without it has later frames on disk."""
 
     flushed: int
     """The last position that the leader's disk confirmed."""
@@ -95,7 +95,7 @@ class Leader:
     transfer_deadline_s: float = 0.0
     """If the successor has not caught up by then, this leader continues."""
     stall: DiskStall | None = None
-    """Set while its own disk confirms no write that a majority of other disks has."""
+    """Set while a majority without this leader has frames on disk that the leader's disk has not confirmed."""
 
     def stream_to(self, replica: ReplicaId) -> FollowerStream | None:
         """The stream to a replica; None without one."""

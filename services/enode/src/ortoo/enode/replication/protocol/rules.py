@@ -26,7 +26,7 @@ class Rules:
     def may_stand(self, epoch: int, released_epoch: int) -> bool:
         """Whether this replica may stand for election in `epoch`: it has not released the leases of this epoch.
 
-        A late `LeaseReleased` of that epoch would otherwise end a lease of its second term in it.
+        Otherwise a late `LeaseReleased` of that epoch could end a lease that it has after a second election in it.
         """
         return epoch > released_epoch
 
@@ -92,14 +92,14 @@ class Rules:
         return known is not None and (known.follower, known.number) == (follower, stream)
 
     def has_stalled_disk(self, log: LogSummary, stall: DiskStall, now_s: float, timeout_s: float) -> bool:
-        """Whether the leader's disk has confirmed nothing for `timeout_s`, while a majority of other disks did.
+        """Whether the leader's disk has confirmed nothing for `timeout_s`, while a majority without it did.
 
         The leader's heartbeats do not use its disk, so they do not show this.
         """
         return log.flushed <= stall.flushed and now_s - stall.since_s >= timeout_s
 
     def is_disk_full(self, since_s: float, now_s: float, timeout_s: float) -> bool:
-        """Whether a disk without room since `since_s` counts as full: retention may free space in a moment."""
+        """Whether a disk without room since `since_s` counts as full; before that, retention may still free space."""
         return now_s - since_s >= timeout_s
 
     def may_commit(self, leader: Leader, position: int) -> bool:

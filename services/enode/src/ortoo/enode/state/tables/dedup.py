@@ -105,7 +105,7 @@ class Sequencer:
     def __init__(self, windows: SequenceWindowTable, *, idle_ms: int, led_since_ms: int = -1) -> None:
         """Decide by `windows`. A window that was not used for `idle_ms` counts as dropped.
 
-        Acknowledged batches from before `led_since_ms` may be lost, with another leader or with the end of the log.
+        Batches acknowledged before `led_since_ms` may be lost, with another leader or with the end of the log.
         """
         self._windows = windows
         self._idle_ms = idle_ms
@@ -113,7 +113,7 @@ class Sequencer:
         self._in_flight: dict[Key, list[WindowBatch]] = {}
         self._expected_first: dict[Key, None] = {}
         self._sent_since: set[Key] = set()
-        """Producers with a batch since `led_since_ms` that has no later time, as the clock may stand or be behind."""
+        """Producers with a batch of this term whose time is not after `led_since_ms`, because the clock is behind."""
 
     def decide(self, key: Key, first_sequence: int, count: int, crc: int, now_ms: int) -> Duplicate | None:
         """The earlier copy of a repeated batch; None if the batch is the producer's next batch and must be stored.

@@ -70,7 +70,7 @@ class PopTable(PlaceTable[PopQueue]):
         super().__init__()
         self._offsets = offsets
         self.first_lease_number = 0
-        """A lease with a smaller number holds only the messages that this table says it holds."""
+        """A lease with a smaller number holds only the messages for which this table contains it."""
 
     def get(self, key: PopKey) -> PopQueue | None:
         """A queue of a group; None if the group never popped from it."""

@@ -52,7 +52,7 @@ class GroupAdminHandlers(admin_pb2_grpc.AdminServiceServicer):
         """
         check_group_name(request.name, "name")
         changes: dict[str, Any] = {field.name: value for field, value in request.ListFields() if field.name != "name"}
-        # Named without a value, so that the group is declared from now on.
+        # `auto_created` is named without a value: from now on the group counts as created by an operator.
         fields = (*changes, "auto_created")
         group = await self.cluster.name_server.put_group(topic_pb2.Group(name=request.name, **changes), fields)
         await self.cluster.watch.wait_for_version(group.version)
