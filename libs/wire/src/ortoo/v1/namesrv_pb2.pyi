@@ -1055,7 +1055,7 @@ class WatchRoutesRequest(_message.Message):
     directory_id: _builtins.str
     """The id of the directory that `since` belongs to."""
     since: _builtins.int
-    """The version of topics and groups that the watcher has; 0 = none. If possible, later changes replace the snapshot."""
+    """The version of topics and groups that the watcher has; 0 = none. If possible, only later changes are sent."""
     def __init__(
         self,
         *,
@@ -1100,9 +1100,9 @@ class WatchRoutesResponse(_message.Message):
     directory_id: _builtins.str
     """The id of the directory."""
     more: _builtins.bool
-    """True = the next message continues this one, and both are applied together. Only the first has `snapshot` set."""
+    """True = apply this message together with the next one, which continues it. Only the first has `snapshot` set."""
     resumed: _builtins.bool
-    """True = the changes of topics and groups after `since`, and all processes that have a lease."""
+    """True = contains the changes of topics and groups after `since`, and all processes that have a lease."""
     contents_checksum: _builtins.int
     """With `resumed`: the sum of the CRC-32s of all topics and groups. If it differs, the watcher requests a snapshot."""
     @_builtins.property
@@ -1135,7 +1135,7 @@ class WatchRoutesResponse(_message.Message):
 
     @_builtins.property
     def due_topic_ids(self) -> _containers.RepeatedScalarFieldContainer[_builtins.int]:
-        """Ids of deleted topics whose grace period has expired. Enodes delete their messages, and for no other reason."""
+        """Ids of deleted topics whose grace period has expired. Only then do enodes delete the messages."""
 
     @_builtins.property
     def handle_keys(self) -> _handle_keys_pb2.HandleKeys:

@@ -356,7 +356,7 @@ class NameServiceServicer(object):
         raise NotImplementedError('Method not implemented!')
 
     def ElectReplica(self, request, context):
-        """Proposes a replica as leader, when none leads and none is proposed automatically, as may happen with two replicas.
+        """Proposes a replica as leader. An enode with two replicas may need this, if no replica is proposed automatically.
         """
         context.set_code(grpc.StatusCode.UNIMPLEMENTED)
         context.set_details('Method not implemented!')
@@ -383,7 +383,7 @@ class NameServiceServicer(object):
         raise NotImplementedError('Method not implemented!')
 
     def WatchRoutes(self, request, context):
-        """The complete directory first, or the changes after `since`. Then every change; closely spaced ones are merged.
+        """First the complete directory, or the changes after `since`; then all changes. Closely spaced changes are merged.
         """
         context.set_code(grpc.StatusCode.UNIMPLEMENTED)
         context.set_details('Method not implemented!')

@@ -86,7 +86,7 @@ class NameServiceStub:
     grpcurl -plaintext -d '{"enode":"enode-0"}' HOST:PORT ortoo.v1.NameService/ListReplicas
     """
     ElectReplica: _aio.UnaryUnaryMultiCallable[_replica_admin_pb2.ElectReplicaRequest, _replica_admin_pb2.ElectReplicaResponse]
-    """Proposes a replica as leader, when none leads and none is proposed automatically, as may happen with two replicas."""
+    """Proposes a replica as leader. An enode with two replicas may need this, if no replica is proposed automatically."""
     AcceptStore: _aio.UnaryUnaryMultiCallable[_replica_admin_pb2.AcceptStoreRequest, _replica_admin_pb2.AcceptStoreResponse]
     """Accepts that a registered enode returns with another store, such as an empty one. Without it the other store is
     refused. After its return the former store is refused, and messages that only the former one has are lost.
@@ -100,7 +100,7 @@ class NameServiceStub:
     grpcurl -plaintext -d '{"enode":"enode-1","lose":true}' HOST:PORT ortoo.v1.NameService/ForgetEnode
     """
     WatchRoutes: _aio.UnaryStreamMultiCallable[_namesrv_pb2.WatchRoutesRequest, _namesrv_pb2.WatchRoutesResponse]
-    """The complete directory first, or the changes after `since`. Then every change; closely spaced ones are merged."""
+    """First the complete directory, or the changes after `since`; then all changes. Closely spaced changes are merged."""
 
 class NameServiceServicer(metaclass=_abc_1.ABCMeta):
     """The directory of the cluster: topics, groups, users, and the registered processes."""
@@ -327,7 +327,7 @@ class NameServiceServicer(metaclass=_abc_1.ABCMeta):
         request: _replica_admin_pb2.ElectReplicaRequest,
         context: _aio.ServicerContext[_replica_admin_pb2.ElectReplicaRequest, _abc.Awaitable[_replica_admin_pb2.ElectReplicaResponse]],
     ) -> _abc.Awaitable[_replica_admin_pb2.ElectReplicaResponse]:
-        """Proposes a replica as leader, when none leads and none is proposed automatically, as may happen with two replicas."""
+        """Proposes a replica as leader. An enode with two replicas may need this, if no replica is proposed automatically."""
 
     @_abc_1.abstractmethod
     def AcceptStore(
@@ -359,6 +359,6 @@ class NameServiceServicer(metaclass=_abc_1.ABCMeta):
         request: _namesrv_pb2.WatchRoutesRequest,
         context: _aio.ServicerContext[_namesrv_pb2.WatchRoutesRequest, _abc.AsyncIterator[_namesrv_pb2.WatchRoutesResponse]],
     ) -> _abc.AsyncIterator[_namesrv_pb2.WatchRoutesResponse]:
-        """The complete directory first, or the changes after `since`. Then every change; closely spaced ones are merged."""
+        """First the complete directory, or the changes after `since`; then all changes. Closely spaced changes are merged."""
 
 def add_NameServiceServicer_to_server(servicer: NameServiceServicer, server: _aio.Server) -> None: ...

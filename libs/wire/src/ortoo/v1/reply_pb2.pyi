@@ -29,7 +29,7 @@ class ReplyRequest(_message.Message):
     MESSAGE_FIELD_NUMBER: _builtins.int
     LOCAL_ONLY_FIELD_NUMBER: _builtins.int
     topic: _builtins.str
-    """The topic to which the request was sent. The requester refuses a reply with another topic."""
+    """The topic to which the request was sent. The requester refuses a reply that names another topic."""
     correlation_id: _builtins.str
     """The request's property CORRELATION_ID."""
     reply_to: _builtins.str
@@ -59,7 +59,7 @@ Global___ReplyRequest: _TypeAlias = ReplyRequest  # noqa: Y015
 
 @_typing.final
 class ReplyResponse(_message.Message):
-    """The requester has received the reply."""
+    """The requester's answer to the reply."""
 
     DESCRIPTOR: _descriptor.Descriptor
 

@@ -27,9 +27,9 @@ class ReplyServiceServicer(object):
     """
 
     def Reply(self, request, context):
-        """Gives the reply to the requester, through its session with any snode. Returns when the requester has it. The caller
-        needs the permission to consume the topic. After UNAVAILABLE, the requester is not connected now: retry
-        until the request's timeout. A repetition is harmless.
+        """Gives the reply to the requester, through its session with any snode. Returns when the requester has answered. The
+        caller needs the permission to consume the topic. UNAVAILABLE = the requester is not connected, or did not answer
+        in time: retry until the request's timeout. A repetition is harmless.
 
         grpcurl -plaintext -d '{"topic":"t","correlation_id":"...","reply_to":"...","message":{"body":"aGVsbG8="}}' \
         HOST:PORT ortoo.v1.ReplyService/Reply

@@ -17,9 +17,9 @@ class ReplyServiceStub:
 
     def __init__(self, channel: _aio.Channel) -> None: ...
     Reply: _aio.UnaryUnaryMultiCallable[_reply_pb2.ReplyRequest, _reply_pb2.ReplyResponse]
-    """Gives the reply to the requester, through its session with any snode. Returns when the requester has it. The caller
-    needs the permission to consume the topic. After UNAVAILABLE, the requester is not connected now: retry
-    until the request's timeout. A repetition is harmless.
+    """Gives the reply to the requester, through its session with any snode. Returns when the requester has answered. The
+    caller needs the permission to consume the topic. UNAVAILABLE = the requester is not connected, or did not answer
+    in time: retry until the request's timeout. A repetition is harmless.
 
     grpcurl -plaintext -d '{"topic":"t","correlation_id":"...","reply_to":"...","message":{"body":"aGVsbG8="}}' \\
       HOST:PORT ortoo.v1.ReplyService/Reply
@@ -34,9 +34,9 @@ class ReplyServiceServicer(metaclass=_abc_1.ABCMeta):
         request: _reply_pb2.ReplyRequest,
         context: _aio.ServicerContext[_reply_pb2.ReplyRequest, _abc.Awaitable[_reply_pb2.ReplyResponse]],
     ) -> _abc.Awaitable[_reply_pb2.ReplyResponse]:
-        """Gives the reply to the requester, through its session with any snode. Returns when the requester has it. The caller
-        needs the permission to consume the topic. After UNAVAILABLE, the requester is not connected now: retry
-        until the request's timeout. A repetition is harmless.
+        """Gives the reply to the requester, through its session with any snode. Returns when the requester has answered. The
+        caller needs the permission to consume the topic. UNAVAILABLE = the requester is not connected, or did not answer
+        in time: retry until the request's timeout. A repetition is harmless.
 
         grpcurl -plaintext -d '{"topic":"t","correlation_id":"...","reply_to":"...","message":{"body":"aGVsbG8="}}' \\
           HOST:PORT ortoo.v1.ReplyService/Reply

@@ -56,19 +56,19 @@ class _ReplyOutcomeEnumTypeWrapper(_enum_type_wrapper._EnumTypeWrapper[_ReplyOut
     REPLY_OUTCOME_UNSPECIFIED: _ReplyOutcome.ValueType  # 0
     """Not stated."""
     REPLY_OUTCOME_ACCEPTED: _ReplyOutcome.ValueType  # 1
-    """The requester has this reply, or had an earlier one."""
+    """The requester has this reply, or has accepted an earlier one."""
     REPLY_OUTCOME_LATE: _ReplyOutcome.ValueType  # 2
-    """The requester no longer waits, and has dropped the reply."""
+    """The request had ended without a reply, and the requester has dropped this one."""
 
 class ReplyOutcome(_ReplyOutcome, metaclass=_ReplyOutcomeEnumTypeWrapper):
-    """The fate of a reply at the requester."""
+    """How the requester treated a reply."""
 
 REPLY_OUTCOME_UNSPECIFIED: ReplyOutcome.ValueType  # 0
 """Not stated."""
 REPLY_OUTCOME_ACCEPTED: ReplyOutcome.ValueType  # 1
-"""The requester has this reply, or had an earlier one."""
+"""The requester has this reply, or has accepted an earlier one."""
 REPLY_OUTCOME_LATE: ReplyOutcome.ValueType  # 2
-"""The requester no longer waits, and has dropped the reply."""
+"""The request had ended without a reply, and the requester has dropped this one."""
 Global___ReplyOutcome: _TypeAlias = ReplyOutcome  # noqa: Y015
 
 class _TransactionVerdict:
@@ -638,7 +638,7 @@ class DeliverReply(_message.Message):
     CORRELATION_ID_FIELD_NUMBER: _builtins.int
     MESSAGE_FIELD_NUMBER: _builtins.int
     topic: _builtins.str
-    """The topic of the request. The requester refuses a reply with another topic than that of its request."""
+    """The topic of the request. The requester refuses a reply that does not name the topic of its request."""
     correlation_id: _builtins.str
     """The correlation id of the request."""
     @_builtins.property
