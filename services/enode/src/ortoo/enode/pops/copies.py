@@ -9,7 +9,13 @@ from ortoo.common.records.batch import encode, split_messages
 from ortoo.common.records.message import Message
 from ortoo.common.records.message_id import message_id_text
 from ortoo.common.records.sealed_batch import SealedBatch
-from ortoo.common.records.text_rules import COPY_LIMITS, ORIGIN_MESSAGE_ID, ORIGIN_NAMES, RETRY_TOPIC
+from ortoo.common.records.text_rules import (
+    COPY_LIMITS,
+    ORIGIN_MESSAGE_ID,
+    ORIGIN_NAMES,
+    REQUEST_PROPERTIES,
+    RETRY_TOPIC,
+)
 from ortoo.enode.pops.reading import CachedBatch
 from ortoo.enode.state.tables.pops import PopKey
 from ortoo.enode.store.store import Store
@@ -63,12 +69,15 @@ def _in_dead_letter(field: str) -> str:
 def message_with_id(opened: CachedBatch, store: Store, place: PopKey, offset: int) -> Message:
     """A message of a queue of `store`. If it has no message id, it gets the id of its place.
 
-    System properties are kept only from topics to which clients cannot send.
+    Of the system properties of a topic to which clients can send, only those of a request are kept.
     """
     topic_id, _, queue_id = place
     message = opened.view.message(offset - opened.first_offset)
     if group_of_topic(store.topic_name(topic_id)) is None:
+        request = {name: value for name, value in message.properties.items() if name in REQUEST_PROPERTIES}
         message = message.without_system_properties()
+        if request:
+            message = message.replace(properties={**message.properties, **request})
     if message.message_id:
         return message
     return message.replace(message_id=message_id_text(topic_id, store.enode, queue_id, offset))
