@@ -320,7 +320,7 @@ class ReplicatedLog:
                 return  # its files are deleted, or will be
             await housekeeping.index_sealed()
             is_whole = not self.is_missing_state and not self.is_suspect
-            if is_whole and appender.committed_position == appender.appended_position:
+            if is_whole and appender.readable_position == appender.appended_position:  # the disk may have failed
                 if appender.appended_position - self.stored_end > UNSUMMARIZED_BYTES_MAX:
                     await self._store_summary_alone()
                 await housekeeping.write_clean_stop(self.folder)
