@@ -119,7 +119,7 @@ class Flusher:
             raise Unavailable(f"{self.failure}: {NOT_ACKNOWLEDGING}")
 
     def add_waiter(self, waiter: asyncio.Future[Any], answer: Any, *, early: bool = False) -> None:
-        """Give `waiter` the `answer` when all accepted frames are committed; with `early`, also when they are flushed."""
+        """Give `waiter` the `answer` when all accepted frames are committed; with `early`, also if they are flushed."""
         if not self._groups:
             self._groups.append(FlushGroup())
         group = self._groups[-1]
