@@ -42,7 +42,7 @@ class HeldWork(DiskWork):
 
 
 async def settled() -> None:
-    """Let the event loop run everything that is due, and what follows from that."""
+    """Let the event loop run all tasks until they wait."""
     loop = asyncio.get_running_loop()
     for _ in range(TURNS):
         turn = loop.create_future()
@@ -83,7 +83,7 @@ async def test_a_disk_that_fails_during_the_close_leaves_no_marker_of_a_clean_st
 
 
 async def test_a_write_has_no_more_bytes_than_the_setting() -> None:
-    """Otherwise the write of a disk that is a little slower takes so long that the disk counts as hanging."""
+    """A write of the whole backlog could last longer than a second, and the disk would count as hanging."""
     flush_bytes_max = 4_000
     one = OneStore(settings=replace(SETTINGS, flush_bytes_max=flush_bytes_max))
     log, work = await leading(one)
