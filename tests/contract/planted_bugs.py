@@ -185,7 +185,7 @@ def beginning_recorded_too_late(patch: pytest.MonkeyPatch) -> None:
 def small_files_not_synced(patch: pytest.MonkeyPatch) -> None:
     """Rename a file to its name before its bytes are durable."""
 
-    def write_whole(disk: Disk, path: Path, data: bytes) -> None:
+    def write_whole(disk: Disk, path: Path, data: bytes, *, uses_reserve: bool = False) -> None:
         temporary = path.with_name(path.name + ".tmp")
         if temporary.name in disk.list(path.parent):
             disk.remove(temporary)

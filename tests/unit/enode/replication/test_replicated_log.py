@@ -9,6 +9,7 @@ from pathlib import Path
 import pytest
 
 from ortoo.common.process.randomness import Randomness
+from ortoo.enode.disk.atomic_files import RESERVE_BYTES, RESERVE_NAME, read_file
 from ortoo.enode.disk.disk import NoDescriptor
 from ortoo.enode.disk.identity import StoreIdentity
 from ortoo.enode.log.copies.frame_copies import frames_in, make_entry
@@ -16,6 +17,7 @@ from ortoo.enode.log.frame import FrameFlag, FrameKind
 from ortoo.enode.log.segment import Segment
 from ortoo.enode.replication.log_opening import open_replicated_log
 from ortoo.enode.replication.membership import ReplicaMembership
+from ortoo.enode.replication.protocol.identity import Configuration, ReplicaId
 from ortoo.enode.replication.replicated_log import ReplicatedLog
 from ortoo.verification.store.single_store import SingleStore
 from ortoo.verification.store.workload import FOLDER
@@ -159,4 +161,19 @@ async def test_closing_a_log_that_was_emptied_writes_nothing_about_what_it_held(
     assert set(disk.list(FOLDER)) == {"begin", "identity", "outline", "reign", "serials"}
     log = await opened_log(one, joining)
     assert log.engine.appender.appended_position == 2 * end
+    await log.close()
+
+
+async def test_an_enode_alone_that_gets_replicas_makes_its_space_reserve() -> None:
+    """It votes from then on, also on a full disk, and it need not have been restarted before."""
+    one = OneStore(settings=SETTINGS)
+    await one.open()
+    await one.store.close()
+    joining = ReplicaMembership(one.disk, FOLDER, one.clock, Randomness(1))
+    log = await opened_log(one, joining)
+    assert RESERVE_NAME not in one.disk.list(FOLDER)
+    log.start_epoch(1)
+    await log.append_protocol_frame(FrameKind.EPOCH)
+    await log.append_configuration(Configuration((joining.stored.replica,), (ReplicaId(2, "other"),)))
+    assert len(read_file(one.disk, FOLDER / RESERVE_NAME) or b"") == RESERVE_BYTES
     await log.close()

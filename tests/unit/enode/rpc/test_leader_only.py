@@ -7,7 +7,7 @@ from typing import Any, cast
 
 import pytest
 
-from ortoo.common.errors import NotFound, NotLeader, OrtooError, Unavailable
+from ortoo.common.errors import NOT_ACCEPTED_FIELD, NotFound, NotLeader, OrtooError, Overloaded, Unavailable
 from ortoo.common.process.clock import Clock
 from ortoo.enode.rpc.leader_only import CONSISTENCY, STREAMS, Consistency, LeaderOnlyService
 from ortoo.v1 import enode_pb2, enode_replicas_pb2, replication_pb2
@@ -128,6 +128,18 @@ async def test_an_error_is_an_answer_from_state_too() -> None:
     door.has_lease, door.meanwhile = False, door.end_term
     with pytest.raises(Unavailable):
         await door.call("DescribeQueues")
+
+
+@pytest.mark.parametrize("error", [NotLeader(), Overloaded("the disk is full", field=NOT_ACCEPTED_FIELD)])
+async def test_an_error_that_nothing_was_stored_is_sent_without_the_lease(error: OrtooError) -> None:
+    """It is about this process. Its caller sends the call to another replica, which it may not after another error."""
+    door = Door(Term(error))
+    door.has_lease, door.meanwhile = False, door.end_term
+    for name in set(CONSISTENCY) - STREAMS:
+        with pytest.raises(type(error)) as raised:
+            await door.call(name)
+        assert raised.value is error
+    assert door.waits == 0
 
 
 async def test_a_follower_names_the_leader() -> None:

@@ -1,8 +1,8 @@
 """Small files: replaced in one step, with a head for their kind and CRCs for their integrity.
 
 With several replicas, each must be able to replace its hard state at any time, or it could not vote on a full disk. So
-its folder has a reserve: a file of zeros that shrinks when a small file needs space. It shrinks in steps, because other
-writers may take the space that a step frees.
+its folder has a reserve: a file of zeros that shrinks when such a file needs space. It shrinks in steps, because other
+writers may take the space that a step frees. Files that a start can make again take nothing from it.
 """
 
 import struct
@@ -73,16 +73,18 @@ def without_crc(data: bytes, name: str) -> bytes:
     return body
 
 
-def write_atomically(disk: Disk, path: Path, data: bytes) -> None:
+def write_atomically(disk: Disk, path: Path, data: bytes, *, uses_reserve: bool = False) -> None:
     """Replace a small file in one step: after a crash it holds the old bytes or the new ones, never a mixture.
 
-    On a full disk it takes space from the reserve of the folder, if there is one. Errors: OSError, NoDescriptor.
+    With `uses_reserve`, a file for which a step of the folder's reserve is enough takes space from it on a full disk.
+    Errors: OSError, NoDescriptor.
     """
+    uses_reserve = uses_reserve and len(data) <= RESERVE_STEP_BYTES
     while True:
         try:
             _replace(disk, path, data)
         except OSError as error:
-            if error.errno not in FULL or not _release_step(disk, path.parent):
+            if error.errno not in FULL or not uses_reserve or not _release_step(disk, path.parent):
                 raise
         else:
             return

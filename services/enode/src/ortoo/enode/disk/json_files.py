@@ -16,7 +16,7 @@ T = TypeVar("T")
 def write_json_file(disk: Disk, file: Path, version: int, fields: dict[str, Any]) -> None:
     """Replace a file, durably. Errors: OSError."""
     line = json.dumps({"version": version, **fields}, sort_keys=True).encode() + b"\n"
-    write_atomically(disk, file, line + b"crc32c %08x\n" % crc32c(line))
+    write_atomically(disk, file, line + b"crc32c %08x\n" % crc32c(line), uses_reserve=True)
 
 
 def read_json_file(disk: Disk, file: Path, version: int, advice: str, make: Callable[[dict[str, Any]], T]) -> T | None:

@@ -78,5 +78,5 @@ def keep_log_begin(disk: Disk, folder: Path, begin: LogBegin) -> None:
 def write_log_begin(disk: Disk, folder: Path, begin: LogBegin) -> None:
     """Replace the record durably; a segment below it may be removed only afterwards. Errors: OSError."""
     tag = tag_of(disk, folder)
-    write_atomically(disk, folder / FILE_NAME, begin.encoded(tag))
+    write_atomically(disk, folder / FILE_NAME, begin.encoded(tag), uses_reserve=True)
     write_slots(disk, folder / SERIALS_NAME, _SERIAL, tag, _PAIR, begin.position)

@@ -10,6 +10,7 @@ from ortoo.common.logs.logger import get_logger
 from ortoo.enode import log_events
 from ortoo.enode.changes.kinds import DigestDue, OffsetsSkipped, StateDigest
 from ortoo.enode.changes.pops import OPENING_SHIFT
+from ortoo.enode.disk.atomic_files import fill_reserve
 from ortoo.enode.disk.disk import Disk
 from ortoo.enode.disk.log_begin import LogBegin, write_log_begin
 from ortoo.enode.disk.log_summary_file import StoredLogSummary, write_log_summary
@@ -124,6 +125,7 @@ class ReplicatedLog:
     async def append_configuration(self, configuration: Configuration) -> None:
         """Append a CONFIGURATION frame. Errors: as `append_protocol_frame`, and OSError."""
         await self.store_summary()  # behind damage, a start must not take this replica for the only one
+        await self.engine.work.run(fill_reserve, self.disk, self.folder)  # an enode alone had none
         appender = self.engine.appender
         if len(configuration.voters) > 1 and appender.commit_limit is None:
             appender.commit_limit = appender.committed_position  # from now on, frames wait for the other disks
@@ -320,7 +322,7 @@ class ReplicatedLog:
                 return  # its files are deleted, or will be
             await housekeeping.index_sealed()
             is_whole = not self.is_missing_state and not self.is_suspect
-            if is_whole and appender.committed_position == appender.appended_position:
+            if is_whole and appender.readable_position == appender.appended_position:  # the disk may have failed
                 if appender.appended_position - self.stored_end > UNSUMMARIZED_BYTES_MAX:
                     await self._store_summary_alone()
                 await housekeeping.write_clean_stop(self.folder)

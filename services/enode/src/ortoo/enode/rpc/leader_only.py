@@ -4,7 +4,7 @@ import enum
 from collections.abc import AsyncIterator, Callable, Mapping
 from typing import Any
 
-from ortoo.common.errors import OrtooError, Unavailable
+from ortoo.common.errors import NOT_ACCEPTED_FIELD, OrtooError, Unavailable
 from ortoo.common.grpc.bulk_field import BulkMessage
 from ortoo.common.grpc.errors import Context
 from ortoo.common.process.clock import Clock
@@ -119,8 +119,9 @@ class LeaderOnlyService:
             service = self._leader_service()
             try:
                 answer = await getattr(service, name)(request, context)
-            except OrtooError:
-                if is_confirmed:
+            except OrtooError as error:
+                # That nothing was stored is not read from the state, and lets the caller ask another replica.
+                if is_confirmed and error.field != NOT_ACCEPTED_FIELD:
                     await self._confirm(service)
                 raise
             if is_confirmed:

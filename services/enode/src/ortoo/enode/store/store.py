@@ -362,7 +362,7 @@ class Store:
         return self._answer_for(answer, flush_mode)
 
     def _answer_when_flushed(self, answer: AppendResult, *, early: bool = False) -> asyncio.Future[AppendResult]:
-        """Done, with `answer`, when everything accepted before is committed; with `early`, when it is on this disk."""
+        """Done, with `answer`, when everything accepted before is committed; with `early`, also if this disk has it."""
         waiter: asyncio.Future[AppendResult] = self._loop.create_future()
         self._appender.add_waiter(waiter, answer, early=early)
         self._appender.request_flush()

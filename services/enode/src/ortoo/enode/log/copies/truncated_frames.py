@@ -49,7 +49,7 @@ class TruncatedFrames:
     def write_file(self, disk: Disk, folder: Path) -> str:
         """Write the frames to a separate file; returns its name. Errors: OSError."""
         name = f"{PREFIX}{self.epoch}-{self.position}"
-        write_atomically(disk, folder / name, self.content)
+        write_atomically(disk, folder / name, self.content, uses_reserve=True)
         return name
 
     def describe_offsets(self, topics: Iterable[tuple[int, str]]) -> list[str]:

@@ -56,7 +56,7 @@ class FlushGroup:
     waiters: list[tuple[asyncio.Future[Any], Any]] = field(default_factory=list)
     """The waiters for its commit."""
     disk_waiters: list[tuple[asyncio.Future[Any], Any]] = field(default_factory=list)
-    """The waiters for its flush to this disk."""
+    """The waiters for its flush to this disk, or for its commit if that comes first."""
     bytes: int = 0
     is_copy: bool = False
     """Whether another replica wrote its frames; they are not modified."""

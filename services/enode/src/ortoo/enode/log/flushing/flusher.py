@@ -2,7 +2,8 @@
 
 A group is first submitted: it goes to the followers and to this disk at the same time. The next group is submitted
 when this one is durable here, or when the replication protocol has committed it. So a leader whose disk is slower than
-those of a majority acknowledges at the speed of the majority. Its disk then writes several groups at once.
+those of a majority acknowledges at the speed of the majority. Its disk then writes several groups at once. If too many
+bytes wait for its disk, the next group waits, too, because frames without a limit would fill the memory.
 """
 
 import asyncio
@@ -90,7 +91,7 @@ class Flusher:
         self._loop = asyncio.get_running_loop()
         self._groups: deque[FlushGroup] = deque()
         self._changes = PendingChanges()
-        self._unwritten: list[FlushGroup] = []
+        self._unwritten: deque[FlushGroup] = deque()
         """Submitted groups that wait for the current write to this disk."""
         self._writing: Sequence[FlushGroup] = ()
         """The groups of the current write."""
@@ -118,7 +119,7 @@ class Flusher:
             raise Unavailable(f"{self.failure}: {NOT_ACKNOWLEDGING}")
 
     def add_waiter(self, waiter: asyncio.Future[Any], answer: Any, *, early: bool = False) -> None:
-        """Give `waiter` the `answer` when all accepted frames are committed; with `early`, when they are flushed."""
+        """Give `waiter` the `answer` when all accepted frames are committed; with `early`, also if they are flushed."""
         if not self._groups:
             self._groups.append(FlushGroup())
         group = self._groups[-1]
@@ -171,7 +172,9 @@ class Flusher:
 
     @property
     def _is_in_flight(self) -> bool:
-        """Whether the last submitted group is neither durable here nor committed."""
+        """Whether the last submitted group is neither durable here nor committed, or this disk is too far behind."""
+        if self._submitted_position - self.durable_position >= self.settings.pending_bytes_max:
+            return True
         return self._submitted_position > max(self.durable_position, self.committed_position)
 
     async def flush(self) -> None:
@@ -213,10 +216,15 @@ class Flusher:
             self.release_committed()
 
     def _write(self) -> None:
-        """Write all submitted groups, unless a write is in progress."""
+        """Write the submitted groups that fit into one write, unless a write is in progress."""
         if self._writing or not self._unwritten or self.failure:
             return
-        self._writing, self._unwritten = self._unwritten, []
+        groups = [self._unwritten.popleft()]
+        free_bytes = self.settings.flush_bytes_max - groups[0].bytes
+        while self._unwritten and self._unwritten[0].bytes <= free_bytes:
+            groups.append(self._unwritten.popleft())
+            free_bytes -= groups[-1].bytes
+        self._writing = groups
         joined = FlushGroup.joined(self._writing)
         if joined.parts:
             joined.guard = self.guard
@@ -274,6 +282,7 @@ class Flusher:
             if group.parts:
                 self.committed_position = group.end_position
             _answer_waiters(group.waiters)
+            _answer_waiters(group.disk_waiters)
             self.flushed.set()
         if self._writing and (self._is_flush_requested or len(self._groups) > 1):
             self._schedule_submit()
