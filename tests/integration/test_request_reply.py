@@ -154,6 +154,25 @@ async def test_ten_thousand_requests_of_one_client_wait_and_one_more_is_refused(
         assert mq.late_replies == 0
 
 
+async def test_a_refused_request_does_not_repeat_those_sent_at_the_same_time(tmp_path: Path) -> None:
+    """A snode may store the other messages of a call, so that a retry of the whole call would store them again."""
+    seen: list[bytes] = []
+
+    async def handle(message: PoppedMessage) -> None:
+        seen.append(message.body)
+        await message.reply(message.body)
+
+    async with open_cluster(tmp_path) as cluster, connect(cluster.address) as mq, asyncio.timeout(60):
+        await cluster.create_topic("t")
+        async with served(mq, handle), mq.producer("t") as producer:
+            too_late_ms = cluster.clock.now_ms() + 400 * 86_400_000
+            messages = [Message(b"%d" % n, deliver_at_ms=too_late_ms if n == 10 else None) for n in range(20)]
+            asked = [producer.request(one, timeout_s=3) for one in messages]
+            outcomes = await asyncio.gather(*asked, return_exceptions=True)
+        assert isinstance(outcomes[10], Invalid)
+        assert sorted(seen) == sorted(one.body for one in messages if one is not messages[10])
+
+
 async def test_replies_reach_their_own_requester_only(tmp_path: Path) -> None:
     """Several clients with one client id ask at the same time; each gets the replies to its own requests."""
     async with open_cluster(tmp_path) as cluster, contextlib.AsyncExitStack() as stack, asyncio.timeout(60):
