@@ -108,9 +108,9 @@ async def test_a_reply_to_a_cancelled_request_is_late() -> None:
     async with registered(connection) as requester, Background("ask") as background:
         asked = background.spawn("ask", requester.request("t", b"?", 30))
         await connection.called.wait()
-        while not next(iter(requester._waiting.values())).is_stored:
-            await asyncio.sleep(0)
-        [identity] = requester._waiting
+        [(identity, waiting)] = requester._waiting.items()
+        while not waiting.is_stored:
+            await SystemClock().sleep(0)
         asked.cancel()
         assert requester.deliver("t", identity, REPLY) is ReplyOutcome.LATE
         with contextlib.suppress(asyncio.CancelledError):
@@ -126,7 +126,7 @@ async def test_requests_on_their_way_fail_with_the_end_of_the_client() -> None:
         async with registered(connection) as requester:
             asked = [background.start_future("ask", requester.request("t", b"?", 30)) for _ in range(20)]
             while len(connection.requests) < 5:
-                await asyncio.sleep(0)
+                await SystemClock().sleep(0)
         connection.outcome.set_exception(ClientClosed())
         outcomes = await asyncio.gather(*asked, return_exceptions=True)
         assert [type(one) for one in outcomes] == [ClientClosed] * 20

@@ -37,7 +37,9 @@ def test_an_address_depends_on_the_secret_only() -> None:
             reply_address("a", wrong)
 
 
-@pytest.mark.parametrize("text", ["", "shop", "shop@", "shop@" + "g" * 32, "a\x00@" + "0" * 32, "a" * 1021 + "@" + "0" * 32])
+@pytest.mark.parametrize(
+    "text", ["", "shop", "shop@", "shop@" + "g" * 32, "a\x00@" + "0" * 32, "a" * 1021 + "@" + "0" * 32]
+)
 def test_a_text_that_is_no_address_is_refused(text: str) -> None:
     """The error names the property that has the address."""
     with pytest.raises(Invalid):
