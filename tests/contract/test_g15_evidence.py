@@ -129,6 +129,36 @@ async def test_what_the_directory_does_not_know_takes_no_messages(message: pb.Wa
     await one.store.close()
 
 
+def moved(**more: object) -> pb.WatchRoutesResponse:
+    """The topic, with queues only on another enode."""
+    change = news(OWN, 7, (TOPIC, "orders"), **more)
+    change.topics[0].placements[0].enode = "b"
+    return change
+
+
+@pytest.mark.parametrize(
+    "message",
+    [moved(), moved(snapshot=False), moved(snapshot=False, resumed=True), news(OWN, 7, snapshot=False, resumed=True)],
+    ids=["moved, snapshot", "moved, change", "moved, resumed", "a deletion that is no longer known"],
+)
+async def test_a_topic_that_the_directory_lists_elsewhere_is_offered(message: pb.WatchRoutesResponse) -> None:
+    """G15: an enode that was away and was forgotten, or a directory that lost a deletion.
+
+    A resumed watch and a single change have the effect of a snapshot.
+    """
+    one = await filled()
+    copies = TopicCopies(one.store, ENODE)
+    await copies.apply(news(OWN, 5, (TOPIC, "orders")))
+    copies.watching.set()
+    if not message.topics:
+        await copies.apply(news(OWN, 6, snapshot=False, deleted_topic_ids=[TOPIC]))
+        assert await copies.unknown_topics() == []
+    await copies.apply(message)
+    assert copies.is_missing(TOPIC)
+    assert [copy.topic_id for copy in await copies.unknown_topics()] == [TOPIC]
+    await one.store.close()
+
+
 @pytest.mark.parametrize("directory_id", [OWN, OTHER])
 async def test_a_due_deletion_is_obeyed_by_id(directory_id: str) -> None:
     """Only that deletes a topic, with its messages, offsets and leases, unless a live topic has the id (G15)."""

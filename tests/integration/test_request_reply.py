@@ -36,7 +36,7 @@ from ortoo.v1.reply_pb2_grpc import ReplyServiceStub
 from ortoo.verification.servers.cluster import InProcessCluster, open_cluster
 from tests.integration.guarded_cluster import as_user, guarded
 from tests.integration.session_client import SessionClient
-from tests.integration.snode_calls import open_snode_cluster
+from tests.integration.snode_calls import Snode, open_snode_cluster
 from tests.integration.test_two_snodes import two_snodes
 
 Handler = Callable[[PoppedMessage], Awaitable[None]]
@@ -153,6 +153,25 @@ async def test_ten_thousand_requests_of_one_client_wait_and_one_more_is_refused(
                 b"re: %d" % number for number in range(10_000)
             ]
         assert mq.late_replies == 0
+
+
+async def test_a_refused_request_does_not_repeat_those_sent_at_the_same_time(tmp_path: Path) -> None:
+    """A snode may store the other messages of a call, so that a retry of the whole call would store them again."""
+    seen: list[bytes] = []
+
+    async def handle(message: PoppedMessage) -> None:
+        seen.append(message.body)
+        await message.reply(message.body)
+
+    async with open_cluster(tmp_path) as cluster, connect(cluster.address) as mq, asyncio.timeout(60):
+        await cluster.create_topic("t")
+        async with served(mq, handle), mq.producer("t") as producer:
+            too_late_ms = cluster.clock.now_ms() + 400 * 86_400_000
+            messages = [Message(b"%d" % n, deliver_at_ms=too_late_ms if n == 10 else None) for n in range(20)]
+            asked = [producer.request(one, timeout_s=3) for one in messages]
+            outcomes = await asyncio.gather(*asked, return_exceptions=True)
+        assert isinstance(outcomes[10], Invalid)
+        assert sorted(seen) == sorted(one.body for one in messages if one is not messages[10])
 
 
 async def test_replies_reach_their_own_requester_only(tmp_path: Path) -> None:
@@ -359,6 +378,51 @@ async def test_a_request_is_refused_with_its_field(tmp_path: Path) -> None:
             with pytest.raises(Invalid, match="body"):
                 await producer.request(b"", timeout_s=5)
         assert not mq._requester._waiting
+
+
+async def reply_often(snode: Snode, reply_to: str, count: int) -> list[BaseException]:
+    """Send the largest replies to a requester that does not confirm them; return the errors."""
+    request = reply_pb2.ReplyRequest(topic="t", correlation_id="0" * 32, reply_to=reply_to)
+    request.message.body = bytes(4 << 20)
+    stub = ReplyServiceStub(snode.cluster.channels.channel_to(snode.cluster.address))
+    outcomes = await asyncio.gather(*(stub.Reply(request) for _ in range(count)), return_exceptions=True)
+    return [one for one in outcomes if isinstance(one, BaseException)]
+
+
+async def test_replies_whose_calls_have_ended_use_no_memory(tmp_path: Path) -> None:
+    """The requester reads nothing. The memory of a reply is counted for its call only, so that both must end."""
+    async with open_snode_cluster(tmp_path) as snode, asyncio.timeout(60):
+        await snode.create_topic("t")
+        async with SessionClient(snode, "a") as session:
+            await session.say(register_requester=session_pb2.RegisterRequester(secret=bytes(32)))
+            answer = await session.event("requester_registered")
+            assert len(await reply_often(snode, answer.reply_to, 12)) == 12
+            await session.say(hello=session_pb2.Hello(client_id="a", language="later"))
+            await session.event("opened")
+            delivered = [one for one in session.others if one.HasField("command")]
+            assert len(delivered) <= 4, "those that gRPC had taken"
+
+
+async def test_a_session_that_has_ended_registers_nothing(tmp_path: Path) -> None:
+    """Another session has replaced it, but it has not read this yet. No later event would remove its registration."""
+    async with open_snode_cluster(tmp_path) as snode, asyncio.timeout(60):
+        await snode.create_topic("t")
+        async with SessionClient(snode, "a") as replaced, SessionClient(snode, "a") as other:
+            await replaced.consume("g", "t")
+            await replaced.say(register_requester=session_pb2.RegisterRequester(secret=bytes(32)))
+            address = (await replaced.event("requester_registered")).reply_to
+            await reply_often(snode, address, 4)  # so that events of the server wait
+            await other.consume("g", "t")
+            await replaced.say(register_requester=session_pb2.RegisterRequester(secret=bytes(31) + b"1"))
+            await replaced.say(register_producer=session_pb2.RegisterProducer(group="p"))
+            with pytest.raises(EOFError):
+                while True:
+                    await replaced.event("opened")
+            assert not [one for one in replaced.others if one.HasField("requester_registered")]
+            listed = (await snode.admin.ListClients(client_pb2.ListClientsRequest())).clients
+            assert [list(one.producer_groups) for one in listed] == [[]]
+            [error] = await reply_often(snode, reply_address("a", bytes(31) + b"1"), 1)
+            assert "requester a@" in str(error), "the address is not registered"
 
 
 @dataclass

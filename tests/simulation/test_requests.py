@@ -5,7 +5,7 @@ from collections.abc import AsyncIterator
 
 import pytest
 
-from ortoo.client import Client, PoppedMessage, PopSettings, RequestTimeout, Unavailable, connect
+from ortoo.client import App, Client, PoppedMessage, PopSettings, RequestTimeout, Unavailable, connect
 from ortoo.common.process.background import Background
 from ortoo.testing.pytest_broker import Broker
 
@@ -74,3 +74,21 @@ async def test_a_reply_to_a_requester_that_has_ended_fails_at_the_timeout(broker
     with pytest.raises(Unavailable, match="is not connected to a snode"):
         await message.reply(b"!")
     assert 50_000 <= broker.clock.now_ms() - begun_ms <= 61_000
+
+
+async def test_requesters_that_have_ended_do_not_stop_a_program(broker: Broker, mq: Client) -> None:
+    """Its handlers have two places. Replies to ended requesters leave them long before the timeout of the requests."""
+    app = App("squares")
+
+    @app.consumer("jobs", concurrency=2)
+    async def square(number: int) -> int:
+        return number**2
+
+    async with connect() as ended, ended.producer("jobs") as producer, Background("ask") as background:
+        asked = [background.spawn("ask", producer.request(b"7", timeout_s=1_200)) for _ in range(2)]
+        await broker.clock.advance(5)  # until both are stored
+        for one in asked:
+            one.cancel()
+        await asyncio.wait(asked)
+    async with app.running(mq), mq.producer("jobs") as producer:
+        assert (await producer.request(b"8", timeout_s=100)).body == b"64"

@@ -59,6 +59,7 @@ def test_every_call_on_another_loop_is_refused_by_name(blocking_broker: Blocking
             calls: dict[str, Callable[[], Awaitable[Any]]] = {
                 "flush": producer.flush,
                 "send": lambda: producer.send(b"two"),
+                "request": lambda: producer.request(b"two", timeout_s=20),
                 "enqueue_nowait": lambda: plain(lambda: producer.enqueue_nowait(b"two")),
                 "pop": pop.pop,
                 "pop ack": popped.ack,

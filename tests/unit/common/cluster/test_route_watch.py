@@ -83,5 +83,20 @@ async def test_other_contents_lead_to_a_snapshot(rows: list[Topic | Group]) -> N
     with pytest.raises(Conflict, match="snapshot"):
         await followed(position, resumed)
     assert position.request().since == 0
-    await followed(position, SNAPSHOT)
-    assert position.request().since == 5
+    snapshot = WatchRoutesResponse()
+    snapshot.CopyFrom(SNAPSHOT)
+    snapshot.version = 6
+    await followed(position, snapshot)
+    assert position.request().since == 6
+
+
+async def test_an_older_snapshot_is_followed_by_another_one() -> None:
+    """A process keeps rows that are newer than a snapshot, so that it may have more than its position knows."""
+    position = RoutePosition()
+    await followed(position, WatchRoutesResponse(directory_id=DIRECTORY, version=6, snapshot=True, topics=[A]))
+    await followed(position, SNAPSHOT, WatchRoutesResponse(directory_id=DIRECTORY, version=7))
+    assert position.request().since == 0
+    await followed(position, WatchRoutesResponse(directory_id=DIRECTORY, version=7, snapshot=True, topics=[A]))
+    assert position.request().since == 7
+    await followed(position, WatchRoutesResponse(directory_id="e", version=2, snapshot=True, topics=[A]))
+    assert (position.request().since, position.request().directory_id) == (2, "e"), "versions of another directory"

@@ -3,8 +3,10 @@
 import pytest
 
 from ortoo.common.errors import Invalid
-from ortoo.common.groups.requests import RequestOptions, address_key, reply_address, request_of
-from ortoo.common.records.text_rules import SYSTEM_PROPERTIES
+from ortoo.common.groups.requests import TIMEOUT_MS_MAX, RequestOptions, address_key, reply_address, request_of
+from ortoo.common.records.batch import encode
+from ortoo.common.records.message import Message
+from ortoo.common.records.text_rules import REQUEST_LIMITS, SYSTEM_PROPERTIES, TEXT_BYTES_MAX
 
 SECRET = bytes(range(32))
 OPTIONS = RequestOptions("0" * 32, reply_address("shop@1", SECRET), 3_000)
@@ -35,11 +37,23 @@ def test_an_address_depends_on_the_secret_only() -> None:
             reply_address("a", wrong)
 
 
-@pytest.mark.parametrize("text", ["", "shop", "shop@", "shop@" + "g" * 32, "a\x00@" + "0" * 32])
+@pytest.mark.parametrize(
+    "text", ["", "shop", "shop@", "shop@" + "g" * 32, "a\x00@" + "0" * 32, "a" * 1021 + "@" + "0" * 32]
+)
 def test_a_text_that_is_no_address_is_refused(text: str) -> None:
     """The error names the property that has the address."""
     with pytest.raises(Invalid):
         address_key(text)
+
+
+def test_a_request_of_the_longest_client_id_fits_beside_the_largest_texts() -> None:
+    """Client ids have at most 255 characters. Snodes add the properties of requests to messages that are checked."""
+    message = Message(b"1", tag="t" * TEXT_BYTES_MAX)
+    message.check()
+    address = reply_address("\N{GRINNING FACE}" * 255, SECRET)
+    assert address_key(address)
+    properties = RequestOptions(OPTIONS.correlation_id, address, TIMEOUT_MS_MAX).properties()
+    encode([message.replace(properties=properties)], now_ms=1, limits=REQUEST_LIMITS)
 
 
 @pytest.mark.parametrize("timeout_ms", [0, 3_600_001])

@@ -50,6 +50,11 @@ from ortoo.common.records.message import Message
 T = TypeVar("T")
 R = TypeVar("R")
 Handler = TypeVar("Handler", bound=Callable[..., object])
+REPLY_WAIT_S = 30.0
+"""Longest time for which a reply waits for its requester. Meanwhile no other message takes the place of its message.
+
+A request may have a timeout of an hour. A few requesters that have ended would stop the program for that time.
+"""
 _log = get_logger("app")
 
 
@@ -177,8 +182,11 @@ class _DeclaredConsumer:
 async def _reply(message: PoppedMessage, body: bytes) -> None:
     """Reply to a request. Without an answer of the requester, the message counts as processed, too."""
     try:
-        await message.reply(body)
-    except Unavailable as error:
+        async with asyncio.timeout(REPLY_WAIT_S):
+            await message.reply(body)
+    except (Unavailable, TimeoutError) as failure:
+        late = f"the requester did not confirm the reply within {REPLY_WAIT_S:g} s"
+        error = failure if isinstance(failure, Unavailable) else late
         _log.emit(log_events.REPLY_FAILED, topic=message.topic, message_id=message.message_id, reason=str(error))
 
 

@@ -20,6 +20,7 @@ from ortoo.common.logs.logger import get_logger
 from ortoo.common.process.background import Background
 from ortoo.common.records.batch import encoded_bytes_bound
 from ortoo.common.records.message import Message, message_of
+from ortoo.common.records.message_fields import exclusive_columns
 from ortoo.v1 import producer_pb2, record_pb2
 from ortoo.v1.producer_pb2_grpc import ProducerServiceStub
 
@@ -33,6 +34,11 @@ SINGLE_PUBLISHES_MAX = 4
 """Largest number of calls in flight that store one request each; further requests share calls."""
 PUBLISHES_MAX = 4
 """Largest number of calls in flight that store requests of one topic; further requests share the next call."""
+SPECIAL_PUBLISHES_MAX = 64
+"""Largest number of calls in flight for requests of one topic that are not plain. Each has a call of its own.
+
+Otherwise a snode could store the call in part, and a retry for one request would store the others again.
+"""
 PUBLISH_BYTES_MAX = 1 << 20
 MESSAGE_BYTES_MIN = PUBLISH_BYTES_MAX // 256
 """The least size with which a message counts, so that a call has at most 256 messages."""
@@ -55,6 +61,16 @@ class _Waiting:
     """Whether a snode has confirmed that the request is stored."""
     reply: "asyncio.Future[Message]" = field(default_factory=lambda: asyncio.get_running_loop().create_future())
 
+    @property
+    def has_reply(self) -> bool:
+        """Whether a reply has come."""
+        return self.reply.done() and not self.has_failed
+
+    @property
+    def has_failed(self) -> bool:
+        """Whether the request ends without a reply."""
+        return self.reply.cancelled() or (self.reply.done() and self.reply.exception() is not None)
+
 
 @dataclass(frozen=True, slots=True)
 class _Sent:
@@ -65,6 +81,12 @@ class _Sent:
     timeout_ms: int
     deadline_s: float
     size_bytes: int
+
+    @property
+    def is_plain(self) -> bool:
+        """Whether the message has no field that determines its queue or the time of its delivery."""
+        rare = self.message.rare
+        return rare.message_group is None and rare.priority is None and not exclusive_columns(rare)
 
 
 class Requester:
@@ -81,8 +103,8 @@ class Requester:
         self._connection = connection
         self._reply_to: asyncio.Future[str] | None = None
         self._background = Background("requests")
-        self._batchers: dict[str, RequestBatcher[_Sent, None]] = {}
-        """By topic."""
+        self._batchers: dict[tuple[str, bool], RequestBatcher[_Sent, None]] = {}
+        """By topic, for plain requests and for others."""
         self._single_publishes = 0
         self._waiting: dict[str, _Waiting] = {}
         self._ended: OrderedDict[str, ReplyOutcome | None] = OrderedDict()
@@ -125,14 +147,16 @@ class Requester:
             async with asyncio.timeout(timeout_s):
                 await self._send(topic, plain, correlation_id, timeout_s)
                 waiting.is_stored = True
-                reply = await waiting.reply
-        except TimeoutError:
-            raise RequestTimeout(topic, correlation_id, timeout_s, is_stored=waiting.is_stored) from None
-        else:
-            return reply
+                return await waiting.reply
+        except (TimeoutError, OrtooError) as error:
+            if waiting.has_reply:  # before the answer to the send, or in the last moment; its sender counts on it
+                return waiting.reply.result()
+            if isinstance(error, TimeoutError):
+                raise RequestTimeout(topic, correlation_id, timeout_s, is_stored=waiting.is_stored) from None
+            raise
         finally:
             del self._waiting[correlation_id]
-            self._end(correlation_id, is_answered=waiting.reply.done() and not waiting.reply.cancelled())
+            self._end(correlation_id, is_answered=waiting.has_reply)
 
     async def _send(self, topic: str, message: Message, correlation_id: str, timeout_s: float) -> None:
         """Store the request. After a lost answer it is sent again, and may then be stored twice."""
@@ -143,10 +167,12 @@ class Requester:
         try:
             await self._store(topic, sent)
         except Unavailable as error:
+            if self._is_closed:
+                raise _closed_error() from None
             raise RequestTimeout(topic, correlation_id, timeout_s, is_stored=False, reason=str(error)) from error
 
     async def _store(self, topic: str, sent: _Sent) -> None:
-        """Store a request at once, or together with others if many calls are in flight."""
+        """Store a request at once, or together with others if many calls are in flight. Only plain ones share a call."""
         if self._single_publishes < SINGLE_PUBLISHES_MAX:
             self._single_publishes += 1
             try:
@@ -154,20 +180,21 @@ class Requester:
             finally:
                 self._single_publishes -= 1
             return
-        if topic not in self._batchers:
-            self._batchers[topic] = RequestBatcher(
+        key = topic, sent.is_plain
+        if key not in self._batchers:
+            self._batchers[key] = RequestBatcher(
                 partial(self._publish, topic),
                 self._background,
-                size_max=PUBLISH_BYTES_MAX,
+                size_max=PUBLISH_BYTES_MAX if sent.is_plain else 0,
                 size_of=lambda one: one.size_bytes,
-                in_flight_max=PUBLISHES_MAX,
+                in_flight_max=PUBLISHES_MAX if sent.is_plain else SPECIAL_PUBLISHES_MAX,
             )
-        batcher = self._batchers[topic]
+        batcher = self._batchers[key]
         try:
             await batcher.request(sent)
         finally:
-            if batcher.is_idle and self._batchers.get(topic) is batcher:
-                del self._batchers[topic]
+            if batcher.is_idle and self._batchers.get(key) is batcher:
+                del self._batchers[key]
 
     async def _publish(self, topic: str, sent: Sequence[_Sent]) -> list[None]:
         """Store requests of one topic, without those that have ended meanwhile."""
@@ -213,6 +240,8 @@ class Requester:
     def deliver(self, topic: str, correlation_id: str, reply: Message) -> ReplyOutcome:
         """Give a reply to its request. Errors: Forbidden if the request went to another topic."""
         waiting = self._waiting.get(correlation_id)
+        if waiting is not None and waiting.has_failed:
+            waiting = None
         if waiting is not None and waiting.topic != topic:
             raise Forbidden(
                 "the request was sent to another topic; name the topic of the request in the reply. The replier needs "
@@ -234,16 +263,23 @@ class Requester:
     def close(self) -> None:
         """Fail the requests that wait, because the client closes."""
         self._is_closed = True
-        error = ClientClosed("the client was closed before the reply came")
         for waiting in self._waiting.values():
             if not waiting.reply.done():
-                waiting.reply.set_exception(error)
-        self.on_refused(error)
+                waiting.reply.set_exception(_closed_error())
+                waiting.reply.exception()  # it is not unreported if the request fails before it waits for the reply
+        for batcher in self._batchers.values():
+            batcher.close()
+        self.on_refused(_closed_error())
 
     def _end(self, correlation_id: str, *, is_answered: bool) -> None:
-        self._remember(correlation_id, ReplyOutcome.ACCEPTED if is_answered else None)
+        if correlation_id not in self._ended:
+            self._remember(correlation_id, ReplyOutcome.ACCEPTED if is_answered else None)
 
     def _remember(self, correlation_id: str, outcome: ReplyOutcome | None) -> None:
         self._ended[correlation_id] = outcome
         while len(self._ended) > ENDED_MAX:
             self._ended.popitem(last=False)
+
+
+def _closed_error() -> ClientClosed:
+    return ClientClosed("the client was closed before the reply came")

@@ -26,14 +26,21 @@ class RoutePosition:
         """Start without routes."""
         self._directory_id = ""
         self._version = 0
+        self._highest_version = 0
+        """The highest version of this directory that was seen."""
+        self._is_behind = False
+        """Whether the last snapshot was older than routes seen before."""
         self._crcs: dict[tuple[type[Topic | Group], str], int] = {}
         """The CRC of each topic and group, by kind and name."""
 
     def request(self, *, include_handle_keys: bool = False) -> WatchRoutesRequest:
-        """The request of a watch that continues from here."""
-        return WatchRoutesRequest(
-            include_handle_keys=include_handle_keys, directory_id=self._directory_id, since=self._version
-        )
+        """The request of a watch that continues from here.
+
+        After a snapshot of an older version it asks for another one. A process may have kept rows that are newer than
+        the older snapshot, and only a snapshot removes them if their deletion is not known.
+        """
+        since = 0 if self._is_behind else self._version
+        return WatchRoutesRequest(include_handle_keys=include_handle_keys, directory_id=self._directory_id, since=since)
 
     async def follow(self, parts: AsyncIterable[WatchRoutesResponse]) -> AsyncIterator[WatchRoutesResponse]:
         """Yield each change of a watch, for the caller to apply.
@@ -58,6 +65,11 @@ class RoutePosition:
         for group in update.groups:
             piece = WatchRoutesResponse(groups=[group]).SerializeToString()
             self._crcs[Group, group.name] = zlib.crc32(piece)
+        if update.directory_id != self._directory_id:
+            self._highest_version = 0
+        if update.snapshot:
+            self._is_behind = update.version < self._highest_version
+        self._highest_version = max(self._highest_version, update.version)
         self._directory_id, self._version = update.directory_id, update.version
         if update.resumed and sum(self._crcs.values()) % CHECKSUM_MODULUS != update.contents_checksum:
             self._crcs.clear()

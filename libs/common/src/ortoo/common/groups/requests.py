@@ -22,6 +22,8 @@ from ortoo.common.records.text_rules import (
 
 TIMEOUT_MS_MAX: Final = 3_600_000
 SECRET_BYTES: Final = 32
+ADDRESS_BYTES_MAX: Final = 4 * 255 + 33
+"""Largest size of an address: a client id of 255 characters, and the digest."""
 _ADDRESS_KEY = re.compile(r"[0-9a-f]{32}\Z")
 _CORRELATION_ID = re.compile(r"[0-9a-f]{32}\Z")
 
@@ -78,6 +80,8 @@ def address_key(address: str, field: str = "reply_to") -> str:
     if not _ADDRESS_KEY.match(key):
         raise Invalid(f"{address[:80]!r} is no address; give the request's property {REPLY_TO_CLIENT}", field=field)
     PROPERTY_VALUE.check(address, field)
+    if (size := len(address.encode())) > ADDRESS_BYTES_MAX:
+        raise Invalid(f"the address has {size} bytes; at most {ADDRESS_BYTES_MAX} fit", field=field)
     return key
 
 

@@ -75,7 +75,7 @@ class MessageLimits:
 
 PRODUCER_LIMITS = MessageLimits()
 REQUEST_LIMITS = MessageLimits(
-    PROPERTIES_MAX + len(REQUEST_PROPERTIES), TEXT_BYTES_MAX + 1024, SINGLE_RECORD_BYTES_MAX, system_properties=True
+    PROPERTIES_MAX + len(REQUEST_PROPERTIES), TEXT_BYTES_MAX + 2048, SINGLE_RECORD_BYTES_MAX, system_properties=True
 )
 """For messages of clients to which a snode may have added the properties of a request."""
 COPY_LIMITS = MessageLimits(PROPERTIES_MAX + 32, 2 * TEXT_BYTES_MAX, COPY_RECORD_BYTES_MAX, system_properties=True)

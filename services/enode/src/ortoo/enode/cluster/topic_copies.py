@@ -102,13 +102,16 @@ class TopicCopies:
             copy for topic in response.topics if (copy := self._placed_copy(topic, response.directory_id)) is not None
         ]
         placed = {copy.topic_id: copy.queue_count for copy in here}
+        elsewhere = {topic.topic_id for topic in response.topics} - placed.keys()
         deleted = self._due_deletions(response)
         if response.snapshot:
-            self._placed, self._deleted = {}, set()
+            self._placed = {}
+        if response.snapshot or response.resumed:  # both list all deletions
+            self._deleted = set()
         self._deleted.update(response.deleted_topic_ids)
         self._deleted.difference_update(placed)
         self._deleted.difference_update(deleted)
-        for topic_id in (*response.deleted_topic_ids, *deleted):
+        for topic_id in (*response.deleted_topic_ids, *deleted, *elsewhere):
             self._placed.pop(topic_id, None)
         self._placed.update(placed)
         self.directory_id = response.directory_id
@@ -152,7 +155,8 @@ class TopicCopies:
                     topics=[c.name for c in missing if c.topic_id not in self._queue_counts][:NAMES_LOGGED_MAX],
                 )
         self._queue_counts.update((copy.topic_id, copy.queue_count) for copy in here)
-        for topic_id in (*response.deleted_topic_ids, *response.due_topic_ids):
+        gone = (*response.deleted_topic_ids, *response.due_topic_ids)
+        for topic_id in gone if response.snapshot else (*gone, *(topic.topic_id for topic in response.topics)):
             if topic_id not in self._placed:
                 self._queue_counts.pop(topic_id, None)
 

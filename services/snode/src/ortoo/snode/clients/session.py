@@ -88,6 +88,13 @@ class SessionOutbox:
             self._events.append(event)
         self._wake.set()
 
+    def discard(self, event: SessionEvent) -> None:
+        """Remove an event whose sender no longer waits, so that it does not use memory; no effect if it was sent."""
+        for at, one in enumerate(self._events):
+            if one is event:
+                del self._events[at]
+                return
+
     async def next(self) -> SessionEvent:
         """Wait for the next event. No event follows the event that closes the session."""
         while True:

@@ -194,7 +194,8 @@ class ClientSessions:
         if len(session.commands) >= UNANSWERED_MAX:
             raise Overloaded(f"client {session.client_id} has not answered {UNANSWERED_MAX} commands; retry later")
         answer: asyncio.Future[Any] = asyncio.get_running_loop().create_future()
-        session.outbox.put(ClientCommand(command))
+        event = ClientCommand(command)
+        session.outbox.put(event)
         session.commands[command_id] = answer
         try:
             async with asyncio.timeout(timeout_s):
@@ -203,6 +204,8 @@ class ClientSessions:
             raise Unavailable(f"client {session.client_id} did not answer within {timeout_s:.1f} s") from None
         finally:
             session.commands.pop(command_id, None)
+            if not answer.done() or answer.cancelled():
+                session.outbox.discard(event)
         if answer.cancelled():
             raise Unavailable(f"client {session.client_id} disconnected before it answered")
         return answer.result()

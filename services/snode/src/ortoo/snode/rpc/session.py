@@ -80,6 +80,8 @@ class ConnectCall:
         message = "the client ended its side of the stream"
         try:
             async for request in self.requests:
+                if session.is_closing:
+                    return  # it has left its groups already, so that a registration now would never end
                 self.sessions.touch(session)
                 if request.WhichOneof("event") == "close":
                     message = "the client left"
