@@ -21,7 +21,6 @@ from ortoo.client import (
     PopConsumer,
     PoppedMessage,
     PopSettings,
-    PullConsumer,
     PullSettings,
     ReceivedMessage,
     RequestTimeout,
@@ -491,28 +490,3 @@ async def test_the_blocking_client_requests_and_replies(tmp_path: Path) -> None:
     async with open_cluster(tmp_path) as cluster, asyncio.timeout(40):
         await cluster.create_topic("t")
         assert await asyncio.to_thread(blocking_round, cluster) == b"blocking"
-
-
-@pytest.mark.parametrize("is_pulled", [False, True], ids=["pushed", "pulled"])
-async def test_a_later_attempt_replies_through_the_retry_topic(tmp_path: Path, is_pulled: bool) -> None:
-    """The copy in the retry topic has the properties of its request."""
-    attempts: list[int] = []
-
-    async def handle(message: ReceivedMessage) -> None:
-        attempts.append(message.attempt)
-        if message.attempt < 2:
-            raise ValueError("not yet")
-        assert await message.reply(b"at last")
-
-    async with open_cluster(tmp_path) as cluster, connect(cluster.address) as mq, asyncio.timeout(60):
-        await cluster.create_topic("t")
-        await mq.admin.groups.update("g", retry="list:100ms")
-        consumer: Consumer | PullConsumer = (
-            mq.pull_consumer("g", "t", PullSettings(from_beginning=True))
-            if is_pulled
-            else mq.consumer("g", "t", ConsumerSettings(from_beginning=True))
-        )
-        async with consumer, mq.producer("t") as producer, Background("served") as background:
-            background.spawn("run", consumer.run(handle))
-            assert (await producer.request(b"?", timeout_s=40)).body == b"at last"
-    assert attempts[:2] == [1, 2]

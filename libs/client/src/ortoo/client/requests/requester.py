@@ -172,7 +172,7 @@ class Requester:
             raise RequestTimeout(topic, correlation_id, timeout_s, is_stored=False, reason=str(error)) from error
 
     async def _store(self, topic: str, sent: _Sent) -> None:
-        """Store a request at once, or together with others if many calls are in flight. Only plain ones share a call."""
+        """Store a request at once. If many calls are in flight, plain requests share a call."""
         if self._single_publishes < SINGLE_PUBLISHES_MAX:
             self._single_publishes += 1
             try:
