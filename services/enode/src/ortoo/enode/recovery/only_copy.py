@@ -22,7 +22,7 @@ from ortoo.enode.disk.segment_files import SegmentFiles
 from ortoo.enode.index.catalog import LogCatalog
 from ortoo.enode.index.index_files import make_index, read_contents
 from ortoo.enode.index.survey import SegmentSurvey, find_log_end, survey
-from ortoo.enode.log.frame import HEADER_BYTES, BadFrame, decode_header
+from ortoo.enode.log.frame import HEADER_BYTES, BadFrame, FrameFlag, decode_header, frame_bytes
 from ortoo.enode.log.queue_index import IndexParts, SegmentContents, decode_contents, decode_rows, encode_index
 from ortoo.enode.log.scan import Hole
 from ortoo.enode.log.segment import (
@@ -255,7 +255,7 @@ def is_at_log_end(clean: CleanStop, last: Segment, log_mark: int) -> bool:
 def recover_clean_stop(
     disk: Disk, catalog: LogCatalog, last: Segment, clean: CleanStop, begin: LogBegin | None
 ) -> Recovered:
-    """Load everything from the marker; no frame is read."""
+    """Load everything from the marker. No frame is read, except the last one of a full segment."""
     state = State()
     state.apply_all(decode_changes(clean.state))
     contents = decode_contents(clean.active_index, last.base)
@@ -270,13 +270,27 @@ def recover_clean_stop(
         catalog, state, clean.end_position, clean.store_open, clean.stored_at_ms, last, was_clean=True, begin=begin,
         state_bytes=len(clean.state),
     )  # fmt: skip
-    if clean.end_position >= last.limit:
+    if clean.end_position >= last.limit and _has_end_mark(last, clean.end_position):
         last.end, last.last_stored_at_ms = clean.end_position, clean.stored_at_ms
         recovered.active = None
     set_queue_ranges(recovered)
     holes = _known_holes(catalog, (*catalog.contents.values(), contents)) + _missing_beginning(catalog, begin)
     catalog.damages = find_damages(catalog, holes, disk)
     return recovered
+
+
+def _has_end_mark(segment: Segment, end: int) -> bool:
+    """Whether a segment that is full up to `end` is ended.
+
+    Without the mark, the next frame belongs into it, even if its file must grow. A start that reads the frames would
+    not find a frame in another segment.
+    """
+    position = end - frame_bytes(0)
+    try:
+        mark = decode_header(segment.read(position, HEADER_BYTES), position)
+    except BadFrame:
+        return False
+    return bool(mark.flags & FrameFlag.SEGMENT_END) and mark.end_position == end
 
 
 def load_sealed(catalog: LogCatalog, disk: Disk, segment: Segment, next_base: int, *, repairs: bool) -> None:
