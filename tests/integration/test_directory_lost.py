@@ -7,9 +7,9 @@ from pathlib import Path
 
 import pytest
 
+from ortoo.cli.doctor.findings import DoctorFinding
 from ortoo.cli.doctor.run import _findings_behind
 from ortoo.client import AlreadyExists, Client, Conflict, ConsumerSettings, Message, NotFound, connect
-from ortoo.common.errors.findings import Finding
 from ortoo.common.process.clock import SystemClock
 from ortoo.enode.app import RunningEnode
 from ortoo.namesrv.offline.backup import backup, restore
@@ -98,7 +98,7 @@ async def test_a_lost_database_costs_no_message(cluster: InProcessCluster, tmp_p
         assert await mq.admin.list_orphaned_topics() == []
 
 
-async def critical_findings(cluster: InProcessCluster, deadline_s: float) -> list[Finding]:
+async def critical_findings(cluster: InProcessCluster, deadline_s: float) -> list[DoctorFinding]:
     """The doctor's critical findings; a slow machine may also leave checks incomplete."""
     return [one for one in await _findings_behind([cluster.address], {}, "", "", deadline_s) if one.critical]
 
