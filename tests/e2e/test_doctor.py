@@ -72,6 +72,10 @@ async def listening(
                 await writer.wait_closed()
 
 
+OF_THE_MACHINE = "slow disk"
+"""A true finding while other tests use the disk; the simulation of the doctor's faults has the test of it."""
+
+
 async def advice(
     address: str, *options: str, environ: dict[str, str] | None = None, patience: float = PATIENCE
 ) -> dict[str, str]:
@@ -87,7 +91,7 @@ async def advice(
     found: list[dict[str, Any]] = [json.loads(line) for line in outcome.stdout.splitlines()]
     assert outcome.exit_code == int(any(one["critical"] for one in found))
     assert all(one["observed"] and one["remedy"] for one in found)
-    return {one["name"]: one["remedy"] for one in found}
+    return {one["name"]: one["remedy"] for one in found if one["name"] != OF_THE_MACHINE}
 
 
 @pytest.mark.parametrize(
