@@ -9,7 +9,7 @@ The constructor checks nothing, so that it is cheap; limits are checked in bulk 
 
 import inspect
 import reprlib
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Collection, Mapping, Sequence
 from dataclasses import FrozenInstanceError
 from typing import Any, Final, Self, Unpack
 
@@ -71,12 +71,15 @@ class Message(ColumnFields):
         fields.update(changes)
         return Message(**fields)
 
-    def without_system_properties(self) -> "Message":
-        """Return the message without the properties that only servers write, so that a client may send it again."""
-        kept = without_system_properties(self.rare.properties)
-        if kept is self.rare.properties:
+    def without_system_properties(self, kept: Collection[str] = ()) -> "Message":
+        """Return the message without the properties that only servers write, so that a client may send it again.
+
+        Those of the names in `kept` stay.
+        """
+        left = without_system_properties(self.rare.properties, kept)
+        if left is self.rare.properties:
             return self
-        return Message.of(self.body, self.tag, self.keys, self.rare._replace(properties=kept))
+        return Message.of(self.body, self.tag, self.keys, self.rare._replace(properties=left))
 
     def check(self, field: str = "message") -> None:
         """Raise Invalid, naming the field below `field`, if the message breaks a limit."""

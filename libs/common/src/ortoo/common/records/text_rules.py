@@ -7,7 +7,7 @@ made only of spaces (U+0020); control characters are U+0000-001F and U+007F-009F
 """
 
 import re
-from collections.abc import Iterable, Mapping
+from collections.abc import Collection, Iterable, Mapping
 from dataclasses import dataclass
 
 from ortoo.common.errors import Invalid
@@ -50,11 +50,11 @@ def has_system_property(names: Iterable[str]) -> bool:
     return any(map(is_system_property, names))
 
 
-def without_system_properties(properties: Mapping[str, str]) -> Mapping[str, str]:
-    """The properties that a client may send; the same object if these are all properties."""
+def without_system_properties(properties: Mapping[str, str], kept: Collection[str] = ()) -> Mapping[str, str]:
+    """The properties that a client may send, and those of `kept`; the same object if these are all properties."""
     if not has_system_property(properties):
         return properties
-    return {name: value for name, value in properties.items() if not is_system_property(name)}
+    return {name: value for name, value in properties.items() if name in kept or not is_system_property(name)}
 
 
 @dataclass(frozen=True, slots=True)

@@ -74,10 +74,7 @@ def message_with_id(opened: CachedBatch, store: Store, place: PopKey, offset: in
     topic_id, _, queue_id = place
     message = opened.view.message(offset - opened.first_offset)
     if group_of_topic(store.topic_name(topic_id)) is None:
-        request = {name: value for name, value in message.properties.items() if name in REQUEST_PROPERTIES}
-        message = message.without_system_properties()
-        if request:
-            message = message.replace(properties={**message.properties, **request})
+        message = message.without_system_properties(kept=REQUEST_PROPERTIES)
     if message.message_id:
         return message
     return message.replace(message_id=message_id_text(topic_id, store.enode, queue_id, offset))

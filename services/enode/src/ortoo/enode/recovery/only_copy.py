@@ -22,7 +22,7 @@ from ortoo.enode.disk.segment_files import SegmentFiles
 from ortoo.enode.index.catalog import LogCatalog
 from ortoo.enode.index.index_files import make_index, read_contents
 from ortoo.enode.index.survey import SegmentSurvey, find_log_end, survey
-from ortoo.enode.log.frame import HEADER_BYTES, BadFrame, FrameFlag, decode_header, frame_bytes
+from ortoo.enode.log.frame import HEADER_BYTES, BadFrame, FrameFlag, decode_header
 from ortoo.enode.log.queue_index import IndexParts, SegmentContents, decode_contents, decode_rows, encode_index
 from ortoo.enode.log.scan import Hole
 from ortoo.enode.log.segment import (
@@ -285,12 +285,8 @@ def _has_end_mark(segment: Segment, end: int) -> bool:
     Without the mark, the next frame belongs into it, even if its file must grow. A start that reads the frames would
     not find a frame in another segment.
     """
-    position = end - frame_bytes(0)
-    try:
-        mark = decode_header(segment.read(position, HEADER_BYTES), position)
-    except BadFrame:
-        return False
-    return bool(mark.flags & FrameFlag.SEGMENT_END) and mark.end_position == end
+    mark = frame_at(segment, end - HEADER_BYTES)
+    return mark is not None and bool(mark.flags & FrameFlag.SEGMENT_END) and mark.end_position == end
 
 
 def load_sealed(catalog: LogCatalog, disk: Disk, segment: Segment, next_base: int, *, repairs: bool) -> None:

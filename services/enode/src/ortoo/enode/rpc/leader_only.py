@@ -137,7 +137,8 @@ class LeaderOnlyService:
 
     async def _confirm(self, service: EnodeServiceServicer) -> None:
         """Return when this replica holds the read lease in the term of `service`. Errors: Unavailable."""
-        while self.service is not service or not self._may_read():
-            if self.service is not service:
-                raise Unavailable("this replica no longer leads; the outcome is unknown, retry")
+        while self.service is service:
+            if self._may_read():
+                return
             await self._clock.sleep(CONFIRM_POLL_S)
+        raise Unavailable("this replica no longer leads; the outcome is unknown, retry")
