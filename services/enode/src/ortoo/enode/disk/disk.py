@@ -31,7 +31,12 @@ class NoDescriptor(Overloaded):
 
 
 class File(Protocol):
-    """One open file, with one writer at a time and any number of readers."""
+    """One open file.
+
+    Concurrency: one writer at a time and any number of readers, from any thread.
+    Durability: written bytes are durable when a later `sync_data` has returned, and not before.
+    Errors: OSError. After a failed `sync_data`, only bytes that are written and synced again are durable.
+    """
 
     def write(self, position: int, buffers: Sequence[Buffer]) -> int:
         """Write all buffers, one after another, from `position` on; return the number of bytes.
@@ -68,7 +73,9 @@ class File(Protocol):
 class Disk(Protocol):
     """Operations on folders, and on the names of files in folders.
 
-    A call that needs a descriptor when none is free raises NoDescriptor. The disk has not failed.
+    Concurrency: any thread may call. Callers take turns for one name.
+    Durability: a changed name is durable when a later `sync_directory` of its folder has returned, and not before.
+    Errors: OSError. A call that needs a descriptor when none is free raises NoDescriptor; the disk has not failed.
     """
 
     @property

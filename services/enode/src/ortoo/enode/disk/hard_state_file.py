@@ -90,7 +90,10 @@ def _from_fields(fields: dict[str, Any]) -> tuple[StoredHardState, int]:
 
 
 def write_hard_state(disk: Disk, folder: Path, stored: StoredHardState) -> None:
-    """Replace the file durably, then record the number of this write. Errors: OSError."""
+    """Replace the file durably, then record the number of this write. Errors: OSError.
+
+    Invariant: the recorded number is never above the number in the file, so only an older copy is below it.
+    """
     hard_state, (incarnation, saves) = stored.hard_state, read_serial(disk, folder)
     saves = saves + 1 if incarnation == stored.incarnation else 1
     fields = {

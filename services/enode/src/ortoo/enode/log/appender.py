@@ -29,7 +29,15 @@ CHANGES_BYTES_MAX = 1 << 20
 
 @dataclass(kw_only=True, eq=False)
 class Appender(Flusher):
-    """Accepts frames, assigns their positions and makes them durable in that order."""
+    """Accepts frames, assigns their positions and makes them durable in that order.
+
+    Concurrency: all methods belong to the event loop that opened the log. Only `FlushGroup.write` runs outside it. The
+    caller of `reserve_space` appends before its next await.
+    Durability: an accepted frame is not durable. A waiter is answered when all frames accepted before it are committed:
+    durable here, or, with replicas, on a majority of the voters' disks.
+    Errors: a refused frame gets one of `check_accepting`, and nothing of it is stored. After a failed disk each waiter
+    gets Unavailable, which says that the outcome is unknown, and nothing is acknowledged until the log is opened again.
+    """
 
     def __post_init__(self) -> None:
         """Start without accepted frames."""

@@ -37,7 +37,14 @@ _log = get_logger("replication")
 
 @dataclass(eq=False)
 class ReplicatedLog:
-    """An open, replicated log. `on_appended` and `on_flushed` report appends and flushes of this disk."""
+    """An open, replicated log. `on_appended` and `on_flushed` report appends and flushes of this disk.
+
+    Concurrency: all methods belong to the event loop that opened the log. The driver awaits one action on the log
+    before it starts the next one; `commit`, `pause` and `resume` never wait.
+    Durability: `truncate`, `reset`, `store_summary` and `delete_below` are durable when they return. Written frames are
+    durable when `on_flushed` has reported their end.
+    Errors: as each method says. After an OSError the log must be opened again.
+    """
 
     engine: Engine
     folder: Path
@@ -201,7 +208,11 @@ class ReplicatedLog:
         await append_copies(appender, frames)
 
     async def truncate(self, summary: LogSummary) -> None:
-        """Truncate the log permanently to the end of `summary`. Errors: OSError."""
+        """Truncate the log permanently to the end of `summary`. Errors: OSError.
+
+        Invariant: the new end is durable in the stored summary before the first byte behind it changes. A start after
+        a crash truncates again.
+        """
         appender, position = self.engine.appender, summary.appended
         async with self.engine.housekeeping.marking, self._storing_summary:
             await appender.wait_idle()

@@ -52,7 +52,11 @@ class Committer:
         self.reservations = GenerationReservations()
 
     def commit(self, group: FlushGroup) -> None:
-        """Fold a committed group, and show it to readers."""
+        """Fold a committed group, and show it to readers.
+
+        Invariant: the state is a fold of the committed frames in the order of their positions, and of nothing else. So
+        all replicas, and each start, have the same state at a position.
+        """
         catalog, state, recent, checkpoints = self.catalog, self.state, self.recent, self.housekeeping.checkpoints
         woken: dict[QueueLog, None] = {}
         topic_ids: set[int] = set()

@@ -79,7 +79,13 @@ class TransactionRunner:
 
 
 class Database(TransactionRunner):
-    """A database engine and its thread, which runs one transaction at a time in the order of submission."""
+    """A database engine and its thread.
+
+    Concurrency: the event loop submits. The thread runs one transaction at a time, in the order of submission. Other
+    name servers may run theirs in the same database at the same time.
+    Durability: a transaction is committed, all or none of its changes, when its future has a result.
+    Errors: as `TransactionRunner.run`.
+    """
 
     def __init__(self, engine: sa.Engine, name: str) -> None:
         """`name` is the name of the thread."""

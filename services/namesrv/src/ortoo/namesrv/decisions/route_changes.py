@@ -129,7 +129,10 @@ class Routes:
         self._shared: OrderedDict[Hashable, object] = OrderedDict()
 
     def apply(self, change: RouteChange) -> None:
-        """Apply a change, and append it to the log of changes. The directory's version never decreases."""
+        """Apply a change, and append it to the log of changes.
+
+        Invariant: the directory's version never decreases.
+        """
         self._bytes += self.growth_bytes(change)
         self.version = max(self.version, change.version)
         self.handle_keys = change.handle_keys or self.handle_keys

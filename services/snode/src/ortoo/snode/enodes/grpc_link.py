@@ -71,7 +71,15 @@ FIND_TIMEOUT_S = 30.0
 
 
 class GrpcEnodeLink(ReplicaLink):
-    """The connection to one enode. Calls fail promptly with Unavailable if it is unreachable, frozen or restarted."""
+    """The connection to one enode.
+
+    Concurrency: all methods belong to one event loop. Any number of calls may run at once. Appends to one queue are
+    stored in the order of the calls, over leader changes too. Other calls have no order.
+    Durability: an answered append, commit, settlement or lock is committed by the enode. The flush mode ASYNC of an
+    append is the exception.
+    Errors: those of the enode, and Unavailable promptly if it is unreachable, frozen or restarted. The outcome of an
+    append that fails with Unavailable is unknown, unless the error says that it was not accepted.
+    """
 
     def append(
         self, topic_id: int, queue_id: int, batch: SealedBatch, flush_mode: FlushMode = FlushMode.DEFAULT

@@ -59,6 +59,7 @@ class Membership:
     def advance_generation(self, group: str) -> int:
         """Give a group a higher generation, because its members or the queues of its topics have changed; returns it.
 
+        Invariant: a generation of a group is used once, so an owner with an older one is always recognized.
         All groups have one counter. It starts from the clock's milliseconds, so that it also grows over restarts.
         """
         generation = self._last_generation = self._generations[group] = max(

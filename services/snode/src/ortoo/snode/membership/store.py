@@ -99,7 +99,13 @@ def redis_client(url: str) -> Any:
 
 @dataclass(slots=True, eq=False)
 class MembershipStore:
-    """One snode's connection to the shared store. While the store is unreachable, the last known members stay."""
+    """One snode's connection to the shared store.
+
+    Concurrency: it belongs to one event loop. Snodes change members at the same time; scripts in the store make each
+    change atomic and give it a number.
+    Durability: none is needed. Each snode writes its own members again after the store was emptied.
+    Errors: none for callers. While the store is unreachable, the last known members stay, and a finding says why.
+    """
 
     runtime: Runtime
     client: Any

@@ -39,7 +39,10 @@ class Credit:
 
 
 class QueueCursor:
-    """The offsets up to which a session has read, sent and acknowledged one queue."""
+    """The offsets up to which a session has read, sent and acknowledged one queue.
+
+    Invariant: `committed_offset` <= `sent_offset` <= `next_offset`, so no message is acknowledged before it was sent.
+    """
 
     def __init__(self, queue: Queue, generation: int) -> None:
         """`generation` is the generation of the assignment that added the queue to the session."""

@@ -39,8 +39,9 @@ class _PendingMessages:
 class PublishBatcher(SerialBatcher):
     """Stores single messages in one queue. Its producer id lets the enode store a batch that is sent twice only once.
 
-    The bytes of a batch never change between two tries. If the outcome of a batch stays unknown, the next batch gets a
-    new producer id, because the old sequence cannot be continued.
+    Invariant: the bytes of a batch do not change between two tries, so the enode recognizes the repetition. If the
+    outcome of a batch stays unknown, the next batch gets a new producer id, because the old sequence cannot be
+    continued.
     """
 
     queue: Queue

@@ -20,7 +20,13 @@ Done = Callable[[FlushGroup, BaseException | None], None]
 
 
 class DiskWork:
-    """Runs blocking disk work and returns the result to the loop; this class runs it on the loop itself."""
+    """Runs blocking disk work and returns the result to the loop; this class runs it on the loop itself.
+
+    Concurrency: the loop calls. One flush runs at a time; other work may run beside it and beside other work. Scans run
+    one after another.
+    Durability: a flushed group is on the disk when `done` gets no error.
+    Errors: those of the work, and Unavailable after `close`. A flush hands its error to `done`.
+    """
 
     def __init__(self, loop: asyncio.AbstractEventLoop) -> None:
         """Work for `loop`."""

@@ -267,6 +267,7 @@ class Flusher:
     def release_committed(self) -> None:
         """Apply and answer, in order, the groups that may be committed.
 
+        Invariant: no waiter is answered before its group and all earlier groups are committed and folded.
         Copies of another leader's frames also wait for this disk, because their readers find them only there.
         """
         while self._uncommitted and self._may_commit(self._uncommitted[0]):

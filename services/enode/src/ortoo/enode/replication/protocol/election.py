@@ -59,7 +59,10 @@ def _request_votes(replica: Replica) -> None:
 
 
 def send_vote(replica: Replica) -> None:
-    """Send the vote, which is on disk."""
+    """Send the vote.
+
+    Invariant: the vote is on disk before it is sent, so a restart does not vote a second time in the epoch.
+    """
     hard_state, rules, log = replica.hard_state, replica.rules, replica.log
     tail, is_electable = rules.claimed_tail(log, hard_state), rules.is_electable(log, hard_state)
     replica.add_actions(Send(hard_state.leader.replica, Vote(hard_state.epoch, replica.identity, tail, is_electable)))

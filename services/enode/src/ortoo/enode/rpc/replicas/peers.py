@@ -41,7 +41,13 @@ _log = get_logger("replication")
 
 @dataclass(eq=False)
 class ReplicaPeers:
-    """Streams to the other replicas, opened when the first message is sent."""
+    """Streams to the other replicas, opened when the first message is sent.
+
+    Concurrency: all methods belong to one event loop. `send` never waits.
+    Durability: none. A message may be lost, or arrive long after it was sent. Messages over one connection arrive in
+    the order of the calls.
+    Errors: none. A replica that cannot be reached is logged once, and loses the messages that wait for it.
+    """
 
     identity: ReplicaId
     set_id: str
