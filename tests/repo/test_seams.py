@@ -32,10 +32,12 @@ def unstated(tree: Tree, seams: dict[str, tuple[str, ...]]) -> Iterator[str]:
 
 
 def test_interfaces_state_concurrency_durability_and_errors(tree: Tree) -> None:
+    """The docstring of each interface between packages has the three subjects."""
     assert list(unstated(tree, SEAMS)) == []
 
 
 def test_a_missing_subject_is_found(tmp_path: Path) -> None:
+    """The rule fires for a docstring without one of the subjects."""
     text = 'class Disk:\n    """A disk.\n\n    Concurrency: one thread.\n    Errors: OSError.\n    """\n'
     planted = Tree.planted(tmp_path, {"disk.py": text})
     assert list(unstated(planted, {"disk.py": ("Disk",)})) == ["disk.py: Disk lacks 'Durability:'"]
