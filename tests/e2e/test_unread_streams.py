@@ -28,7 +28,8 @@ SLACK_BYTES = 96 << 20
 
 Beside busy cores 25 to 125 MiB are used in all; unbounded it would be 3 GiB.
 """
-STREAMS, CALLS_A_CHANNEL = 100, 10
+STREAMS, CALLS_A_CHANNEL = 100, 20
+"""A server with a small budget accepts 32 connections from one address, including those of the cluster."""
 STORED, BODY_BYTES = 32, 512 << 10
 TOPICS, WATCHES = 300, 300
 OF_CLIENT = "Internal error from Core"
