@@ -141,6 +141,7 @@ ROOM_FOR_SOME_BYTES = {"RetryMessages": 2_000, "ReplayStored": 2_000}
 OTHERS = {
     "QueryOffsets": "reads",
     "DescribeQueuesOfTopics": "reads",
+    "MeasureQueues": "reads",
     "PopQueues": "leases as many messages as fit, and does not wait for the disk",
     "WatchHalves": "reads",
     "AppendDeduplicated": "one batch, and its ids in the same frame",

@@ -284,6 +284,38 @@ async def test_offsets_are_found_by_time(tmp_path: Path) -> None:
         assert await at(stored[-1].stored_at_ms + 1) == 5
 
 
+async def test_the_bytes_of_queues_are_measured(tmp_path: Path) -> None:
+    """Each queue ends where its bytes reach the limit; a queue that cannot be measured does not fail the others."""
+    async with open_snode_cluster(tmp_path) as running, asyncio.timeout(30):
+        await running.topic("t", 2)
+        for number in range(5):
+            await running.produce(batch_request(number, queue("t"), [bytes(1_000)]))
+
+        async def measured(*starts: tuple[topic_pb2.Queue, int, int]) -> pull_pb2.MeasureQueuesResponse:
+            request = pull_pb2.MeasureQueuesRequest(
+                queues=[
+                    pull_pb2.MeasuredQueue(queue=one, from_offset=first, bytes_max=bytes_max)
+                    for one, first, bytes_max in starts
+                ]
+            )
+            return await running.consumer.MeasureQueues(request)
+
+        (whole,) = (await measured((queue("t"), 0, 1 << 40))).sizes
+        assert whole.end_offset == 5
+        assert whole.size_bytes > 5_000
+        one_bytes = whole.size_bytes // 5
+        seen = await measured((queue("t"), 1, 2 * one_bytes), (queue("t", 1), 0, 9), (queue("none"), 0, 9))
+        assert [(one.queue.queue_id, one.end_offset, one.size_bytes) for one in seen.sizes] == [
+            (0, 3, 2 * one_bytes),
+            (1, 0, 0),
+        ]
+        assert [(one.queue.topic, one.failure.kind) for one in seen.refused] == [
+            ("none", failure_pb2.FAILURE_KIND_NOT_FOUND)
+        ]
+        for wrong in (((queue("t"), -1, 1),), ((queue("t"), 0, -1),), ((queue("t"), 0, 1), (queue("t"), 1, 1))):
+            assert await refusal(measured(*wrong)) is grpc.StatusCode.INVALID_ARGUMENT
+
+
 async def test_a_topic_nobody_made_and_a_queue_that_is_not_there_are_named(tmp_path: Path) -> None:
     """E-104: invalid requests are refused with the field."""
     async with open_snode_cluster(tmp_path) as running, asyncio.timeout(30):

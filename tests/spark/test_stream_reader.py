@@ -103,10 +103,18 @@ def test_limits_are_kept_exactly_and_everything_is_read_once(broker: Broker, top
 
 
 def test_bytes_are_a_limit_too(broker: Broker, topic: str) -> None:
-    """`maxBytesPerTrigger` alone limits a batch approximately, by the size of the next messages."""
-    send(broker, topic, [Message(b"x" * 1_000) for _ in range(4_000)])
-    reader = reader_of(broker, topic, startingOffsets="earliest", maxBytesPerTrigger="500000")
-    assert 300 < total(reader.latestOffset(begun(reader), reader.getDefaultReadLimit())) < 700
+    """`maxBytesPerTrigger` holds when small messages come before large ones."""
+    small, large, limit_bytes = [Message(b"x")] * 50, [Message(b"x" * 50_000) for _ in range(80)], 500_000
+    for message in small + large:
+        send(broker, topic, [message])
+    reader = reader_of(broker, topic, startingOffsets="earliest", maxBytesPerTrigger=str(limit_bytes))
+    at, sizes = begun(reader), []
+    while (end := reader.latestOffset(at, reader.getDefaultReadLimit())) != at:
+        sizes.append(sum(len(body) for body in rows(reader, at, end)))
+        at = end
+    assert total(at) == len(small + large)
+    assert max(sizes) <= limit_bytes
+    assert len(sizes) < 16
 
 
 def test_available_now_ends_where_the_topic_ended_at_its_start(broker: Broker, topic: str) -> None:

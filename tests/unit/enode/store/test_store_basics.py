@@ -11,7 +11,7 @@ from ortoo.common.process.randomness import Randomness
 from ortoo.common.records.sealed_batch import SealedBatch, crc32c
 from ortoo.enode.changes.kinds import OffsetsCommitted
 from ortoo.enode.disk.disk import RealDisk
-from ortoo.enode.log.results import TopicCopy
+from ortoo.enode.log.results import QueueSize, TopicCopy
 from ortoo.enode.log.settings import FlushMode, StoreSettings
 from ortoo.verification.store.single_store import SingleStore, open_single_store
 
@@ -238,4 +238,28 @@ async def test_a_clean_stop_leaves_a_marker_and_a_running_store_has_none(tmp_pat
     assert marker.exists()
     store = await opened(tmp_path)
     assert not marker.exists()
+    await store.close()
+
+
+async def test_the_bytes_of_a_queue_are_measured(tmp_path: Path) -> None:
+    """The end at which the batches reach a limit is exact over segments, and after a restart; one batch always fits."""
+    store = await opened(tmp_path)
+    lengths = [100 + number * 7919 % 2_000 for number in range(300)]
+    lengths[200] = 9_000
+    for length in lengths:
+        await store.append(TOPIC, 0, batch(bytes(length)))
+        await store.append(TOPIC, 1, batch(bytes(50)))
+    assert store.describe().segment_count > 4
+    for first, bytes_max in ((0, 0), (0, 50_000), (7, 1 << 40), (150, 30_000), (200, 5_000), (298, 900), (299, 9_000)):
+        end, total = first, 0
+        while end < len(lengths) and (end == first or total + lengths[end] <= bytes_max):
+            end, total = end + 1, total + lengths[end]
+        assert await store.measure_queue(TOPIC, 0, first, bytes_max) == QueueSize(end, total)
+    assert await store.measure_queue(TOPIC, 0, 300, 1 << 40) == QueueSize(300, 0)
+    assert await store.measure_queue(TOPIC, 2, 0, 1 << 40) == QueueSize(0, 0)
+    with pytest.raises(NotFound):
+        await store.measure_queue(TOPIC, 9, 0, 1)
+    await store.close()
+    store = await opened(tmp_path)
+    assert await store.measure_queue(TOPIC, 0, 0, 1 << 40) == QueueSize(300, sum(lengths))
     await store.close()

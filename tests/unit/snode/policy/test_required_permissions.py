@@ -103,6 +103,11 @@ ROWS: list[tuple[str, Any, list[RequiredPermission]]] = [
         pull_pb2.CommitConsumerOffsetsRequest(group="g", offsets=[pull_pb2.ConsumerOffset(queue=QUEUE)]),
         BOTH,
     ),
+    (
+        "ConsumerService/MeasureQueues",
+        pull_pb2.MeasureQueuesRequest(queues=[pull_pb2.MeasuredQueue(queue=QUEUE)]),
+        [topic("t", SUB)],
+    ),
     ("ConsumerService/Ack", pop_pb2.AckRequest(receipts=RECEIPTS), BY_HANDLE),
     ("ConsumerService/Nack", pop_pb2.NackRequest(receipts=RECEIPTS), BY_HANDLE),
     ("ConsumerService/ChangeInvisible", pop_pb2.ChangeInvisibleRequest(receipts=RECEIPTS), BY_HANDLE),

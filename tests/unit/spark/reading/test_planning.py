@@ -4,7 +4,8 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from ortoo.client import Queue
-from ortoo.spark.reading.batch_limits import limit_offsets
+from ortoo.client.offsets.offset_lookup import QueueSize
+from ortoo.spark.reading.batch_limits import BytesLimit, Measure, limit_offsets
 from ortoo.spark.reading.planning import plan
 from ortoo.spark.reading.topic_state import OffsetSpan
 
@@ -58,3 +59,63 @@ def test_a_limit_is_kept_exactly(latest: dict[Queue, int], messages_max: int) ->
     waiting = [queue for queue, count in latest.items() if count]
     if messages_max >= len(waiting):
         assert all(ends[queue] for queue in waiting)
+
+
+STORED = st.lists(st.tuples(st.integers(1, 5), st.integers(1, 400)), max_size=12)
+"""The stored batches of a queue: the number of messages and the bytes of each."""
+
+
+def measure_in(stored: dict[Queue, list[tuple[int, int]]]) -> Measure:
+    """Measures like enodes do: whole batches from an offset on, at least one."""
+
+    def size_of(batches: list[tuple[int, int]], first: int, bytes_max: int) -> QueueSize:
+        end = size_bytes = 0
+        for count, batch_bytes in batches:
+            end += count
+            if end <= first:
+                continue
+            if size_bytes and size_bytes + batch_bytes > bytes_max:
+                return QueueSize(end - count, size_bytes)
+            size_bytes += batch_bytes
+        return QueueSize(max(first, end), size_bytes)
+
+    return lambda starts: {queue: size_of(stored[queue], *start) for queue, start in starts.items()}
+
+
+@given(st.dictionaries(QUEUES, STORED), st.integers(1, 3_000))
+def test_a_limit_in_bytes_is_kept(stored: dict[Queue, list[tuple[int, int]]], bytes_max: int) -> None:
+    """A batch has at most the allowed bytes, or one stored batch; everything is read, in few batches."""
+    latest = {queue: sum(count for count, _ in batches) for queue, batches in stored.items()}
+    limit, at = BytesLimit(bytes_max, measure_in(stored)), dict.fromkeys(latest, 0)
+    total_bytes = sum(size for batches in stored.values() for _, size in batches)
+    rounds = 0
+    while at != latest:
+        ends = limit.limit(at, latest)
+        taken = []
+        for queue, batches in stored.items():
+            end = 0
+            for count, size in batches:
+                end += count
+                if at[queue] < end <= ends[queue]:
+                    taken.append(size)
+        assert taken
+        assert len(taken) == 1 or sum(taken) <= bytes_max
+        at, rounds = ends, rounds + 1
+    assert rounds <= 2 * (total_bytes // max(bytes_max - 400, 1) + len(stored) + 1) or bytes_max <= 800
+
+
+def test_a_queue_without_an_answer_stays_at_its_start() -> None:
+    """If an enode does not answer, the other queues are read."""
+    away, there = Queue("t", "a", 0), Queue("t", "b", 0)
+    limit = BytesLimit(100, lambda starts: {there: QueueSize(5, 50)})
+    assert limit.limit({away: 3, there: 0}, {away: 9, there: 5}) == {away: 3, there: 5}
+
+
+def test_no_queue_starves_when_the_limit_allows_only_one() -> None:
+    """Queues take turns."""
+    queues = [Queue("t", "a", number) for number in range(4)]
+    stored = dict.fromkeys(queues, [(1, 90)] * 50)
+    limit, at = BytesLimit(100, measure_in(stored)), dict.fromkeys(queues, 0)
+    for _ in range(8):
+        at = limit.limit(at, dict.fromkeys(queues, 50))
+    assert set(at.values()) == {2}

@@ -9,8 +9,9 @@ from typing import Any
 
 from pyspark.sql.streaming.datasource import ReadAllAvailable
 
-from ortoo.client import NotFound, OutOfRange, Queue, QueueInfo, TopicDescription, TopicInfo
+from ortoo.client import NotFound, OutOfRange, Queue, QueueInfo, TopicDescription, TopicInfo, Unavailable
 from ortoo.client.admin.descriptions import TopicPlacement
+from ortoo.common.errors.status import failure_of
 from ortoo.spark.core.offsets import SourceOffsets
 from ortoo.spark.reading.data_loss import Loss
 from ortoo.spark.reading.slice_reader import Remainder, read_slice
@@ -146,6 +147,8 @@ class FakeLink:
             for item in request.offsets:
                 self.world.group[Queue(item.queue.topic, item.queue.enode, item.queue.queue_id)] = item.offset
             return SimpleNamespace(refused=())
+        if method == "MeasureQueues":
+            return self._measure(request)
         assert method == "QueryQueues"
         described = self.describe_topic(request.topic).queues
         return SimpleNamespace(
@@ -154,6 +157,22 @@ class FakeLink:
                 for each in described
             ]
         )
+
+    def _measure(self, request: Any) -> Any:
+        """Each message is a stored batch of MESSAGE_BYTES."""
+        sizes, refused = [], []
+        for one in request.queues:
+            queue = Queue(one.queue.topic, one.queue.enode, one.queue.queue_id)
+            topic = self.world.topics.get(queue.topic)
+            if queue.enode in self.world.away or topic is None or queue not in topic.queues:
+                refused.append(SimpleNamespace(queue=one.queue, failure=failure_of(Unavailable("away"))))
+                continue
+            count = min(max(one.bytes_max // MESSAGE_BYTES, 1), len(topic.queues[queue].messages) - one.from_offset)
+            size = SimpleNamespace(
+                queue=one.queue, end_offset=one.from_offset + count, size_bytes=count * MESSAGE_BYTES
+            )
+            sizes.append(size)
+        return SimpleNamespace(sizes=sizes, refused=refused)
 
     def fetch(self, queue: Queue, begin: int, end: int, *_: object) -> Iterator[Any]:
         self.world.away.discard(queue.enode)

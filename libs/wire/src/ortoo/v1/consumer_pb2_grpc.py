@@ -57,6 +57,11 @@ class ConsumerServiceStub(object):
                 request_serializer=ortoo_dot_v1_dot_pull__pb2.SearchOffsetRequest.SerializeToString,
                 response_deserializer=ortoo_dot_v1_dot_pull__pb2.SearchOffsetResponse.FromString,
                 )
+        self.MeasureQueues = channel.unary_unary(
+                '/ortoo.v1.ConsumerService/MeasureQueues',
+                request_serializer=ortoo_dot_v1_dot_pull__pb2.MeasureQueuesRequest.SerializeToString,
+                response_deserializer=ortoo_dot_v1_dot_pull__pb2.MeasureQueuesResponse.FromString,
+                )
         self.NackMessages = channel.unary_unary(
                 '/ortoo.v1.ConsumerService/NackMessages',
                 request_serializer=ortoo_dot_v1_dot_pull__pb2.NackMessagesRequest.SerializeToString,
@@ -153,6 +158,13 @@ class ConsumerServiceServicer(object):
 
     def SearchOffset(self, request, context):
         """The offset of the first message stored at or after a time.
+        """
+        context.set_code(grpc.StatusCode.UNIMPLEMENTED)
+        context.set_details('Method not implemented!')
+        raise NotImplementedError('Method not implemented!')
+
+    def MeasureQueues(self, request, context):
+        """The stored bytes of queues from an offset on, and the offset at which they reach a limit.
         """
         context.set_code(grpc.StatusCode.UNIMPLEMENTED)
         context.set_details('Method not implemented!')
@@ -255,6 +267,11 @@ def add_ConsumerServiceServicer_to_server(servicer, server):
                     servicer.SearchOffset,
                     request_deserializer=ortoo_dot_v1_dot_pull__pb2.SearchOffsetRequest.FromString,
                     response_serializer=ortoo_dot_v1_dot_pull__pb2.SearchOffsetResponse.SerializeToString,
+            ),
+            'MeasureQueues': grpc.unary_unary_rpc_method_handler(
+                    servicer.MeasureQueues,
+                    request_deserializer=ortoo_dot_v1_dot_pull__pb2.MeasureQueuesRequest.FromString,
+                    response_serializer=ortoo_dot_v1_dot_pull__pb2.MeasureQueuesResponse.SerializeToString,
             ),
             'NackMessages': grpc.unary_unary_rpc_method_handler(
                     servicer.NackMessages,
@@ -435,6 +452,23 @@ class ConsumerService(object):
         return grpc.experimental.unary_unary(request, target, '/ortoo.v1.ConsumerService/SearchOffset',
             ortoo_dot_v1_dot_pull__pb2.SearchOffsetRequest.SerializeToString,
             ortoo_dot_v1_dot_pull__pb2.SearchOffsetResponse.FromString,
+            options, channel_credentials,
+            insecure, call_credentials, compression, wait_for_ready, timeout, metadata)
+
+    @staticmethod
+    def MeasureQueues(request,
+            target,
+            options=(),
+            channel_credentials=None,
+            call_credentials=None,
+            insecure=False,
+            compression=None,
+            wait_for_ready=None,
+            timeout=None,
+            metadata=None):
+        return grpc.experimental.unary_unary(request, target, '/ortoo.v1.ConsumerService/MeasureQueues',
+            ortoo_dot_v1_dot_pull__pb2.MeasureQueuesRequest.SerializeToString,
+            ortoo_dot_v1_dot_pull__pb2.MeasureQueuesResponse.FromString,
             options, channel_credentials,
             insecure, call_credentials, compression, wait_for_ready, timeout, metadata)
 

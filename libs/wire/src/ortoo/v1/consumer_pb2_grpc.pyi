@@ -40,6 +40,8 @@ class ConsumerServiceStub:
     """The committed offsets of a group."""
     SearchOffset: _aio.UnaryUnaryMultiCallable[_pull_pb2.SearchOffsetRequest, _pull_pb2.SearchOffsetResponse]
     """The offset of the first message stored at or after a time."""
+    MeasureQueues: _aio.UnaryUnaryMultiCallable[_pull_pb2.MeasureQueuesRequest, _pull_pb2.MeasureQueuesResponse]
+    """The stored bytes of queues from an offset on, and the offset at which they reach a limit."""
     NackMessages: _aio.UnaryUnaryMultiCallable[_pull_pb2.NackMessagesRequest, _pull_pb2.NackMessagesResponse]
     """Sends messages that could not be processed to the group's retry topic. UNIMPLEMENTED where retries are not served
     yet.
@@ -137,6 +139,14 @@ class ConsumerServiceServicer(metaclass=_abc_1.ABCMeta):
         context: _aio.ServicerContext[_pull_pb2.SearchOffsetRequest, _abc.Awaitable[_pull_pb2.SearchOffsetResponse]],
     ) -> _abc.Awaitable[_pull_pb2.SearchOffsetResponse]:
         """The offset of the first message stored at or after a time."""
+
+    @_abc_1.abstractmethod
+    def MeasureQueues(
+        self,
+        request: _pull_pb2.MeasureQueuesRequest,
+        context: _aio.ServicerContext[_pull_pb2.MeasureQueuesRequest, _abc.Awaitable[_pull_pb2.MeasureQueuesResponse]],
+    ) -> _abc.Awaitable[_pull_pb2.MeasureQueuesResponse]:
+        """The stored bytes of queues from an offset on, and the offset at which they reach a limit."""
 
     @_abc_1.abstractmethod
     def NackMessages(

@@ -50,6 +50,11 @@ class EnodeServiceStub(object):
                 request_serializer=ortoo_dot_v1_dot_enode__topics__pb2.DescribeQueuesOfTopicsRequest.SerializeToString,
                 response_deserializer=ortoo_dot_v1_dot_enode__topics__pb2.DescribeQueuesOfTopicsResponse.FromString,
                 )
+        self.MeasureQueues = channel.unary_unary(
+                '/ortoo.v1.EnodeService/MeasureQueues',
+                request_serializer=ortoo_dot_v1_dot_enode__topics__pb2.MeasureStoredQueuesRequest.SerializeToString,
+                response_deserializer=ortoo_dot_v1_dot_enode__topics__pb2.MeasureStoredQueuesResponse.FromString,
+                )
         self.FindOffset = channel.unary_unary(
                 '/ortoo.v1.EnodeService/FindOffset',
                 request_serializer=ortoo_dot_v1_dot_enode__pb2.FindOffsetRequest.SerializeToString,
@@ -239,6 +244,13 @@ class EnodeServiceServicer(object):
         context.set_details('Method not implemented!')
         raise NotImplementedError('Method not implemented!')
 
+    def MeasureQueues(self, request, context):
+        """The stored bytes of queues from an offset on. Reads no messages.
+        """
+        context.set_code(grpc.StatusCode.UNIMPLEMENTED)
+        context.set_details('Method not implemented!')
+        raise NotImplementedError('Method not implemented!')
+
     def FindOffset(self, request, context):
         """The offset of the first message stored at or after a time.
         """
@@ -310,10 +322,8 @@ class EnodeServiceServicer(object):
         raise NotImplementedError('Method not implemented!')
 
     def Lease(self, request_iterator, context):
-        """Pops and settlements of one snode on one stream; answers arrive in any order. An enode that shuts down answers
-        the accepted requests and ends the call with OK; requests without an answer had no effect. The first answer has
-        request id 0 and no content: the call is accepted. The call is refused if another replica is the leader, or if
-        this version does not support it. A snode that waits for the first answer has sent no request by then.
+        """Pops and settlements of one snode; answers arrive in any order. A shutdown ends it as it ends Append. The first
+        answer has request id 0 and no content: the call is accepted. A snode that waits for it has sent no request.
         """
         context.set_code(grpc.StatusCode.UNIMPLEMENTED)
         context.set_details('Method not implemented!')
@@ -470,6 +480,11 @@ def add_EnodeServiceServicer_to_server(servicer, server):
                     servicer.DescribeQueuesOfTopics,
                     request_deserializer=ortoo_dot_v1_dot_enode__topics__pb2.DescribeQueuesOfTopicsRequest.FromString,
                     response_serializer=ortoo_dot_v1_dot_enode__topics__pb2.DescribeQueuesOfTopicsResponse.SerializeToString,
+            ),
+            'MeasureQueues': grpc.unary_unary_rpc_method_handler(
+                    servicer.MeasureQueues,
+                    request_deserializer=ortoo_dot_v1_dot_enode__topics__pb2.MeasureStoredQueuesRequest.FromString,
+                    response_serializer=ortoo_dot_v1_dot_enode__topics__pb2.MeasureStoredQueuesResponse.SerializeToString,
             ),
             'FindOffset': grpc.unary_unary_rpc_method_handler(
                     servicer.FindOffset,
@@ -721,6 +736,23 @@ class EnodeService(object):
         return grpc.experimental.unary_unary(request, target, '/ortoo.v1.EnodeService/DescribeQueuesOfTopics',
             ortoo_dot_v1_dot_enode__topics__pb2.DescribeQueuesOfTopicsRequest.SerializeToString,
             ortoo_dot_v1_dot_enode__topics__pb2.DescribeQueuesOfTopicsResponse.FromString,
+            options, channel_credentials,
+            insecure, call_credentials, compression, wait_for_ready, timeout, metadata)
+
+    @staticmethod
+    def MeasureQueues(request,
+            target,
+            options=(),
+            channel_credentials=None,
+            call_credentials=None,
+            insecure=False,
+            compression=None,
+            wait_for_ready=None,
+            timeout=None,
+            metadata=None):
+        return grpc.experimental.unary_unary(request, target, '/ortoo.v1.EnodeService/MeasureQueues',
+            ortoo_dot_v1_dot_enode__topics__pb2.MeasureStoredQueuesRequest.SerializeToString,
+            ortoo_dot_v1_dot_enode__topics__pb2.MeasureStoredQueuesResponse.FromString,
             options, channel_credentials,
             insecure, call_credentials, compression, wait_for_ready, timeout, metadata)
 

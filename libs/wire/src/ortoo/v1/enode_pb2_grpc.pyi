@@ -35,6 +35,8 @@ class EnodeServiceStub:
     """The first and the next offset of each queue of a topic."""
     DescribeQueuesOfTopics: _aio.UnaryUnaryMultiCallable[_enode_topics_pb2.DescribeQueuesOfTopicsRequest, _enode_topics_pb2.DescribeQueuesOfTopicsResponse]
     """The same for the queues of many topics."""
+    MeasureQueues: _aio.UnaryUnaryMultiCallable[_enode_topics_pb2.MeasureStoredQueuesRequest, _enode_topics_pb2.MeasureStoredQueuesResponse]
+    """The stored bytes of queues from an offset on. Reads no messages."""
     FindOffset: _aio.UnaryUnaryMultiCallable[_enode_pb2.FindOffsetRequest, _enode_pb2.FindOffsetResponse]
     """The offset of the first message stored at or after a time."""
     FindMessages: _aio.UnaryUnaryMultiCallable[_enode_pb2.FindMessagesRequest, _enode_pb2.FindMessagesResponse]
@@ -56,10 +58,8 @@ class EnodeServiceStub:
     FindDeferred: _aio.UnaryUnaryMultiCallable[_enode_deferred_pb2.FindDeferredRequest, _enode_deferred_pb2.FindDeferredResponse]
     """Finds a message that is not visible yet: a delayed message, or a message of an open transaction. Read-only."""
     Lease: _aio.StreamStreamMultiCallable[_enode_pop_pb2.LeaseRequest, _enode_pop_pb2.LeaseResponse]
-    """Pops and settlements of one snode on one stream; answers arrive in any order. An enode that shuts down answers
-    the accepted requests and ends the call with OK; requests without an answer had no effect. The first answer has
-    request id 0 and no content: the call is accepted. The call is refused if another replica is the leader, or if
-    this version does not support it. A snode that waits for the first answer has sent no request by then.
+    """Pops and settlements of one snode; answers arrive in any order. A shutdown ends it as it ends Append. The first
+    answer has request id 0 and no content: the call is accepted. A snode that waits for it has sent no request.
     """
     PopQueues: _aio.UnaryUnaryMultiCallable[_enode_pop_pb2.PopQueuesRequest, _enode_pop_pb2.PopQueuesResponse]
     """Leases messages of a group to a consumer. It waits for the first message."""
@@ -150,6 +150,14 @@ class EnodeServiceServicer(metaclass=_abc_1.ABCMeta):
         """The same for the queues of many topics."""
 
     @_abc_1.abstractmethod
+    def MeasureQueues(
+        self,
+        request: _enode_topics_pb2.MeasureStoredQueuesRequest,
+        context: _aio.ServicerContext[_enode_topics_pb2.MeasureStoredQueuesRequest, _abc.Awaitable[_enode_topics_pb2.MeasureStoredQueuesResponse]],
+    ) -> _abc.Awaitable[_enode_topics_pb2.MeasureStoredQueuesResponse]:
+        """The stored bytes of queues from an offset on. Reads no messages."""
+
+    @_abc_1.abstractmethod
     def FindOffset(
         self,
         request: _enode_pb2.FindOffsetRequest,
@@ -235,10 +243,8 @@ class EnodeServiceServicer(metaclass=_abc_1.ABCMeta):
         request_iterator: _abc.AsyncIterator[_enode_pop_pb2.LeaseRequest],
         context: _aio.ServicerContext[_abc.AsyncIterator[_enode_pop_pb2.LeaseRequest], _abc.AsyncIterator[_enode_pop_pb2.LeaseResponse]],
     ) -> _abc.AsyncIterator[_enode_pop_pb2.LeaseResponse]:
-        """Pops and settlements of one snode on one stream; answers arrive in any order. An enode that shuts down answers
-        the accepted requests and ends the call with OK; requests without an answer had no effect. The first answer has
-        request id 0 and no content: the call is accepted. The call is refused if another replica is the leader, or if
-        this version does not support it. A snode that waits for the first answer has sent no request by then.
+        """Pops and settlements of one snode; answers arrive in any order. A shutdown ends it as it ends Append. The first
+        answer has request id 0 and no content: the call is accepted. A snode that waits for it has sent no request.
         """
 
     @_abc_1.abstractmethod

@@ -634,6 +634,124 @@ class SearchOffsetResponse(_message.Message):
 Global___SearchOffsetResponse: _TypeAlias = SearchOffsetResponse  # noqa: Y015
 
 @_typing.final
+class MeasureQueuesRequest(_message.Message):
+    """The queues to measure."""
+
+    DESCRIPTOR: _descriptor.Descriptor
+
+    QUEUES_FIELD_NUMBER: _builtins.int
+    @_builtins.property
+    def queues(self) -> _containers.RepeatedCompositeFieldContainer[Global___MeasuredQueue]:
+        """At most 1,024 queues."""
+
+    def __init__(
+        self,
+        *,
+        queues: _abc.Iterable[Global___MeasuredQueue] | None = ...,
+    ) -> None: ...
+    _HasFieldArgType: _TypeAlias = _Never  # noqa: Y015
+    def HasField(self, field_name: _HasFieldArgType) -> _builtins.bool: ...
+    _ClearFieldArgType: _TypeAlias = _typing.Literal["queues", b"queues"]  # noqa: Y015
+    def ClearField(self, field_name: _ClearFieldArgType) -> None: ...
+    def WhichOneof(self, oneof_group: _Never) -> None: ...
+
+Global___MeasureQueuesRequest: _TypeAlias = MeasureQueuesRequest  # noqa: Y015
+
+@_typing.final
+class MeasuredQueue(_message.Message):
+    """The place in a queue from which its bytes are counted."""
+
+    DESCRIPTOR: _descriptor.Descriptor
+
+    QUEUE_FIELD_NUMBER: _builtins.int
+    FROM_OFFSET_FIELD_NUMBER: _builtins.int
+    BYTES_MAX_FIELD_NUMBER: _builtins.int
+    from_offset: _builtins.int
+    """The first message to count."""
+    bytes_max: _builtins.int
+    """Stop before the batch with which the bytes would exceed this number; at least one batch is counted."""
+    @_builtins.property
+    def queue(self) -> _topic_pb2.Queue:
+        """The queue."""
+
+    def __init__(
+        self,
+        *,
+        queue: _topic_pb2.Queue | None = ...,
+        from_offset: _builtins.int = ...,
+        bytes_max: _builtins.int = ...,
+    ) -> None: ...
+    _HasFieldArgType: _TypeAlias = _typing.Literal["queue", b"queue"]  # noqa: Y015
+    def HasField(self, field_name: _HasFieldArgType) -> _builtins.bool: ...
+    _ClearFieldArgType: _TypeAlias = _typing.Literal["bytes_max", b"bytes_max", "from_offset", b"from_offset", "queue", b"queue"]  # noqa: Y015
+    def ClearField(self, field_name: _ClearFieldArgType) -> None: ...
+    def WhichOneof(self, oneof_group: _Never) -> None: ...
+
+Global___MeasuredQueue: _TypeAlias = MeasuredQueue  # noqa: Y015
+
+@_typing.final
+class MeasureQueuesResponse(_message.Message):
+    """The bytes of the queues."""
+
+    DESCRIPTOR: _descriptor.Descriptor
+
+    SIZES_FIELD_NUMBER: _builtins.int
+    REFUSED_FIELD_NUMBER: _builtins.int
+    @_builtins.property
+    def sizes(self) -> _containers.RepeatedCompositeFieldContainer[Global___QueueSize]:
+        """One for each measured queue, in the order of the request."""
+
+    @_builtins.property
+    def refused(self) -> _containers.RepeatedCompositeFieldContainer[Global___RefusedOffset]:
+        """Queues that could not be measured, with the reason."""
+
+    def __init__(
+        self,
+        *,
+        sizes: _abc.Iterable[Global___QueueSize] | None = ...,
+        refused: _abc.Iterable[Global___RefusedOffset] | None = ...,
+    ) -> None: ...
+    _HasFieldArgType: _TypeAlias = _Never  # noqa: Y015
+    def HasField(self, field_name: _HasFieldArgType) -> _builtins.bool: ...
+    _ClearFieldArgType: _TypeAlias = _typing.Literal["refused", b"refused", "sizes", b"sizes"]  # noqa: Y015
+    def ClearField(self, field_name: _ClearFieldArgType) -> None: ...
+    def WhichOneof(self, oneof_group: _Never) -> None: ...
+
+Global___MeasureQueuesResponse: _TypeAlias = MeasureQueuesResponse  # noqa: Y015
+
+@_typing.final
+class QueueSize(_message.Message):
+    """The bytes of a part of a queue."""
+
+    DESCRIPTOR: _descriptor.Descriptor
+
+    QUEUE_FIELD_NUMBER: _builtins.int
+    END_OFFSET_FIELD_NUMBER: _builtins.int
+    SIZE_BYTES_FIELD_NUMBER: _builtins.int
+    end_offset: _builtins.int
+    """The offset after the last counted message. Equal to `from_offset` if no message is stored there."""
+    size_bytes: _builtins.int
+    """The bytes of the counted batches, as stored: after compression."""
+    @_builtins.property
+    def queue(self) -> _topic_pb2.Queue:
+        """The queue."""
+
+    def __init__(
+        self,
+        *,
+        queue: _topic_pb2.Queue | None = ...,
+        end_offset: _builtins.int = ...,
+        size_bytes: _builtins.int = ...,
+    ) -> None: ...
+    _HasFieldArgType: _TypeAlias = _typing.Literal["queue", b"queue"]  # noqa: Y015
+    def HasField(self, field_name: _HasFieldArgType) -> _builtins.bool: ...
+    _ClearFieldArgType: _TypeAlias = _typing.Literal["end_offset", b"end_offset", "queue", b"queue", "size_bytes", b"size_bytes"]  # noqa: Y015
+    def ClearField(self, field_name: _ClearFieldArgType) -> None: ...
+    def WhichOneof(self, oneof_group: _Never) -> None: ...
+
+Global___QueueSize: _TypeAlias = QueueSize  # noqa: Y015
+
+@_typing.final
 class NackMessagesRequest(_message.Message):
     """Messages that could not be processed. Copies are delivered again later through the group's retry topic."""
 

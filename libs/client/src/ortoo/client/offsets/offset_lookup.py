@@ -1,14 +1,20 @@
 """The start offset of a queue that was just assigned: the committed offset, or else the offset of the start rule."""
 
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
 
 from ortoo.client.core.connection import Connection
 from ortoo.client.core.queues import Queue
 from ortoo.client.core.wire import queue_of, wire_queue
 from ortoo.client.offsets.start_point import StartRule
 from ortoo.client.offsets.store import OffsetStore
+from ortoo.common.errors import OrtooError
+from ortoo.common.errors.status import error_of
 from ortoo.v1 import consumer_pb2, pull_pb2
 from ortoo.v1.consumer_pb2_grpc import ConsumerServiceStub
+
+QUEUES_MEASURED_MAX = 1_024
+"""Maximum of queues in one call."""
 
 
 async def start_offsets(
@@ -43,6 +49,36 @@ async def offset_ranges(connection: Connection, topics: set[str]) -> dict[Queue,
         answer = await connection.call(ConsumerServiceStub, "QueryQueues", request)
         ranges |= {queue_of(it.queue): (it.begin_offset, it.end_offset) for it in answer.queues}
     return ranges
+
+
+@dataclass(frozen=True, slots=True)
+class QueueSize:
+    """The stored bytes of a part of a queue that ends at `end_offset`, exclusive."""
+
+    end_offset: int
+    size_bytes: int
+    """After compression."""
+
+
+async def measure_queues(
+    connection: Connection, starts: Mapping[Queue, tuple[int, int]]
+) -> dict[Queue, QueueSize | OrtooError]:
+    """The stored bytes of queues, each from (first offset, maximum of bytes); or why a queue has no result.
+
+    The size of a queue is that of its next batches within the maximum, of at least one batch if there is one. Errors:
+    Unavailable, Unsupported (the cluster's version cannot measure).
+    """
+    found: dict[Queue, QueueSize | OrtooError] = {}
+    queues = list(starts)
+    for first in range(0, len(queues), QUEUES_MEASURED_MAX):
+        request = pull_pb2.MeasureQueuesRequest()
+        for queue in queues[first : first + QUEUES_MEASURED_MAX]:
+            from_offset, bytes_max = starts[queue]
+            request.queues.add(queue=wire_queue(queue), from_offset=from_offset, bytes_max=bytes_max)
+        response = await connection.call(ConsumerServiceStub, "MeasureQueues", request)
+        found |= {queue_of(one.queue): QueueSize(one.end_offset, one.size_bytes) for one in response.sizes}
+        found |= {queue_of(one.queue): error_of(one.failure) for one in response.refused}
+    return found
 
 
 async def search_offset(connection: Connection, queue: Queue, time_ms: int) -> int:

@@ -1,14 +1,10 @@
-"""The size of a streaming batch: divides a limit over queues. A byte limit uses estimated message sizes."""
+"""The size of a streaming batch: divides a limit over queues. Without I/O; enodes measure the bytes of their queues."""
 
-import contextlib
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 from dataclasses import dataclass
 
-from ortoo.client import OrtooError, Queue
-from ortoo.spark.core.link import ClusterLink
-
-SAMPLES_MAX = 4
-_UNKNOWN_BYTES = 1_024.0
+from ortoo.client import Queue
+from ortoo.client.offsets.offset_lookup import QueueSize
 
 
 def limit_offsets(start: Mapping[Queue, int], latest: Mapping[Queue, int], messages_max: int) -> dict[Queue, int]:
@@ -41,29 +37,49 @@ def limit_offsets(start: Mapping[Queue, int], latest: Mapping[Queue, int], messa
     return ends
 
 
-@dataclass(frozen=True, slots=True)
-class MessageSize:
-    """The size of some sampled messages, to estimate the mean size, because servers report only numbers of messages."""
+Measure = Callable[[Mapping[Queue, tuple[int, int]]], Mapping[Queue, QueueSize]]
+"""Returns the stored bytes of queues, each from (first offset, maximum of bytes), without queues that have no answer.
 
-    count: int = 0
-    size_bytes: int = 0
+A size is that of whole stored batches: at least one, even if it is larger than the maximum.
+"""
 
-    @property
-    def mean_bytes(self) -> float:
-        """The mean size of a message."""
-        return self.size_bytes / self.count if self.count else _UNKNOWN_BYTES
 
-    def sampled(self, link: ClusterLink, starts: Mapping[Queue, int], ends: Mapping[Queue, int]) -> "MessageSize":
-        """Sample messages between `starts` and `ends`, in the queues with the most messages there.
+@dataclass(slots=True)
+class BytesLimit:
+    """Limits the bytes of a batch of a stream: `bytes_max` in all queues together, or else one stored batch."""
 
-        Returns this object if no message could be sampled.
+    bytes_max: int
+    measure: Measure
+    mean_bytes: float = 1_024.0
+    """The mean size of the messages that were measured last."""
+    _turn: int = 0
+    """Rotates the queues, so that none starves if the limit allows only some of them."""
+
+    def limit(self, start: Mapping[Queue, int], latest: Mapping[Queue, int]) -> dict[Queue, int]:
+        """End offsets between `start` and `latest`; a queue that was not measured stays at its start.
+
+        The limit is divided in proportion to the waiting bytes of each queue, up to the limit itself.
         """
-        waiting = sorted((queue for queue in ends if ends[queue] > starts[queue]), key=lambda q: starts[q] - ends[q])
-        count = size_bytes = 0
-        for queue in waiting[:SAMPLES_MAX]:
-            # An estimate only: errors are reported by the read itself.
-            with contextlib.suppress(OrtooError):
-                for received in link.fetch(queue, starts[queue], starts[queue] + 1):
-                    count += received.sealed.count
-                    size_bytes += received.size_bytes
-        return MessageSize(count, size_bytes) if count else self
+        waiting = [queue for queue, end in sorted(latest.items()) if end > start[queue]]
+        sizes = self.measure({queue: (start[queue], self.bytes_max) for queue in waiting})
+        total_bytes = sum(size.size_bytes for size in sizes.values())
+        if total_bytes > self.bytes_max:
+            shares = {
+                queue: (start[queue], self.bytes_max * size.size_bytes // total_bytes) for queue, size in sizes.items()
+            }
+            sizes = self.measure(shares)
+        ends = {queue: min(start[queue], end) for queue, end in latest.items()}
+        left_bytes, messages, taken_bytes = self.bytes_max, 0, 0
+        self._turn += 1
+        ordered = sorted(sizes)
+        at = self._turn % max(len(ordered), 1)
+        for queue in ordered[at:] + ordered[:at]:
+            size = sizes[queue]
+            if taken_bytes and size.size_bytes > left_bytes:
+                continue
+            ends[queue] = min(size.end_offset, latest[queue])
+            left_bytes, taken_bytes = left_bytes - size.size_bytes, taken_bytes + size.size_bytes
+            messages += size.end_offset - start[queue]
+        if messages:
+            self.mean_bytes = taken_bytes / messages
+        return ends

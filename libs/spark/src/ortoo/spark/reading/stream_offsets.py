@@ -8,17 +8,14 @@ Spark requests the first offsets twice, and again if a query is restarted before
 first batch of a new query is therefore empty: it stores the start in the checkpoint.
 """
 
-from collections.abc import Callable, Mapping
+from collections.abc import Callable
 from dataclasses import dataclass, field
 
 from ortoo.client import Queue
 from ortoo.spark.core.offsets import SourceOffsets
-from ortoo.spark.reading.batch_limits import limit_offsets
+from ortoo.spark.reading.batch_limits import BytesLimit, limit_offsets
 from ortoo.spark.reading.data_loss import Loss, data_loss_error
 from ortoo.spark.reading.topic_state import OffsetSpan, TopicState
-
-BytesLimit = Callable[[Mapping[Queue, int], Mapping[Queue, int]], int]
-"""The number of messages between starts and ends that a byte limit allows."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -89,7 +86,7 @@ class StreamOffsets:
         if self.limits.messages:
             latest = limit_offsets(at.queues, latest, self.limits.messages)
         if self.limits.by_bytes is not None:
-            latest = limit_offsets(at.queues, latest, self.limits.by_bytes(at.queues, latest))
+            latest = self.limits.by_bytes.limit(at.queues, latest)
         return SourceOffsets(latest, at.topic_ids), losses
 
     def _move(self, at: SourceOffsets, state: TopicState) -> OffsetStep:

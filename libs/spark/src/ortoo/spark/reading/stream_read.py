@@ -11,14 +11,15 @@ from pyspark.sql.datasource import DataSourceStreamReader
 from pyspark.sql.streaming.datasource import ReadAllAvailable, ReadMaxBytes, ReadMaxRows, SupportsTriggerAvailableNow
 
 from ortoo.client import OrtooError, Queue, Unavailable
-from ortoo.common.errors import Invalid
+from ortoo.client.offsets.offset_lookup import QueueSize, measure_queues
+from ortoo.common.errors import Invalid, Unsupported
 from ortoo.common.logs.logger import get_logger
 from ortoo.spark.core import log_events
 from ortoo.spark.core.group_offsets import commit_group, ensure_group
 from ortoo.spark.core.link import ClusterLink, link_to
 from ortoo.spark.core.offsets import SourceOffsets
 from ortoo.spark.core.read_options import ReadOptions
-from ortoo.spark.reading.batch_limits import MessageSize
+from ortoo.spark.reading.batch_limits import BytesLimit
 from ortoo.spark.reading.batch_read import TaskReader
 from ortoo.spark.reading.bounds import start_offsets
 from ortoo.spark.reading.data_loss import Loss, clip_to_stored
@@ -44,18 +45,18 @@ class StreamReader(DataSourceStreamReader, SupportsTriggerAvailableNow):
             raise Invalid("a stream reads messages; read views as batches", field="view")
         self._options = options
         self._tasks = TaskReader(options, schema)
+        self._by_bytes = BytesLimit(options.max_bytes, self._measure)
         limits = StreamLimits(
             options.max_offsets,
             options.min_offsets,
             options.max_delay_ms / 1000,
-            self._messages_max if options.max_bytes else None,
+            self._by_bytes if options.max_bytes else None,
         )
         self._offsets = StreamOffsets(options.on_data_loss, limits, options.reads)
         self._deleted: tuple[float, set[int]] = (0.0, set())
         self._gone: frozenset[int] = frozenset()
         self._cached: tuple[float, TopicState] | None = None
         self._changed_s = 0.0
-        self._size = MessageSize()
         self._end: SourceOffsets | None = None
         self._losses = self._lost = 0
         self._committed: SourceOffsets | None = None
@@ -175,10 +176,14 @@ class StreamReader(DataSourceStreamReader, SupportsTriggerAvailableNow):
         self._losses += len(losses)
         self._lost += sum(loss.messages for loss in losses)
 
-    def _messages_max(self, starts: Mapping[Queue, int], ends: Mapping[Queue, int]) -> int:
-        """The number of messages for `maxBytesPerTrigger`, estimated from messages at the start of the batch."""
-        self._size = self._size.sampled(self._link(), starts, ends)
-        return max(int(self._options.max_bytes / self._size.mean_bytes), 1)
+    def _measure(self, starts: Mapping[Queue, tuple[int, int]]) -> dict[Queue, QueueSize]:
+        """The stored bytes of queues, without those whose enode does not answer now. Errors: Unsupported."""
+        link = self._link()
+        found = link.run(measure_queues(link.connection, starts))
+        for size in found.values():
+            if isinstance(size, Unsupported):  # an enode of an earlier version, which a retry does not change
+                raise size
+        return {queue: size for queue, size in found.items() if isinstance(size, QueueSize)}
 
     def _clip_ranges(self, requested: dict[Queue, OffsetSpan], stop: SourceOffsets) -> dict[Queue, OffsetSpan]:
         """The requested ranges without lost offsets; losses are logged."""
@@ -217,7 +222,7 @@ class StreamReader(DataSourceStreamReader, SupportsTriggerAvailableNow):
             "minOffsetsBehindLatest": min(behind),
             "maxOffsetsBehindLatest": max(behind),
             "avgOffsetsBehindLatest": str(round(sum(behind) / len(behind), 1)),
-            "estimatedTotalBytesBehindLatest": round(sum(behind) * self._size.mean_bytes),
+            "estimatedTotalBytesBehindLatest": round(sum(behind) * self._by_bytes.mean_bytes),
             "losses": self._losses,
             "lostMessages": self._lost,
             "retries": self._link().connection.retries,

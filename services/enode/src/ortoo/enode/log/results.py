@@ -52,6 +52,14 @@ class QueueRange:
 
 
 @dataclass(frozen=True, slots=True)
+class QueueSize:
+    """The stored bytes of a part of a queue that ends at `end_offset`, exclusive."""
+
+    end_offset: int
+    size_bytes: int
+
+
+@dataclass(frozen=True, slots=True)
 class DamagedQueue:
     """Offsets of one queue that lie in a damaged place, from `begin_offset` to `end_offset`, exclusive."""
 

@@ -4,7 +4,11 @@ import builtins
 from array import array
 from bisect import bisect_left, bisect_right
 
+import numpy as np
+
 ROW_BYTES = 32
+_SUMMED_ROWS = 65_536
+"""Number of rows whose lengths are added at once."""
 
 
 class IndexRows:
@@ -66,6 +70,18 @@ class IndexRows:
                 return at
             expected = self.first_offsets[at] + self.counts[at]
         return len(self)
+
+    def measure(self, row: int, bytes_max: int) -> tuple[int, int]:
+        """The end, exclusive, of the rows from `row` on that fit `bytes_max`, and their bytes."""
+        size_bytes = 0
+        while row < len(self):
+            sums = np.cumsum(np.frombuffer(self.lengths, np.uint32, offset=row * 4)[:_SUMMED_ROWS], dtype=np.int64)
+            count = int(np.searchsorted(sums, bytes_max - size_bytes, side="right"))
+            size_bytes += int(sums[count - 1]) if count else 0
+            row += count
+            if count < len(sums):
+                break
+        return row, size_bytes
 
     def find_time(self, stored_at_ms: int) -> int:
         """The first row stored at or after `stored_at_ms`; the number of rows if there is none."""

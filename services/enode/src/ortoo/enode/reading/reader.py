@@ -14,7 +14,7 @@ from ortoo.enode.index.catalog import LogCatalog, QueueLog, SealedRun
 from ortoo.enode.index.index_files import load_rows, make_index
 from ortoo.enode.log.flushing.disk_work import DiskWork
 from ortoo.enode.log.frame import HEADER_BYTES, BadFrame, FrameKind, decode_header, frame_bytes
-from ortoo.enode.log.results import Damage, DamagedQueue, FetchResult
+from ortoo.enode.log.results import Damage, DamagedQueue, FetchResult, QueueSize
 from ortoo.enode.log.rows import IndexRows
 from ortoo.enode.log.scan import Read, read_body
 from ortoo.enode.log.segment import Segment, segment_at, segment_name
@@ -120,6 +120,33 @@ class Reader:
             if row < len(queue.rows):
                 return queue.rows.first_offsets[row]
         return queue.end_offset
+
+    async def measure(self, queue: QueueLog, from_offset: int, bytes_max: int) -> QueueSize:
+        """The bytes of the batches from the one that holds `from_offset` on, within `bytes_max`; at least one batch.
+
+        Errors: DataLoss and Unavailable if an index cannot be read.
+        """
+        sealed = [
+            run for run in queue.runs if run.entry.end_offset > from_offset
+        ]  # retention may delete some meanwhile
+        active, end_offset, size_bytes = queue.rows, from_offset, 0
+        for run in (*sealed, None):
+            try:
+                rows = active if run is None else run.rows or await self._rows_of(run)
+            except OSError as error:
+                raise _unreadable_error(error) from error
+            if not rows:
+                continue
+            found = rows.find(end_offset)
+            row = found if found >= 0 else -1 - found  # offsets without a batch are damaged, and have no bytes
+            end, added_bytes = rows.measure(row, bytes_max - size_bytes)
+            if end == row < len(rows) and not size_bytes:
+                end, added_bytes = row + 1, rows.lengths[row]
+            if end > row:
+                end_offset, size_bytes = rows.first_offsets[end - 1] + rows.counts[end - 1], size_bytes + added_bytes
+            if end < len(rows):
+                break
+        return QueueSize(end_offset, size_bytes)
 
     async def _read_rows(
         self, queue: QueueLog, segment: Segment, rows: IndexRows, row: int, bytes_max: int, on_batch: OnBatch | None

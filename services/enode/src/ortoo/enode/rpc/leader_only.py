@@ -43,6 +43,7 @@ CONSISTENCY: Mapping[str, Consistency] = {
     "QueryOffsets": Consistency.CONFIRMED,
     "DescribeQueues": Consistency.CONFIRMED,
     "DescribeQueuesOfTopics": Consistency.CONFIRMED,
+    "MeasureQueues": Consistency.CONFIRMED,
     "FindOffset": Consistency.CONFIRMED,
     "FindMessages": Consistency.CONFIRMED,
     "TakeLocks": Consistency.CONFIRMED,

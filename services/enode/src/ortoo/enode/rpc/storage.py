@@ -1,9 +1,10 @@
-"""DescribeQueues, DescribeStore and FindMessages."""
+"""DescribeQueues, MeasureQueues, DescribeStore and FindMessages."""
 
 import asyncio
 import contextlib
 
-from ortoo.common.errors import NotFound
+from ortoo.common.errors import NotFound, OrtooError
+from ortoo.common.errors.status import failure_of
 from ortoo.common.grpc.errors import Context
 from ortoo.common.grpc.messages import write
 from ortoo.enode.rpc.handlers import EnodeHandlers
@@ -32,6 +33,21 @@ class StorageHandlers(EnodeHandlers):
                 begins, ends = [one.begin_offset for one in queues], [one.end_offset for one in queues]
                 topics.append(topics_pb.TopicQueues(topic_id=topic_id, begin_offsets=begins, end_offsets=ends))
         return topics_pb.DescribeQueuesOfTopicsResponse(topics=topics)
+
+    async def MeasureQueues(
+        self, request: topics_pb.MeasureStoredQueuesRequest, context: Context
+    ) -> topics_pb.MeasureStoredQueuesResponse:
+        """Get the stored bytes of queues from an offset on."""
+        missing = {one.topic_id for one in request.queues if self.topics.is_missing(one.topic_id)}
+        await asyncio.gather(*map(self._wait_for, sorted(missing)))
+        return topics_pb.MeasureStoredQueuesResponse(sizes=[await self._measure(one) for one in request.queues])
+
+    async def _measure(self, start: topics_pb.MeasuredStoredQueue) -> topics_pb.StoredQueueSize:
+        try:
+            size = await self.store.measure_queue(start.topic_id, start.queue_id, start.from_offset, start.bytes_max)
+        except OrtooError as error:
+            return topics_pb.StoredQueueSize(failure=failure_of(error))
+        return write(topics_pb.StoredQueueSize, size)
 
     async def _wait_for(self, topic_id: int) -> None:
         with contextlib.suppress(NotFound):

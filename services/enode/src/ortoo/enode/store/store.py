@@ -14,6 +14,7 @@ from ortoo.enode.log.results import (
     AppendResult,
     FetchResult,
     QueueRange,
+    QueueSize,
     StoreDescription,
     TopicCopy,
 )
@@ -241,6 +242,13 @@ class Store:
     async def find_offset(self, topic_id: int, queue_id: int, stored_at_ms: int) -> int:
         """The first offset stored at or after a time; the queue's end if there is none. Errors: NotFound."""
         return await self._reader.find_time(self._queue_to_read(topic_id, queue_id), stored_at_ms)
+
+    async def measure_queue(self, topic_id: int, queue_id: int, from_offset: int, bytes_max: int) -> QueueSize:
+        """The stored bytes of a queue from `from_offset` on, within `bytes_max`; at least one batch, if there is one.
+
+        Errors: NotFound, DataLoss, Unavailable.
+        """
+        return await self._reader.measure(self._queue_to_read(topic_id, queue_id), from_offset, bytes_max)
 
     async def find_messages(
         self,

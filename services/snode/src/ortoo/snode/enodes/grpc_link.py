@@ -2,13 +2,13 @@
 
 import asyncio
 import contextlib
-from collections.abc import Awaitable, Callable, Iterable, Sequence
+from collections.abc import Callable, Iterable, Sequence
 from itertools import count
 from typing import Any
 
 import grpc
 
-from ortoo.common.errors import NotLeader, Unavailable
+from ortoo.common.errors import OrtooError, Unavailable
 from ortoo.common.errors.status import error_of
 from ortoo.common.groups.pop import (
     LeasePart,
@@ -27,7 +27,6 @@ from ortoo.common.records.sealed_batch import SealedBatch
 from ortoo.snode.cluster.routes import DeliveryMode
 from ortoo.snode.cluster.wire import encode_batch
 from ortoo.snode.enodes.append_wire import encode_append
-from ortoo.snode.enodes.held_appends import RETRY_DELAY_MAX_S, RETRY_DELAY_MIN_S
 from ortoo.snode.enodes.link import (
     AppendedBatch,
     DeferredMessage,
@@ -44,6 +43,7 @@ from ortoo.snode.enodes.link import (
     OffsetRow,
     OpenHalf,
     QueueRange,
+    QueueSize,
     TopicLag,
     VerdictSource,
 )
@@ -55,14 +55,13 @@ from ortoo.snode.enodes.pop_wire import (
     encode_retry,
     encode_settlement,
 )
-from ortoo.snode.enodes.replica_link import Answer, ReplicaLink
+from ortoo.snode.enodes.replica_link import ReplicaLink
 from ortoo.v1 import enode_deferred_pb2 as deferred_pb
 from ortoo.v1 import enode_delivery_modes_pb2 as lives_pb
 from ortoo.v1 import enode_pb2 as pb
 from ortoo.v1 import enode_pop_pb2 as pop_pb
 from ortoo.v1 import enode_topics_pb2 as topics_pb
 from ortoo.v1 import lag_pb2 as lag_pb
-from ortoo.v1.enode_pb2_grpc import EnodeServiceStub
 
 ATTACH_HEARTBEAT_S = 5.0
 """Interval between the heartbeats of a snode that is attached to an enode."""
@@ -227,6 +226,19 @@ class GrpcEnodeLink(ReplicaLink):
             for topic in response.topics
         }
 
+    async def measure_queues(
+        self, topic_id: int, starts: Iterable[tuple[int, int, int]]
+    ) -> list[QueueSize | OrtooError]:
+        """The stored bytes of queues, each from (queue id, first offset, maximum of bytes); or why there are none."""
+        request = topics_pb.MeasureStoredQueuesRequest(
+            queues=[
+                topics_pb.MeasuredStoredQueue(topic_id=topic_id, queue_id=q, from_offset=offset, bytes_max=bytes_max)
+                for q, offset, bytes_max in starts
+            ]
+        )
+        response = await self._call(lambda stub: stub.MeasureQueues, request)
+        return [error_of(one.failure) if one.HasField("failure") else read(QueueSize, one) for one in response.sizes]
+
     async def recall_delayed(self, topic_id: int, timer_id: int, deliver_at_ms: int) -> None:
         """Delete a delayed message. Errors: NotFound if no such message waits, Conflict during its delivery."""
         request = deferred_pb.RecallDelayedRequest(topic_id=topic_id, timer_id=timer_id, deliver_at_ms=deliver_at_ms)
@@ -356,32 +368,3 @@ class GrpcEnodeLink(ReplicaLink):
         """The delivery modes of a group by topic id. A mode that this process does not know stays a number."""
         response = await self._call(lambda stub: stub.QueryModes, lives_pb.QueryModesRequest(group=group))
         return [(one.topic_id, known_or(DeliveryMode, one.mode, one.mode)) for one in response.modes]
-
-    async def _call(
-        self,
-        method: Callable[[EnodeServiceStub], Callable[..., Awaitable[Answer]]],
-        request: object,
-        timeout_s: float | None = None,
-    ) -> Answer:
-        """Send a request to the leader, once. Errors: those of the enode, Unavailable on timeout."""
-        return await self._call_leader(
-            lambda link: link._call_unary(method(link._stub), request, timeout_s or self._timeout_s)
-        )
-
-    async def _call_leader(self, operation: Callable[[ReplicaLink], Awaitable[Answer]]) -> Answer:
-        """The leader's answer. A replica that does not lead refuses without effect, so the next replica is asked."""
-        link: ReplicaLink = self
-        wait_s = RETRY_DELAY_MIN_S
-        deadline_s = self._clock.monotonic_s() + self._timeout_s
-        while True:
-            try:
-                return await operation(link)
-            except NotLeader as moved:
-                previous, link = link, self._leaders.redirect(self._enode, moved)
-                while link is previous:
-                    if self._clock.monotonic_s() + wait_s >= deadline_s:
-                        raise
-                    await self._clock.sleep(wait_s)
-                    link, wait_s = self._leaders.redirect(self._enode, NotLeader()), min(2 * wait_s, RETRY_DELAY_MAX_S)
-                    if not moved.epoch:  # no new leader is known: this replica may be about to lead
-                        break

@@ -103,6 +103,14 @@ class QueueRange:
 
 
 @dataclass(frozen=True, slots=True)
+class QueueSize:
+    """The stored bytes of a part of a queue that ends at `end_offset`, exclusive."""
+
+    end_offset: int
+    size_bytes: int
+
+
+@dataclass(frozen=True, slots=True)
 class LagByState:
     """The messages of one topic that a group has not finished; the fields are those of the protobuf message."""
 

@@ -14,7 +14,7 @@ from ortoo.common.grpc.bulk_field import BulkMessage
 from ortoo.common.process.background import Background
 from ortoo.common.process.clock import Clock
 from ortoo.snode.enodes.append_wire import decode_append_response, decode_fetch_response
-from ortoo.snode.enodes.held_appends import HeldAppends
+from ortoo.snode.enodes.held_appends import RETRY_DELAY_MAX_S, RETRY_DELAY_MIN_S, HeldAppends
 from ortoo.snode.enodes.link import AppendedBatch, FetchedBatches
 from ortoo.snode.enodes.pop_wire import check_lease_response
 from ortoo.snode.enodes.request_stream import PEER_RETRY_S, PendingRequest, RequestStream
@@ -140,6 +140,35 @@ class ReplicaLink:
         if request.WhichOneof("request") == "pop":
             return pop_pb.LeaseResponse(popped=await self._call_unary(self._stub.PopQueues, request.pop, timeout_s))
         return pop_pb.LeaseResponse(settled=await self._call_unary(self._stub.SettlePopped, request.settle, timeout_s))
+
+    async def _call(
+        self,
+        method: Callable[[EnodeServiceStub], Callable[..., Awaitable[Answer]]],
+        request: object,
+        timeout_s: float | None = None,
+    ) -> Answer:
+        """Send a request to the leader, once. Errors: those of the enode, Unavailable on timeout."""
+        return await self._call_leader(
+            lambda link: link._call_unary(method(link._stub), request, timeout_s or self._timeout_s)
+        )
+
+    async def _call_leader(self, operation: "Callable[[ReplicaLink], Awaitable[Answer]]") -> Answer:
+        """The leader's answer. A replica that does not lead refuses without effect, so the next replica is asked."""
+        link: ReplicaLink = self
+        wait_s = RETRY_DELAY_MIN_S
+        deadline_s = self._clock.monotonic_s() + self._timeout_s
+        while True:
+            try:
+                return await operation(link)
+            except NotLeader as moved:
+                previous, link = link, self._leaders.redirect(self._enode, moved)
+                while link is previous:
+                    if self._clock.monotonic_s() + wait_s >= deadline_s:
+                        raise
+                    await self._clock.sleep(wait_s)
+                    link, wait_s = self._leaders.redirect(self._enode, NotLeader()), min(2 * wait_s, RETRY_DELAY_MAX_S)
+                    if not moved.epoch:  # no new leader is known: this replica may be about to lead
+                        break
 
     async def _call_unary(self, method: Callable[..., Awaitable[Answer]], request: object, timeout_s: float) -> Answer:
         with rpc_errors(self._peer, is_internal=True):

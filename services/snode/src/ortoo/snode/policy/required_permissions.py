@@ -182,6 +182,7 @@ REQUIRED_PERMISSIONS: Mapping[str, PermissionsOf] = {
         )
     },
     **{f"ConsumerService/{name}": _consumes for name in ("Pop", "Fetch")},
+    "ConsumerService/MeasureQueues": lambda request, _: [_topic(one.queue.topic, SUB) for one in request.queues],
     "ConsumerService/QueryQueues": lambda request, _: [_topic(request.topic, ANY)],
     "SessionService/Connect": _connects,
     "ReplyService/Reply": _consumes,

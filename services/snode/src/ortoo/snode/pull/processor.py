@@ -1,7 +1,8 @@
 """Pulls with long polling, and committed offsets of groups."""
 
+import asyncio
 import dataclasses
-from collections.abc import Iterable, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
 
 import numpy as np
@@ -16,7 +17,7 @@ from ortoo.common.process.clock import Clock
 from ortoo.snode.cluster.directory import check_readable
 from ortoo.snode.cluster.routes import Queue, Topic
 from ortoo.snode.cluster.watch import DirectoryWatch
-from ortoo.snode.enodes.link import EnodeLinks, FetchBatchesRequest, FetchedBatches, OffsetRow, explain_error
+from ortoo.snode.enodes.link import EnodeLinks, FetchBatchesRequest, FetchedBatches, OffsetRow, QueueSize, explain_error
 from ortoo.snode.membership.group_membership import Membership
 from ortoo.snode.observe.traffic import Traffic
 from ortoo.snode.pull.offsets import GroupOffset
@@ -151,6 +152,25 @@ class PullProcessor:
             return await self.links.to(queue.enode).find_offset(topic.topic_id, queue.queue_id, time_ms)
         except OrtooError as error:
             raise explain_error(error) from error
+
+    async def measure_queues(self, starts: Mapping[Queue, tuple[int, int]]) -> dict[Queue, QueueSize | OrtooError]:
+        """The stored bytes of queues, each from (first offset, maximum of bytes); or why a queue has no result."""
+        by_enode, refused = await self._group_by_enode(map(GroupOffset, starts))
+        found: dict[Queue, QueueSize | OrtooError] = {one.queue: one.error for one in refused if one.error is not None}
+
+        async def measure(enode: str, topic_id: int, queues: list[Queue]) -> None:
+            requests = [(queue.queue_id, *starts[queue]) for queue in queues]
+            try:
+                sizes = await self.links.to(enode).measure_queues(topic_id, requests)
+            except OrtooError as error:
+                found.update(dict.fromkeys(queues, explain_error(error)))
+            else:
+                found.update(zip(queues, sizes, strict=True))
+
+        await asyncio.gather(
+            *(measure(enode, topic_id, [one.queue for one in items]) for (enode, topic_id), items in by_enode.items())
+        )
+        return {queue: found[queue] for queue in starts}
 
     async def _pull(self, request: PullRequest, topic: Topic) -> QueuePullResult:
         link = self.links.to(request.queue.enode)

@@ -4,7 +4,7 @@ from collections.abc import Iterable
 from dataclasses import dataclass
 
 from ortoo.common.cluster.names import check_group_name
-from ortoo.common.errors import Invalid
+from ortoo.common.errors import Invalid, OrtooError
 from ortoo.common.filters.message_filter import compile_filter
 from ortoo.common.groups.failure_rule import ATTEMPTS_LIMIT
 from ortoo.common.groups.retry_policy import DELAY_MS_MAX
@@ -105,6 +105,25 @@ class PullConsumerHandlers(ConsumerServiceServicer):
         """The first offset in a queue that was stored at or after a time."""
         offset = await self.pull.processor.find_offset(decode_queue(request.queue), request.time_ms)
         return pb.SearchOffsetResponse(offset=offset)
+
+    async def MeasureQueues(self, request: pb.MeasureQueuesRequest, context: Context) -> pb.MeasureQueuesResponse:
+        """The stored bytes of queues from an offset on."""
+        starts: dict[Queue, tuple[int, int]] = {}
+        for one in request.queues:
+            if one.from_offset < 0 or one.bytes_max < 0:
+                raise Invalid(
+                    f"from_offset {one.from_offset}, bytes_max {one.bytes_max}; give 0 or more", field="queues"
+                )
+            starts[decode_queue(one.queue)] = one.from_offset, one.bytes_max
+        if len(starts) < len(request.queues):
+            raise Invalid("a queue is named twice; name each queue once", field="queues")
+        response = pb.MeasureQueuesResponse()
+        for queue, found in (await self.pull.processor.measure_queues(starts)).items():
+            if isinstance(found, OrtooError):
+                response.refused.append(pb.RefusedOffset(queue=encode_queue(queue), failure=encode_failure(found)))
+            else:
+                response.sizes.append(write(pb.QueueSize, found, queue=encode_queue(queue)))
+        return response
 
     async def NackMessages(self, request: pb.NackMessagesRequest, context: Context) -> pb.NackMessagesResponse:
         """Nack messages that could not be processed."""

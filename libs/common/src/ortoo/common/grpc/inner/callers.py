@@ -50,7 +50,7 @@ CALLERS: Mapping[str, Callers] = {
     "NameService/WatchRoutes": Callers(ENODE | SNODE | OPERATOR, {"include_handle_keys": SNODE}),
     # The storage of an enode.
     **_rows("EnodeService", SNODE, "Append", "AppendDeduplicated", "FetchBatches", "FindOffset", "FindMessages"),
-    **_rows("EnodeService", SNODE, "DescribeStore", "DescribeQueues", "DescribeQueuesOfTopics"),
+    **_rows("EnodeService", SNODE, "DescribeStore", "DescribeQueues", "DescribeQueuesOfTopics", "MeasureQueues"),
     **_rows("EnodeService", SNODE, "DescribeDeliveries", "Attach"),
     **_rows("EnodeService", SNODE, "DescribeLags", "RecordFailedAttempt", "FindDeferred"),
     **_rows("EnodeService", SNODE, "CommitOffsets", "QueryOffsets", "QueryOffsetGroups"),

@@ -45,6 +45,8 @@ ELEMENTS_MAX: Final[Mapping[str, int]] = {
     "ortoo.v1.LeasePart.ranges": RANGES,
     "ortoo.v1.LeaseReceipt.offsets": QUEUES,
     "ortoo.v1.LockQueuesRequest.queues": QUEUES,
+    "ortoo.v1.MeasureQueuesRequest.queues": SHORT,
+    "ortoo.v1.MeasureStoredQueuesRequest.queues": SHORT,
     "ortoo.v1.Message.keys": MESSAGES,
     "ortoo.v1.Message.properties": MESSAGES,
     "ortoo.v1.NackMessagesRequest.offsets": MESSAGES,
