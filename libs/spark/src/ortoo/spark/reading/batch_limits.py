@@ -46,7 +46,10 @@ A size is that of whole stored batches: at least one, even if it is larger than 
 
 @dataclass(slots=True)
 class BytesLimit:
-    """Limits the bytes of a batch of a stream: `bytes_max` in all queues together, or else one stored batch."""
+    """Limits the stored bytes of a batch of a stream: `bytes_max` in all queues together, or else one message.
+
+    A producer's batch that is larger than the share of its queue is divided by the mean size of its messages.
+    """
 
     bytes_max: int
     measure: Measure
@@ -60,14 +63,14 @@ class BytesLimit:
 
         The limit is divided in proportion to the waiting bytes of each queue, up to the limit itself.
         """
-        waiting = [queue for queue, end in sorted(latest.items()) if end > start[queue]]
-        sizes = self.measure({queue: (start[queue], self.bytes_max) for queue in waiting})
+        shares = {queue: (start[queue], self.bytes_max) for queue, end in latest.items() if end > start[queue]}
+        sizes = self.measure(shares)
         total_bytes = sum(size.size_bytes for size in sizes.values())
         if total_bytes > self.bytes_max:
             shares = {
                 queue: (start[queue], self.bytes_max * size.size_bytes // total_bytes) for queue, size in sizes.items()
             }
-            sizes = self.measure(shares)
+            sizes = {queue: _divided(size, *shares[queue]) for queue, size in self.measure(shares).items()}
         ends = {queue: min(start[queue], end) for queue, end in latest.items()}
         left_bytes, messages, taken_bytes = self.bytes_max, 0, 0
         self._turn += 1
@@ -83,3 +86,12 @@ class BytesLimit:
         if messages:
             self.mean_bytes = taken_bytes / messages
         return ends
+
+
+def _divided(size: QueueSize, first_offset: int, bytes_max: int) -> QueueSize:
+    """The part of `size` that fits `bytes_max`, by the mean size of the messages; at least one message."""
+    if size.size_bytes <= bytes_max or size.end_offset <= first_offset:
+        return size
+    messages = size.end_offset - first_offset
+    taken = max(messages * bytes_max // size.size_bytes, 1)
+    return QueueSize(first_offset + taken, size.size_bytes * taken // messages)
