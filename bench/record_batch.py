@@ -11,11 +11,11 @@ from collections.abc import Callable
 import numpy as np
 
 from bench import report
+from ortoo.common.arrays.batch_check import check
 from ortoo.common.arrays.gather import gather
 from ortoo.common.arrays.opened_batch import OpenedBatch
 from ortoo.common.filters.message_filter import TagFilter
 from ortoo.common.records.batch import Codec, Message, encode, open_batch
-from ortoo.snode.send.batch_check import check
 
 NOW_MS = 1_700_000_000_000
 ROUNDS = 7

@@ -4,10 +4,10 @@ import json
 from pathlib import Path
 from typing import Any
 
+from ortoo.common.arrays.batch_check import check
 from ortoo.common.records.batch import encode, open_batch
 from ortoo.common.records.message import Message
 from ortoo.common.records.sealed_batch import SealedBatch
-from ortoo.snode.send.batch_check import check
 
 HERE = Path(__file__).parent
 RECORDS = (HERE / "record_batch_v1.bin").read_bytes()

@@ -18,6 +18,7 @@ from pathlib import Path
 import atheris
 
 with atheris.instrument_imports(include=["ortoo"]):
+    from ortoo.common.arrays.batch_check import check
     from ortoo.common.errors import OrtooError
     from ortoo.common.filters.message_filter import compile_filter
     from ortoo.common.groups.handle import HandleKind, read_handle
@@ -27,7 +28,6 @@ with atheris.instrument_imports(include=["ortoo"]):
     from ortoo.common.records.message import Message
     from ortoo.common.records.sealed_batch import SealedBatch, crc32c
     from ortoo.snode.pop.receipt_handle import ReceiptHandle, read_receipt
-    from ortoo.snode.send.batch_check import check
 
 SEEDS_MAX_BYTES = 4_096
 MESSAGES = [

@@ -6,6 +6,7 @@ import numpy as np
 from hypothesis import given
 from hypothesis import strategies as st
 
+from ortoo.common.arrays.batch_check import check
 from ortoo.common.arrays.gather import gather
 from ortoo.common.arrays.message_table import concat_tables, take_rows
 from ortoo.common.errors import Invalid, Unsupported
@@ -17,7 +18,6 @@ from ortoo.common.records.message import Message
 from ortoo.common.records.sealed_batch import crc32c
 from ortoo.common.records.text_rules import is_system_property
 from ortoo.common.records.wire import read_fields
-from ortoo.snode.send.batch_check import check
 from ortoo.v1 import record_pb2
 
 TEXT = st.text(st.characters(exclude_categories=["Cc", "Cs"], exclude_characters="|"), max_size=12)

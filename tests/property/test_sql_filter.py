@@ -3,10 +3,10 @@
 from hypothesis import given
 from hypothesis import strategies as st
 
+from ortoo.common.arrays.batch_check import check
 from ortoo.common.errors import Invalid
 from ortoo.common.filters.sql_filter import SqlFilter
 from ortoo.common.records.batch import Message, encode
-from ortoo.snode.send.batch_check import check
 from tests.property.slow_sql import holds
 
 NAMES = ("a", "b", "c", "TAGS")

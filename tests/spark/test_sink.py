@@ -1,6 +1,7 @@
 """Topics as sinks: the message of a row, and the number of copies that are stored."""
 
 import datetime
+import json
 import shutil
 from collections.abc import Callable
 from pathlib import Path
@@ -135,6 +136,47 @@ def test_rows_that_nobody_may_send_store_nothing(spark: Any, broker: Broker, top
         with pytest.raises(Exception, match=said):
             write(spark.sql(sql), broker, target)
     assert stored(broker, topic) == 0
+
+
+INVALID = (
+    ("body", "a body is empty"),
+    ("body", "a body is null"),
+    ("tag", "separate tags"),
+    ("topic", "no-such-topic"),
+    ("priority", "is not from"),
+    ("properties", "RETRY_TOPIC"),
+)
+"""Expected (field, part of the reason) of the invalid rows."""
+
+
+@pytest.mark.parametrize("semantics", ["at-least-once", "idempotent"])
+def test_invalid_rows_are_stored_in_a_topic_of_their_own(
+    spark: Any, broker: Broker, topic: str, rows: Rows, semantics: str
+) -> None:
+    """Each invalid row becomes a message with its reason; all others are written, and a repetition adds nothing."""
+    invalid_topic = f"{topic}-invalid"
+    broker.client.admin.create_topic(invalid_topic)
+    frame = spark.sql(
+        f"""
+        select case id when 100 then '' when 101 then null else concat('body ', id) end body,
+               case id when 102 then 'a|b' else 'tag' end tag,
+               case id when 103 then 'no-such-topic' else '{topic}' end topic,
+               case id when 104 then -1 else 1 end priority,
+               case id when 105 then map('RETRY_TOPIC', 'x') else map('id', cast(id as string)) end properties,
+               timestamp_millis(1700000000000 + id) born_at
+        from range(0, 2000, 1, 2)
+        """
+    )
+    given = {"invalidRowsTopic": invalid_topic, "deliverySemantics": semantics}
+    given |= {"jobId": topic} if semantics == "idempotent" else {}
+    for _ in range(2 if semantics == "idempotent" else 1):
+        write(frame, broker, "", **given)
+    assert stored(broker, topic) == 2_000 - len(INVALID)
+    found = {json.loads(bytes(row.body))["born_at"]: row for row in rows(invalid_topic)}
+    assert len(found) == len(INVALID)
+    for (_, row), (field, reason) in zip(sorted(found.items()), INVALID, strict=True):
+        assert field in row.properties.get("INVALID_FIELD", field)
+        assert reason in row.properties["INVALID_REASON"]
 
 
 def test_a_job_that_is_run_twice_adds_nothing(spark: Any, broker: Broker, topic: str) -> None:

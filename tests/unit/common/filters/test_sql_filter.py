@@ -7,12 +7,12 @@ import numpy as np
 import pytest
 from numpy.typing import NDArray
 
+from ortoo.common.arrays.batch_check import check
 from ortoo.common.arrays.opened_batch import OpenedBatch
 from ortoo.common.errors import Invalid
 from ortoo.common.filters.sql_conditions import BatchRows, Condition, ConditionResult, all_of, any_of
 from ortoo.common.filters.sql_filter import SqlFilter
 from ortoo.common.records.batch import Message, encode
-from ortoo.snode.send.batch_check import check
 
 ROWS = (
     Message(b"0", "vip", properties={"region": "EU", "amount": "150"}),

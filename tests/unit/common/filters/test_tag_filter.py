@@ -2,12 +2,12 @@
 
 import pytest
 
+from ortoo.common.arrays.batch_check import check
 from ortoo.common.arrays.gather import gather, narrow
 from ortoo.common.arrays.opened_batch import OpenedBatch
 from ortoo.common.errors import Invalid
 from ortoo.common.filters.message_filter import TagFilter, compile_filter
 from ortoo.common.records.batch import Message, encode, open_batch
-from ortoo.snode.send.batch_check import check
 
 TAGS = ("a", "b", None, "c", "a", "", "ö")
 

@@ -76,6 +76,7 @@ def main() -> None:
     add_columns()
     import numpy as np
 
+    from ortoo.common.arrays.batch_check import check
     from ortoo.common.arrays.few_rows import FEW_ROWS_MAX, gather_few
     from ortoo.common.arrays.gather import gather, write_table
     from ortoo.common.arrays.message_table import concat_tables, take_rows
@@ -83,7 +84,6 @@ def main() -> None:
     from ortoo.common.filters.projection import columns_of, project
     from ortoo.common.records.batch import Message, encode, open_batch, split_messages
     from ortoo.common.records.columns import MESSAGE_COLUMNS
-    from ortoo.snode.send.batch_check import check
 
     assert [column.name for column in MESSAGE_COLUMNS][-len(NAMES) :] == list(NAMES)
     sent = [Message(b"body %d" % row, **fields_of(row)) for row in range(COUNT)]

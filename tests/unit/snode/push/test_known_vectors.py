@@ -4,13 +4,13 @@ Those of the allocation are in tests/unit/common/groups/test_allocation.py. Tags
 Checksums of the log are CRC-32C. A message's id has its topic, enode, queue and offset.
 """
 
+from ortoo.common.arrays.batch_check import check
 from ortoo.common.filters.message_filter import TagFilter
 from ortoo.common.groups.failure_rule import FailureRule
 from ortoo.common.groups.retry_policy import RetryPolicy
 from ortoo.common.records.batch import encode
 from ortoo.common.records.message import Message
 from ortoo.snode.membership.group_members import SlowConsumerRule
-from ortoo.snode.send.batch_check import check
 
 
 def java_hash(text: str) -> int:

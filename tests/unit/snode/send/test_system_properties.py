@@ -4,6 +4,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
+from ortoo.common.arrays.batch_check import check
 from ortoo.common.errors import Invalid
 from ortoo.common.records.batch import Message, encode
 from ortoo.common.records.text_rules import (
@@ -14,7 +15,6 @@ from ortoo.common.records.text_rules import (
     is_system_property,
 )
 from ortoo.snode.rocketmq.protocol.names import RESERVED_PROPERTIES
-from ortoo.snode.send.batch_check import check
 
 NAMES = [*sorted(SYSTEM_PROPERTIES), DEAD_LETTER_PROPERTIES, "DLQ_REASON", "DLQ_ORIGIN_TOPIC", "DLQ_anything"]
 LIKE_THEM = ["RETRY_TOPICS", "XRETRY_TOPIC", "ORIGIN_", "dlq_reason", "A_DLQ_", "RECONSUME_TIME", "retry_topic"]

@@ -12,3 +12,8 @@ GROUP_OFFSET_COMMIT_FAILED = warning(
     "The offsets of the group that shows the query's progress were not stored.",
     "None. The query keeps its own offsets.",
 )
+INVALID_ROWS_STORED = warning(
+    "invalid_rows_stored",
+    "Rows cannot be sent as messages, so they were stored in the topic for invalid rows.",
+    "Read that topic: each message has a row and the reason. Correct the query.",
+)

@@ -12,8 +12,8 @@ from ortoo.client.produce.routes import Route, query_route
 from ortoo.common.process.randomness import Randomness
 from ortoo.spark.core.link import ClusterLink, link_to
 from ortoo.spark.writing.batch_sender import BatchSender
+from ortoo.spark.writing.invalid_rows import SendableRows
 from ortoo.spark.writing.lanes import Lanes, TaskIdentity
-from ortoo.spark.writing.rows import message_rows
 from ortoo.spark.writing.sink_progress import SinkProgress
 from ortoo.spark.writing.write_options import WriteOptions
 
@@ -40,13 +40,16 @@ class MessageWriter:
     option names it."""
 
     def check_target(self) -> None:
-        """Refuse the topic of the options if it does not exist or accepts no messages. Errors: NotFound."""
-        if self.options.topic:
+        """Refuse topics of the options that do not exist or accept no messages. Errors: NotFound."""
+        for topic in filter(None, (self.options.topic, self.options.invalid_rows_topic)):
             link = link_to(self.options.cluster)
-            link.run(query_route(link.connection, self.options.topic))
+            link.run(query_route(link.connection, topic))
 
     def write(self, batches: Iterator[Any]) -> TaskCommitMessage:
-        """Write rows, given as Arrow batches. Errors: Invalid for a row, Unavailable, Conflict."""
+        """Write rows, given as Arrow batches.
+
+        Errors: Unavailable, Conflict, and Invalid for a row without a topic for invalid rows.
+        """
         options = self.options
         link = link_to(options.cluster)
         query_id, batch_id, partition_id = self._task_ids()
@@ -91,6 +94,7 @@ class MessageWriter:
                 routes[topic] = link.run(query_route(link.connection, topic))
             return routes[topic]
 
+        rows = SendableRows(options, route_of)
         lanes = Lanes(route_of, identity, options.codec)
         began_s, taken = clock.monotonic_s(), 0
         sender = BatchSender(
@@ -99,8 +103,9 @@ class MessageWriter:
         with link.enter_context(sender):
             try:
                 for batch in batches:
-                    for addressed in lanes.add(message_rows(batch, options), clock.now_ms()):
-                        link.run(sender.put(addressed))
+                    for messages in rows.messages(batch, clock.now_ms()):
+                        for addressed in lanes.add(messages, clock.now_ms()):
+                            link.run(sender.put(addressed))
                     taken += len(batch)
                     if options.rate_max:
                         link.sleep(max(0.0, taken / options.rate_max - (clock.monotonic_s() - began_s)))

@@ -14,7 +14,7 @@ from ortoo.spark.core.options import OptionReader, suggestion
 
 KNOWN: Final = (
     *CLUSTER_OPTIONS, "topic", "tag", "messageGroup", "deliverySemantics", "sinkId", "jobId", "batchId",
-    "extraColumns", "codec", "deliveryTimeoutMs", "inFlightBytes", "maxRatePerSecond",
+    "extraColumns", "codec", "deliveryTimeoutMs", "inFlightBytes", "maxRatePerSecond", "invalidRowsTopic",
 )  # fmt: skip
 """Every option of a write, as documented."""
 
@@ -45,6 +45,8 @@ class WriteOptions:
     delivery_timeout_ms: int
     in_flight_bytes: int
     rate_max: int
+    invalid_rows_topic: str = ""
+    """The topic for rows that cannot be sent; empty = such a row fails the task."""
     columns: tuple[str, ...] = ()
     """The columns of the rows."""
 
@@ -66,6 +68,10 @@ def parse(options: Mapping[str, str], schema: Any) -> WriteOptions:
         check_topic_name(topic)
     elif "topic" not in columns:
         raise Invalid('missing topic; expected .option("topic", "orders") or a column `topic`', field="topic")
+    if invalid_rows_topic := reader.text("invalidRowsTopic"):
+        check_topic_name(invalid_rows_topic)
+        if invalid_rows_topic == topic:
+            raise Invalid(f"{topic} is the topic of the valid rows; name another topic", field="invalidRowsTopic")
     semantics = reader.choice("deliverySemantics", "at-least-once", "at-least-once", "idempotent", "exactly-once")
     reader.require("jobId", semantics != "at-least-once", "deliverySemantics=idempotent or exactly-once")
     reader.require("sinkId", semantics != "at-least-once", "deliverySemantics=idempotent or exactly-once")
@@ -91,6 +97,7 @@ def parse(options: Mapping[str, str], schema: Any) -> WriteOptions:
         delivery_timeout_ms=reader.duration_ms("deliveryTimeoutMs", 120_000),
         in_flight_bytes=reader.size_bytes("inFlightBytes", 16 << 20),
         rate_max=reader.number("maxRatePerSecond"),
+        invalid_rows_topic=invalid_rows_topic,
         columns=tuple(columns),
     )
 

@@ -4,6 +4,7 @@ import asyncio
 from collections import defaultdict, deque
 from dataclasses import dataclass, field, replace
 
+from ortoo.common.arrays.batch_check import check
 from ortoo.common.arrays.opened_batch import OpenedBatch
 from ortoo.common.errors import Internal, OrtooError
 from ortoo.common.groups.handle import DelayedBatch
@@ -15,7 +16,6 @@ from ortoo.snode import log_events
 from ortoo.snode.cluster.directory import DirectoryCache, check_writable
 from ortoo.snode.cluster.routes import Queue
 from ortoo.snode.enodes.link import AppendedBatch, EnodeLinks, FlushMode, explain_error
-from ortoo.snode.send.batch_check import check
 from ortoo.snode.topics.creation import ProducerTopics
 
 _log = get_logger("produce")

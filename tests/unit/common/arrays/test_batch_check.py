@@ -9,12 +9,12 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
+from ortoo.common.arrays.batch_check import check
 from ortoo.common.errors import Invalid, Unsupported
 from ortoo.common.records.batch import Message, SealedBatch, encode
 from ortoo.common.records.compression import Codec
 from ortoo.common.records.sealed_batch import crc32c
 from ortoo.common.records.text_rules import MessageLimits
-from ortoo.snode.send.batch_check import check
 from ortoo.v1 import record_pb2
 
 MESSAGES = [
