@@ -310,7 +310,7 @@ $(PIP_READY): constraints.txt | $(VENV)/bin/python
 
 $(READY): $(PROJECTS) $(PIP_READY)
 	@echo 'installing (half a minute the first time)'
-	@$(INSTALL) --no-build-isolation --group dev $(foreach member,$(MEMBERS),-e '$(member)')
+	@$(INSTALL) --no-build-isolation --group dev --group examples $(foreach member,$(MEMBERS),-e '$(member)')
 	@$(INSTALL) --no-build-isolation --no-deps $(foreach member,$(SPARK_MEMBERS),-e '$(member)')
 	@touch $@
 

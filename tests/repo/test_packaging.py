@@ -93,7 +93,7 @@ def required(tree: Tree) -> Iterator[Requirement]:
         if name == SPARK and importlib.util.find_spec("pyspark") is None:
             continue
         groups = project.get("dependency-groups", {})
-        texts = [*project["project"]["dependencies"], *groups.get("dev", [])]
+        texts = [*project["project"]["dependencies"], *groups.get("dev", []), *groups.get("examples", [])]
         if importlib.util.find_spec("pyspark") is not None:
             texts.extend(groups.get("spark", []))
         for extra in project["project"].get("optional-dependencies", {}).values():

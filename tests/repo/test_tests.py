@@ -48,6 +48,7 @@ def homeless(tree: Tree) -> list[str]:
         name
         for name in tree.named(".py")
         if name.rsplit("/", 1)[-1].startswith("test_")
+        and not name.startswith("examples/")  # tests of applications, which tests/e2e runs
         and not (name.startswith("tests/") and name.split("/")[1] in KINDS)
     ]
 

@@ -1,0 +1,10 @@
+"""The command of the project: `python manage.py migrate`, `runserver`, `ship_orders`."""
+
+import os
+import sys
+
+from django.core.management import execute_from_command_line
+
+if __name__ == "__main__":
+    os.environ.setdefault("DJANGO_SETTINGS_MODULE", "shop.settings")
+    execute_from_command_line(sys.argv)

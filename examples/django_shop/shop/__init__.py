@@ -1,0 +1,1 @@
+"""A shop whose orders are shipped by a worker."""
