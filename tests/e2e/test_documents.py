@@ -30,6 +30,8 @@ ELSEWHERE = {
     "helm install": "tests/deploy/test_chart.py",
     "helm upgrade": "tests/deploy/test_chart_upgrade.py",
     "docker build": "tests/deploy/test_image.py",
+    "docker run": "tests/deploy/test_image.py",
+    "docker compose": "tests/deploy/test_compose.py",
     "make dev": "tests/e2e/test_readme.py",
     "make -C ortoo dist": "tests/install/test_archives.py",
     "pip install": "tests/install/test_installed.py",
