@@ -49,7 +49,7 @@ RUNS := spark-tests official-tests all-tests
 .PHONY: help setup demo demo-ha dev check test bench bench-store bench-peers bench-guard crash descriptors simulate take-overs hand-overs rejoin lost-disks directory-away protos protos-check docs site clean
 .PHONY: quick-seeds planted cancellations mutants
 .PHONY: demo-spark spark-setup spark-tests spark-long spark-kills spark-matrix bench-spark
-.PHONY: alerts deep drain explore full-enode hostile rolling upgrade dist install-tests wheels image-check manifests deploy-tools sbom arm-check
+.PHONY: alerts deep drain explore full-enode hostile rolling upgrade dist install-tests resolve-check release wheels image-check manifests deploy-tools sbom arm-check
 .PHONY: lint types imports quick-tests official-tests all-tests compiled
 
 help:  ## Show this help
@@ -110,6 +110,12 @@ dist: $(PIP_READY)  ## Build wheels and source archives of all published distrib
 
 install-tests: $(READY)  ## Build the packages, install them with the lowest and newest libraries, and run the programs of the pages, five minutes (PYTHON=python3.13)
 	@ORTOO_INSTALL_PYTHON='$(PYTHON)' $(PYTEST) -o faulthandler_timeout=0 tests/install
+
+release: $(READY)  ## Walk the checklist of a release; it publishes nothing (DRY_RUN=1 only prints the commands, FROM=site)
+	@$(PY) deploy/release_checklist.py $(if $(DRY_RUN),--dry-run) --from $(or $(FROM),version)
+
+resolve-check: dist  ## Resolve Ortoo beside TensorFlow, Airflow, Pub/Sub and OpenTelemetry from the package index (CONSTRAINTS=FILE PACKAGES=apache-airflow==3.0.2)
+	@$(PY) deploy/resolve_check.py --python $(or $(RESOLVE_PYTHON),3.11) --constraints '$(CONSTRAINTS)' $(PACKAGES)
 
 wheels: $(READY)  ## Download every package of the image into build/wheels
 	@mkdir -p build/wheels
