@@ -36,6 +36,7 @@ from ortoo.client.core.filters import Filter
 from ortoo.client.core.handlers import PARK_LEVEL, RetryLater
 from ortoo.client.core.queues import Receipt
 from ortoo.client.handling.calls import HandlerCalls, check_handler, is_async
+from ortoo.client.handling.closed_loops import ignore_closed_loops
 from ortoo.client.handling.runs import FINISH_TIMEOUT_S
 from ortoo.client.handling.signals import stopping_signals
 from ortoo.client.pop.popped import PoppedMessage
@@ -292,6 +293,7 @@ class App:
 
         async def until_stopped() -> None:
             stop, loop = asyncio.Event(), asyncio.get_running_loop()
+            ignore_closed_loops(loop)
             with stopping_signals(lambda _: loop.call_soon_threadsafe(stop.set)):
                 async with connect(addresses, **options) as mq, self.running(mq, finish_timeout_s=finish_timeout_s):
                     await stop.wait()

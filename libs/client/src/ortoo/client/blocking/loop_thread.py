@@ -13,6 +13,7 @@ from queue import Empty, SimpleQueue
 from typing import Any, Generic, TypeVar
 
 from ortoo.client.core.closed import ClientClosed, used_before_fork
+from ortoo.client.handling.closed_loops import ignore_closed_loops
 from ortoo.common.errors import Conflict
 
 T = TypeVar("T")
@@ -77,6 +78,7 @@ class LoopThread:
         self._opened: dict[OpenContext[Any], None] = {}
         self._is_closed = False
         self._loop = asyncio.new_event_loop()
+        ignore_closed_loops(self._loop)
         self._process_id = os.getpid()
         self._thread = threading.Thread(target=self._run_loop, name="ortoo-client", daemon=True)
         self._thread.start()
