@@ -126,11 +126,14 @@ def checksums(tree: Tree) -> str:
 
 
 def write_checksums(tree: Tree) -> None:
-    """Write the checksums, beside the list of packages that they cover."""
+    """Write the checksums, beside the list of packages that they cover. A signature of other checksums is removed."""
     for file in (tree.root / "dist").glob("ortoo-*.cdx.json"):
         file.unlink()  # of an earlier version
     shutil.copy(tree.root / "build/sbom.cdx.json", tree.root / f"dist/ortoo-{tree.version}.cdx.json")
-    (tree.root / "dist" / CHECKSUMS).write_text(checksums(tree))
+    if list(check_checksums(tree)):
+        for signature in signatures(tree):
+            signature.unlink(missing_ok=True)
+        (tree.root / "dist" / CHECKSUMS).write_text(checksums(tree))
 
 
 def check_checksums(tree: Tree) -> Iterable[str]:
@@ -140,6 +143,11 @@ def check_checksums(tree: Tree) -> Iterable[str]:
         yield f"dist/{CHECKSUMS} does not match the files in dist: run `make release FROM=checksums`"
 
 
+def signatures(tree: Tree) -> list[Path]:
+    """The files that may hold the signature of the checksums, by minisign or by Sigstore."""
+    return [tree.root / "dist" / f"{CHECKSUMS}{ending}" for ending in (".minisig", ".sigstore.json")]
+
+
 def sign(tree: Tree) -> None:
     """Sign the checksums with minisign and the key in $RELEASE_KEY, if both are there. Errors: CalledProcessError."""
     if shutil.which("minisign") and (key := os.environ.get("RELEASE_KEY")):
@@ -147,9 +155,8 @@ def sign(tree: Tree) -> None:
 
 
 def check_signature(tree: Tree) -> Iterable[str]:
-    """A signature of the checksums is there, by minisign or by Sigstore."""
-    signatures = [tree.root / "dist" / f"{CHECKSUMS}{ending}" for ending in (".minisig", ".sigstore.json")]
-    if not any(file.exists() for file in signatures):
+    """A signature of the checksums is there."""
+    if not any(file.exists() for file in signatures(tree)):
         remedy = f"install minisign and set RELEASE_KEY, or run `sigstore sign dist/{CHECKSUMS}`"
         yield f"dist/{CHECKSUMS} is not signed: {remedy}"
 

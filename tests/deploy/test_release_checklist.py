@@ -1,5 +1,6 @@
 """The checklist of a release names each step that is not done, and a dry run changes nothing."""
 
+import shutil
 import subprocess
 from pathlib import Path
 
@@ -15,6 +16,7 @@ from deploy.release_checklist import (
     check_signature,
     check_source,
     check_version,
+    sign,
     walk,
     write_checksums,
 )
@@ -70,6 +72,31 @@ def test_each_mistake_is_named(tree: Tree) -> None:
     assert "ortoo_client-1.2.2.tar.gz" in " ".join(check_archives(tree))
     assert "does not match" in " ".join(check_checksums(tree))
     assert "is not signed" in " ".join(check_signature(tree))
+
+
+def test_a_signature_of_other_checksums_is_removed(tree: Tree) -> None:
+    """A signature lasts as long as the checksums, so that a rebuilt archive is signed again."""
+    write_checksums(tree)
+    (signature := tree.root / "dist" / f"{CHECKSUMS}.sigstore.json").write_text("{}")
+    write_checksums(tree)
+    assert list(check_signature(tree)) == []
+    (tree.root / "dist/ortoo_client-1.2.3.tar.gz").write_text("other sources")
+    write_checksums(tree)
+    assert not signature.exists()
+
+
+def test_minisign_signs_the_checksums(tree: Tree, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Users verify the signature with the public key."""
+    if shutil.which("minisign") is None:
+        pytest.skip("NO minisign, so the signature was NOT tested; install minisign")
+    key, public = tmp_path / "key", tmp_path / "key.pub"
+    subprocess.run(("minisign", "-G", "-W", "-p", str(public), "-s", str(key)), check=True, capture_output=True)
+    monkeypatch.setenv("RELEASE_KEY", str(key))
+    write_checksums(tree)
+    sign(tree)
+    assert list(check_signature(tree)) == []
+    verify = ("minisign", "-V", "-p", str(public), "-m", str(tree.root / "dist" / CHECKSUMS))
+    subprocess.run(verify, check=True, capture_output=True)
 
 
 def test_a_walk_stops_at_the_first_open_step(tree: Tree) -> None:
