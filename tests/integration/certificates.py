@@ -3,12 +3,24 @@
 import asyncio
 import shutil
 from dataclasses import dataclass
+from datetime import UTC, datetime, timedelta
 from pathlib import Path
 
 import pytest
+from cryptography import x509
+from cryptography.hazmat.primitives import hashes
+from cryptography.hazmat.primitives.asymmetric import ec
+from cryptography.hazmat.primitives.serialization import (
+    Encoding,
+    NoEncryption,
+    PrivateFormat,
+    load_pem_private_key,
+)
 
 NAME = "ortoo.cluster"
 """The name that the certificates of all processes share and that their callers expect."""
+DAYS = "60"
+"""The validity of certificates, long enough not to be a finding."""
 NEW_KEY = ("-newkey", "ec", "-pkeyopt", "ec_paramgen_curve:P-256", "-nodes")
 """Arguments of openssl for a key that it makes at once; an RSA key takes it a fifth of a second."""
 
@@ -34,7 +46,7 @@ class Authority:
             pytest.skip("NO OPENSSL, mutual TLS was NOT tested; install openssl")
         await asyncio.to_thread(folder.mkdir, parents=True)
         files = ("-keyout", f"{folder}/ca.key", "-out", f"{folder}/ca.pem")
-        await _openssl("req", "-x509", *NEW_KEY, "-days", "2", "-subj", "/CN=authority", *files)
+        await _openssl("req", "-x509", *NEW_KEY, "-days", DAYS, "-subj", "/CN=authority", *files)
         return cls(folder)
 
     @property
@@ -57,10 +69,30 @@ class Authority:
         fresh = self.folder / f"{who}.new.pem"
         await _openssl(
             "x509", "-req", "-in", f"{asked}", "-CA", f"{self.ca_file}", "-CAkey", f"{self.folder}/ca.key",
-            "-CAcreateserial", "-days", "2", "-extfile", f"{about}", "-out", f"{fresh}",
+            "-CAcreateserial", "-days", DAYS, "-extfile", f"{about}", "-out", f"{fresh}",
         )  # fmt: skip
         key.replace(made.key_file)
         fresh.replace(made.certificate_file)
+        return made
+
+    def sign_dated(self, who: str, *names: str, begins_days: float, ends_days: float) -> Certificate:
+        """As `sign`, for DNS names; the certificate is valid between two times, in days from now."""
+        key = ec.generate_private_key(ec.SECP256R1())
+        subject = x509.Name([x509.NameAttribute(x509.NameOID.COMMON_NAME, names[0])])
+        now = datetime.now(UTC)
+        authority = load_pem_private_key((self.folder / "ca.key").read_bytes(), None)
+        signed = (
+            x509.CertificateBuilder(x509.load_pem_x509_certificate(self.ca_file.read_bytes()).subject, subject)
+            .public_key(key.public_key())
+            .serial_number(x509.random_serial_number())
+            .not_valid_before(now + timedelta(days=begins_days))
+            .not_valid_after(now + timedelta(days=ends_days))
+            .add_extension(x509.SubjectAlternativeName([x509.DNSName(one) for one in names]), critical=False)
+            .sign(authority, hashes.SHA256())  # type: ignore[arg-type]
+        )
+        made = Certificate(self.folder / f"{who}.pem", self.folder / f"{who}.key")
+        made.key_file.write_bytes(key.private_bytes(Encoding.PEM, PrivateFormat.PKCS8, NoEncryption()))
+        made.certificate_file.write_bytes(signed.public_bytes(Encoding.PEM))
         return made
 
     def settings(self, of: Certificate, listen_address: str = "127.0.0.1:0") -> dict[str, str]:

@@ -9,7 +9,7 @@ from typing import Any
 import grpc
 import pytest
 
-from ortoo.client import ConsumerSettings, connect
+from ortoo.client import ClusterFinding, ConsumerSettings, connect
 from ortoo.common.errors import Invalid, Unavailable
 from ortoo.common.errors.status import rpc_errors
 from ortoo.common.grpc.channels import Channels
@@ -94,7 +94,10 @@ async def test_only_who_shows_a_certificate_is_answered(authority: Authority, tm
                         await call(channel)
                     assert refused.value.code() is grpc.StatusCode.UNAVAILABLE
             async with grpc.aio.insecure_channel(address) as channel:
-                with pytest.raises(Unavailable, match="does it expect TLS with a client certificate"), rpc_errors("it"):
+                with (
+                    pytest.raises(Unavailable, match="it expects TLS, or it rejects the certificate"),
+                    rpc_errors("it"),
+                ):
                     await call(channel)
         for name in ("namesrv-0", "enode-0"):
             call = calls[cluster.address_of(name)]
@@ -138,6 +141,40 @@ async def test_new_certificates_count_without_a_restart(authority: Authority, tm
                 await cluster.clock.sleep(0.1)
 
 
+async def test_an_enode_with_an_expired_certificate_is_named_with_the_reason(
+    authority: Authority, tmp_path: Path
+) -> None:
+    """It gets no lease after a restart. The remedy is a new certificate, which it uses without another restart."""
+    settings = await guarded(authority)
+    settings["namesrv"] |= {"lease_s": 1.0}
+    clear, secured = free_ports(2)
+    settings["enode"] |= {
+        "listen_address": f"127.0.0.1:{clear}",
+        "tls_cluster_listen_address": f"127.0.0.1:{secured}",
+    }
+    async with open_cluster(tmp_path, settings=settings) as cluster, asyncio.timeout(90):
+        await works(cluster, "g")
+        authority.sign_dated("enode", NAME, begins_days=-2, ends_days=-1)
+        await cluster.close("enode-0")
+        await cluster.open_enode("enode-0", registers=False)
+        async with connect(cluster.address) as mq:
+
+            async def found(name: str) -> ClusterFinding:
+                while True:
+                    for one in await mq.admin.operations.list_findings(timeout_s=30):
+                        if one.name == name and "no lease" in one.observed:
+                            return one
+                    await cluster.clock.sleep(0.1)
+
+            away = await found("enode unavailable")
+            assert "a process runs at its address" in away.observed
+            assert "its certificate has expired" in away.observed
+            assert away.remedy.startswith("renew its certificate")
+            await authority.sign("enode")
+            while await mq.admin.operations.list_findings(timeout_s=30):
+                await cluster.clock.sleep(0.1)
+
+
 async def test_members_speak_by_it(authority: Authority, tmp_path: Path) -> None:
     """A set of three forms, serves and fails over by mutual TLS; replicas refuse callers without a certificate."""
     settings = await guarded(authority)
@@ -164,7 +201,10 @@ async def test_members_speak_by_it(authority: Authority, tmp_path: Path) -> None
                     await ReplicationServiceStub(channel).Join(request)
                 assert refused.value.code() is grpc.StatusCode.UNAVAILABLE
             async with grpc.aio.insecure_channel(member.replica_address) as channel:
-                with pytest.raises(Unavailable, match="does it expect TLS with a client certificate"), rpc_errors("it"):
+                with (
+                    pytest.raises(Unavailable, match="it expects TLS, or it rejects the certificate"),
+                    rpc_errors("it"),
+                ):
                     await ReplicationServiceStub(channel).Join(request)
         await first.process.stop()
         assert await leading(cluster, [one for one in members if one is not first]) is not first
@@ -221,7 +261,7 @@ async def test_a_process_without_a_certificate_says_what_it_lacks(
     for process in processes.values():
         await process.start()
     clear = str(processes["namesrv"].environ["LISTEN_ADDRESS"])
-    reasons = {processes["namesrv"].address: "does it expect TLS with a", clear: "tls_cluster_certificate_file"}
+    reasons = {processes["namesrv"].address: "it expects TLS", clear: "tls_cluster_certificate_file"}
     for number, (name_server, why) in enumerate(reasons.items()):
         name = f"bare-{number}"
         bare = RoleProcess("enode", tmp_path / name, {"NAME": name, "NAMESRV_ADDRESS": name_server})

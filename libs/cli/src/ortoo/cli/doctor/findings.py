@@ -98,7 +98,10 @@ def _malformed(address: str) -> DoctorFinding:
 
 def _protocol_findings(check: AddressCheck) -> Iterator[DoctorFinding]:
     address = check.address
-    if check.protocol is SpokenProtocol.TLS:
+    if check.handshake_fault is not None:
+        observed = f"no TLS connection to {address}: {check.handshake_fault.observed}"
+        yield DoctorFinding("TLS handshake failed", observed, check.handshake_fault.remedy)
+    elif check.protocol is SpokenProtocol.TLS:
         remedy = "set ORTOO_TLS_CA_FILE to the roots of its certificate, or connect to the plain port"
         yield DoctorFinding("TLS", f"{address} speaks TLS; this command does not, or does not trust it", remedy)
     elif check.protocol is SpokenProtocol.HTTP1:

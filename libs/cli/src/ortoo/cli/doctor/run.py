@@ -5,6 +5,7 @@ import os
 import sys
 from collections.abc import Awaitable, Mapping, Sequence
 from dataclasses import dataclass
+from pathlib import Path
 from typing import Any, Generic, TypeVar
 
 from ortoo.cli.doctor.findings import DoctorFinding, Facts, address_findings, cluster_findings
@@ -21,7 +22,13 @@ from ortoo.client import (
     connect,
 )
 from ortoo.client.admin.address_check import CHECK_TIMEOUT_S, AddressCheck, check_address, check_reachable
-from ortoo.client.core.credentials import IDENTITY_VARIABLES, addresses_from, effective_environment
+from ortoo.client.core.credentials import (
+    CERTIFICATE_VARIABLE,
+    IDENTITY_VARIABLES,
+    addresses_from,
+    effective_environment,
+)
+from ortoo.common.grpc.certificates import CertificateFile, certificate_findings
 from ortoo.common.process.clock import SystemClock
 
 CLUSTER_TIMEOUT_S = 0.4
@@ -42,7 +49,7 @@ async def diagnose(address: str, topic: str, group: str, *, as_json: bool, timeo
     environ = os.environ if address else effective_environment()
     addresses = addresses_from(address, environ)
     checks = await asyncio.gather(*(check_address(one, environ, timeout_factor=timeout_factor) for one in addresses))
-    found = [finding for one in checks for finding in address_findings(one)]
+    found = [finding for one in checks for finding in address_findings(one)] + _own_certificates(environ)
     snode_addresses = [one.address for one in checks if one.role == "snode"]
     if snode_addresses:
         found += await _findings_behind(
@@ -73,6 +80,14 @@ async def _findings_behind(
         return [
             DoctorFinding("no answer", f"the snode does not answer: {reason}", "look at its log and its processor time")
         ]
+
+
+def _own_certificates(environ: Mapping[str, str]) -> list[DoctorFinding]:
+    """The findings of the certificate that this command uses."""
+    file = environ.get(CERTIFICATE_VARIABLE)
+    files = [CertificateFile(CERTIFICATE_VARIABLE, Path(file))] if file else []
+    found = certificate_findings(files, SystemClock().now_ms())
+    return [DoctorFinding(one.name, one.observed, one.remedy, one.critical, one.impact) for one in found]
 
 
 async def _describe_cluster(admin: Admin, deadline_s: float) -> tuple[ClusterInfo, int]:

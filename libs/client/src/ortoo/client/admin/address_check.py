@@ -21,6 +21,7 @@ from grpc_health.v1 import health_pb2, health_pb2_grpc
 
 from ortoo.client.core.credentials import tls_from
 from ortoo.common.cluster.addresses import is_address
+from ortoo.common.errors.handshakes import HandshakeFault, handshake_fault
 from ortoo.common.grpc.channels import Channels
 from ortoo.common.grpc.tls import TlsClient
 
@@ -67,6 +68,8 @@ class AddressCheck:
     """snode, name server or enode; empty for another gRPC server."""
     serving: bool = False
     """Whether its health service reports that it serves requests."""
+    handshake_fault: HandshakeFault | None = None
+    """Why the TLS handshake with the client's files failed; None if it succeeded or the client has no files."""
     proxy_variable: str = ""
     """The environment variable that routes gRPC to this address through a proxy."""
 
@@ -82,11 +85,13 @@ async def check_address(
     host, port = _host_and_port(address)
     tls = tls_from("", "", "", environ)
     # Concurrently: the steps share one deadline.
-    protocol, is_tls, (role, serving, answers) = await asyncio.gather(
+    protocol, is_tls, (role, serving, answers, fault) = await asyncio.gather(
         _detect_protocol(host, port, deadline_s),
         _speaks_tls(host, port, deadline_s),
         _detect_role(address, deadline_s, tls),
     )
+    if tls is not None and fault is not None:
+        return dataclasses.replace(checked, protocol=SpokenProtocol.TLS if is_tls else protocol, handshake_fault=fault)
     if is_tls and tls is not None and answers:
         protocol = SpokenProtocol.HTTP2
     if is_tls and protocol in (SpokenProtocol.CLOSES, SpokenProtocol.NOTHING):
@@ -184,21 +189,25 @@ async def _speaks_tls(host: str, port: int, deadline_s: float) -> bool:
     return True
 
 
-async def _detect_role(address: str, deadline_s: float, tls: TlsClient | None) -> tuple[str, bool, bool]:
-    """The role of the server at `address`, whether the server is serving, and whether it answers at all."""
+async def _detect_role(
+    address: str, deadline_s: float, tls: TlsClient | None
+) -> tuple[str, bool, bool, HandshakeFault | None]:
+    """The role of the server at `address`, whether it is serving, whether it answers at all, and a failed handshake."""
     timeout_s = max(0.0, deadline_s - asyncio.get_running_loop().time())
     async with Channels(tls=tls.credentials() if tls is not None else None) as channels:
         health = health_pb2_grpc.HealthStub(channels.channel_to(address))
 
-        async def ask(role: str, service: str) -> tuple[str, bool, bool]:
+        async def ask(role: str, service: str) -> tuple[str, bool, bool, HandshakeFault | None]:
             try:
                 answer = await health.Check(health_pb2.HealthCheckRequest(service=service), timeout=timeout_s)
             except grpc.aio.AioRpcError as error:
-                return "", False, error.code() is not grpc.StatusCode.DEADLINE_EXCEEDED
-            return role, answer.status == health_pb2.HealthCheckResponse.SERVING, True
+                answers = error.code() is not grpc.StatusCode.DEADLINE_EXCEEDED
+                return "", False, answers, handshake_fault(error.details() or "")
+            return role, answer.status == health_pb2.HealthCheckResponse.SERVING, True, None
 
         found = await asyncio.gather(*(ask(role, service) for role, service in SERVICES.items()))
-    return next((one for one in found if one[0]), ("", False, any(answers for *_, answers in found)))
+    fault = next((one[3] for one in found if one[3] is not None), None)
+    return next((one for one in found if one[0]), ("", False, any(one[2] for one in found), fault))
 
 
 def _proxy_variable(host: str, environ: Mapping[str, str]) -> str:

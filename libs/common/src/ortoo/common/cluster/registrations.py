@@ -11,6 +11,7 @@ from ortoo.common.cluster.name_servers import NameServers
 from ortoo.common.cluster.refused import OTHER_STORE_FIELDS, refused
 from ortoo.common.errors import Conflict, Fenced, OrtooError
 from ortoo.common.errors.findings import Finding
+from ortoo.common.errors.handshakes import reason_of, remedy_for
 from ortoo.common.logs import log_events
 from ortoo.common.logs.logger import get_logger
 from ortoo.common.process.background import Background, pause
@@ -133,9 +134,9 @@ class Registrations:
             else:
                 yield Finding(
                     "name server unavailable",
-                    f"the name server {address} granted no lease: {error.message}",
+                    f"the name server {address} granted no lease: {reason_of(error)}",
                     "when no name server is left, processes do not learn of changes of topics, groups and processes",
-                    "start it, or check its log and its database; or remove it from namesrv_address",
+                    remedy_for(error, "start it, or check its log and its database; or remove it from namesrv_address"),
                 )
 
     async def _renew(self, address: str, due: asyncio.Event) -> None:

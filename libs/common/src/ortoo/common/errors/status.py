@@ -9,6 +9,7 @@ import grpc
 from google.protobuf.message import DecodeError
 
 from ortoo.common import errors
+from ortoo.common.errors.handshakes import HandshakeFailed, handshake_fault
 from ortoo.v1 import failure_pb2
 
 FAILURE_METADATA_KEY = "ortoo-failure-bin"
@@ -135,8 +136,10 @@ def error_of_rpc(error: grpc.aio.AioRpcError, peer: str, *, is_internal: bool = 
                 told = error_of(failure_pb2.Failure.FromString(value))  # type: ignore[arg-type]
                 return _as_seen_by_clients(told, peer) if is_internal else told
     cls, said = _CLASS_BY_BARE_STATUS.get(error.code(), errors.Internal), error.details() or error.code().name
-    if said.startswith("failed to connect") and said.endswith("Socket closed"):
-        said += "; it closed the connection at once (does it expect TLS with a client certificate?)"
+    if (fault := handshake_fault(said)) is not None:
+        failed = HandshakeFailed(peer, fault)
+        failed.add_note(said)
+        return failed
     if not is_internal:
         return cls(f"{peer}: {said}")
     plain = cls(f"{peer} {_PLAIN_MESSAGES.get(error.code(), 'refused the call')}")

@@ -1,13 +1,14 @@
-"""The metrics of every process: processor time, memory, files, and delays of its event loop."""
+"""The metrics of every process: processor time, memory, files, clock, certificates, delays of its event loop."""
 
 import os
 import resource
 import sys
 from collections import deque
-from collections.abc import Callable, Iterator, Mapping
+from collections.abc import Callable, Iterator, Mapping, Sequence
 
 from ortoo.common.errors.findings import Finding, process_version
 from ortoo.common.errors.status import FAILURES_RETURNED
+from ortoo.common.grpc.certificates import CertificateFile, Validity, certificate_findings
 from ortoo.common.logs.logger import dropped_line_count
 from ortoo.common.machine.allocator import resident_bytes
 from ortoo.common.machine.descriptors import FEW, Descriptors, open_descriptors
@@ -28,8 +29,9 @@ LATE_S = 0.3
 class ProcessMetrics:
     """The metrics of this process, read at each request; the event loop is probed twice a second."""
 
-    def __init__(self, role: str, name: str, clock: Clock) -> None:
-        """Begin with nothing observed."""
+    def __init__(self, role: str, name: str, clock: Clock, certificates: Sequence[CertificateFile] = ()) -> None:
+        """Begin with nothing observed; `certificates` are the files that the process uses."""
+        self._certificates = certificates
         self.scrape_s = 0.0
         self._labels = (role, name, process_version(), f"{sys.version_info[0]}.{sys.version_info[1]}")
         self._clock = clock
@@ -51,7 +53,8 @@ class ProcessMetrics:
             self._late_s.append(late_s)
 
     def findings(self) -> Iterator[Finding]:
-        """The findings of the event loop's delay and of the descriptors."""
+        """The findings of the event loop's delay, the descriptors and the certificates."""
+        yield from certificate_findings(self._certificates, self._clock.now_ms())
         yield from descriptor_findings(Descriptors.of_process(), open_descriptors())
         usual_s = sorted(self._late_s)[len(self._late_s) // 2] if len(self._late_s) == PROBES_KEPT else 0.0
         if usual_s > LATE_S:
@@ -66,6 +69,23 @@ class ProcessMetrics:
         """Register the metrics of the process."""
         labels = ("node_type", "node_id", "version", "python")
         metrics.gauge("ortoo_build_info", "Always 1; the labels identify it.", lambda: {self._labels: 1}, labels=labels)
+        metrics.gauge(
+            "ortoo_clock_seconds",
+            "The clock of the process at the scrape, in seconds since 1970.",
+            lambda: self._clock.now_ms() / 1000,
+        )
+        metrics.gauge(
+            "ortoo_certificate_expiry_timestamp_seconds",
+            "End of the validity of the certificates in a file, by the setting that names the file.",
+            lambda: self._validity_times_s(lambda one: one.ends_ms),
+            labels=("setting",),
+        )
+        metrics.gauge(
+            "ortoo_certificate_begin_timestamp_seconds",
+            "Begin of that validity.",
+            lambda: self._validity_times_s(lambda one: one.begins_ms),
+            labels=("setting",),
+        )
         metrics.gauge("process_start_time_seconds", "When the process started.", lambda: self._started_s)
         metrics.counter("process_cpu_seconds_total", "Processor time used.", _cpu_s)
         metrics.gauge("ortoo_cores", "Number of cores the process may use.", _cores)
@@ -93,6 +113,10 @@ class ProcessMetrics:
             dropped_line_count,
         )
         metrics.gauge("ortoo_scrape_duration_seconds", "Duration of the last scrape.", lambda: self.scrape_s)
+
+    def _validity_times_s(self, time_ms: Callable[[Validity], int]) -> dict[tuple[str], float]:
+        found = {file.setting: file.validity() for file in self._certificates}
+        return {(setting,): time_ms(one) / 1000 for setting, one in found.items() if one is not None}
 
 
 def _cpu_s() -> float:

@@ -5,6 +5,7 @@ import socket
 from collections.abc import AsyncIterator, Callable
 
 from ortoo.common.cluster.service_settings import ServiceSettings
+from ortoo.common.grpc.certificates import certificate_files
 from ortoo.common.process.background import Background
 from ortoo.common.process.clock import Clock
 from ortoo.common.telemetry.call_metrics import CallMetrics
@@ -26,9 +27,9 @@ class RoleTelemetry:
         self._role = role
         self._settings = settings
         self._clock = clock
-        self._process = ProcessMetrics(role, settings.name, clock)
+        self._process = ProcessMetrics(role, settings.name, clock, certificate_files(settings))
         self.findings = self._process.findings
-        """Findings about the event loop, which is only measured where metrics are served or sent."""
+        """Findings about the process. The event loop is only measured where metrics are served or sent."""
         self._process.register(self.metrics)
         self.calls.register(self.metrics)
 

@@ -71,8 +71,10 @@ class InProcessCluster:
             "namesrv-0", namesrv_app.open_namesrv(chosen, clock=self.clock, randomness=self.randomness)
         )
 
-    async def open_enode(self, name: str, *, disk: Disk | None = None) -> enode_app.RunningEnode:
-        """Open an enode, also after a close."""
+    async def open_enode(
+        self, name: str, *, disk: Disk | None = None, registers: bool = True
+    ) -> enode_app.RunningEnode:
+        """Open an enode, also after a close. `registers` = it must get a lease."""
         chosen = enode_settings.EnodeSettings(
             **self._settings("enode", name, data_dir=self.folder / name, store=self.store, name=name)
         )
@@ -80,7 +82,7 @@ class InProcessCluster:
             name, enode_app.open_enode(chosen, clock=self.clock, randomness=self.randomness, disk=disk)
         )
         assert isinstance(running, enode_app.RunningEnode)
-        if "namesrv-0" in self.running:
+        if registers and "namesrv-0" in self.running:
             await self._registered(name)
         return running
 

@@ -5,6 +5,8 @@ from dataclasses import dataclass
 
 from ortoo.common.errors import OrtooError, Unsupported
 from ortoo.common.errors.findings import Finding
+from ortoo.common.errors.handshakes import HandshakeFailed, reason_of, remedy_for
+from ortoo.common.errors.status import PROCESS_ERRORS
 from ortoo.snode.cluster.directory import DirectoryCache
 from ortoo.v1 import findings_pb2 as pb
 
@@ -28,6 +30,8 @@ class ProbedProcess:
     error: OrtooError | None = None
     ahead_ms: int = 0
     """The time by which its clock is ahead of this snode's."""
+    is_away: bool = False
+    """Whether it has no lease. Its last address is called nevertheless, because it may run and fail to register."""
     is_indirect: bool = False
     """Whether only other processes use it, so that this snode may not be able to reach it."""
 
@@ -39,7 +43,7 @@ class ProbedProcess:
     @property
     def failure(self) -> str:
         """Why it did not answer; empty for an answer, also that of an older process without this service."""
-        return "" if self.error is None or isinstance(self.error, Unsupported) else self.error.message
+        return "" if self.error is None or isinstance(self.error, Unsupported) else reason_of(self.error)
 
 
 def called_process(probed: ProbedProcess) -> pb.CalledProcess:
@@ -61,26 +65,46 @@ def unknown_name_servers(probed: Sequence[ProbedProcess]) -> list[ProbedProcess]
     return [ProbedProcess(NAME_SERVER, one, one, is_indirect=True) for one in unknown]
 
 
-def away_enodes(directory: DirectoryCache) -> Iterator[Finding]:
-    """The enodes without a lease on which topics have queues."""
+def away_enodes(directory: DirectoryCache, probed: Sequence[ProbedProcess]) -> Iterator[Finding]:
+    """The enodes without a lease on which topics have queues; `probed` has those whose last address is known."""
+    called = {one.name: one for one in probed if one.role == "enode"}
     for enode in directory.expected_enodes():
         if enode.alive:
             continue
         topics = directory.topics_on(enode.name)
         count = f"{len(topics)} topic has" if len(topics) == 1 else f"{len(topics)} topics have"
         at = f" ({enode.address})" if enode.address else ""
+        state, remedy = _state_of_away(called.get(enode.name))
         yield Finding(
             "enode unavailable",
-            f"enode {enode.name}{at} has no lease, and {count} queues on it ({_shown(topics)})",
+            f"enode {enode.name}{at} has no lease{state}, and {count} queues on it ({_shown(topics)})",
             "the messages on it wait, and sends to its queues fail or go to other enodes",
-            "start it again with its volume: its messages are in its log. If it is permanently lost, "
-            f"`ortoo enode forget {enode.name}` shows the loss",
+            f"{remedy}. If it is permanently lost, `ortoo enode forget {enode.name}` shows the loss",
         )
+
+
+def _state_of_away(probed: ProbedProcess | None) -> tuple[str, str]:
+    """The observation of an enode without a lease at its last address, and the remedy."""
+    if probed is not None and probed.answer is not None:
+        return (
+            " although it runs and answers a snode",
+            "do not restart it: its own findings have the reason (name server unavailable, registration rejected)",
+        )
+    error = None if probed is None else probed.error
+    if isinstance(error, HandshakeFailed) or (error is not None and error.field.startswith(PROCESS_ERRORS)):
+        return (
+            f" although a process runs at its address ({reason_of(error)})",
+            remedy_for(
+                error, "give all processes one cluster_token_file and their roles' certificates, then restart it"
+            ),
+        )
+    return "", "start it again with its volume: its messages are in its log. If it runs, its log has the reason"
 
 
 def unreachable_processes(own_name: str, probed: Sequence[ProbedProcess]) -> Iterator[Finding]:
     """Processes with a lease, or an address in the settings, that do not answer some or all snodes."""
     calls: dict[tuple[str, str, str], dict[str, str]] = {}
+    errors = {(one.role, one.name, one.address): one.error for one in probed}
     for one in probed:
         if one.role == "snode":
             if one.failure:
@@ -89,20 +113,23 @@ def unreachable_processes(own_name: str, probed: Sequence[ProbedProcess]) -> Ite
                     f"snode {one.name} ({one.address}) has a lease, and does not answer snode {own_name}: "
                     f"{one.failure}",
                     "its clients wait and fail",
-                    "check its CPU time, its log and the network; restart it if it is frozen",
+                    remedy_for(one.error, "check its CPU time, its log and the network; restart it if it is frozen"),
                 )
             for call in one.answer.called if one.answer is not None else ():
                 calls.setdefault((call.role, call.name, call.address), {})[one.name] = call.error
-        elif not one.is_indirect:
+        elif not (one.is_indirect or one.is_away):
             calls.setdefault((one.role, one.name, one.address), {})[own_name] = one.failure
     for (role, name, address), failures in calls.items():
         failed = {snode: failure for snode, failure in sorted(failures.items()) if failure}
         if failed:
             reached = sorted(failures.keys() - failed.keys())
-            yield _unreachable(role, name, address, failed, reached)
+            yield _unreachable(role, name, address, failed, reached, errors.get((role, name, address)))
 
 
-def _unreachable(role: str, name: str, address: str, failed: dict[str, str], reached: Sequence[str]) -> Finding:
+def _unreachable(
+    role: str, name: str, address: str, failed: dict[str, str], reached: Sequence[str], error: OrtooError | None
+) -> Finding:
+    """The finding of a process that does not answer `failed`; `error` is that of this snode's call."""
     snodes = f"{'snode' if len(failed) == 1 else 'snodes'} {_shown(list(failed))}"
     reason = next(iter(failed.values()))
     if role == NAME_SERVER:
@@ -125,7 +152,7 @@ def _unreachable(role: str, name: str, address: str, failed: dict[str, str], rea
         remedy = "start it, or check its log and its database; or remove it from namesrv_address"
     else:
         remedy = "check its CPU time, its log and the network; restart it if it is frozen"
-    return Finding(kind, f"{observed}: {reason}", impact, remedy)
+    return Finding(kind, f"{observed}: {reason}", impact, remedy_for(error, remedy))
 
 
 def differing_directories(own: pb.ListFindingsResponse, probed: Sequence[ProbedProcess]) -> Iterator[Finding]:
@@ -204,8 +231,15 @@ def differing_versions(answers: Iterable[pb.ListFindingsResponse]) -> Iterator[F
 
 def unexamined_processes(directory: DirectoryCache, probed: Sequence[ProbedProcess]) -> Iterator[Finding]:
     """The processes that were not examined, because they are away, are older, or do not answer."""
-    missing = [f"enode {enode.name} (no lease)" for enode in directory.expected_enodes() if not enode.alive]
+    answering = {one.name for one in probed if one.is_away and one.answer is not None}
+    missing = [
+        f"enode {enode.name} (no lease)"
+        for enode in directory.expected_enodes()
+        if not enode.alive and enode.name not in answering
+    ]
     for one in probed:
+        if one.is_away:
+            continue
         if one.error is not None:
             missing.append(f"{one.text} (no answer)" if one.failure else f"{one.text} (an older version)")
         elif one.role == "snode" and one.answer is not None and not one.answer.called:

@@ -59,7 +59,8 @@ class ClusterFindings(FindingsServiceServicer):
         own, timeout_s = LocalFindings(self.own, self.runtime.clock).answer(), (request.timeout_ms or TIMEOUT_MS) / 1000
         if request.local_only:
             if request.include_reachability:
-                probed = await self._probe_all([*self._name_servers(), *self._enodes()], timeout_s)
+                with_lease = (one for one in self._enodes() if not one.is_away)
+                probed = await self._probe_all([*self._name_servers(), *with_lease], timeout_s)
                 own.called.extend(map(called_process, probed))
             return own
         probed = await self._probe_all([*self._name_servers(), *self._enodes(), *self._other_snodes()], timeout_s)
@@ -67,7 +68,7 @@ class ClusterFindings(FindingsServiceServicer):
         answers = [own, *(one.answer for one in probed if one.answer is not None)]
         found = [finding for answer in answers for finding in findings_of(answer)]
         found += chain(
-            away_enodes(self.cluster.directory),
+            away_enodes(self.cluster.directory, probed),
             unreachable_processes(self.own.name, probed),
             differing_directories(own, probed),
             differing_membership_stores(answers),
@@ -85,8 +86,8 @@ class ClusterFindings(FindingsServiceServicer):
 
     def _enodes(self) -> Iterator[ProbedProcess]:
         for enode in self.cluster.directory.expected_enodes():
-            if enode.alive:
-                yield ProbedProcess("enode", enode.name, enode.address)
+            if enode.address:
+                yield ProbedProcess("enode", enode.name, enode.address, is_away=not enode.alive)
 
     def _other_snodes(self) -> Iterator[ProbedProcess]:
         for snode in self.cluster.directory.snodes():
@@ -99,6 +100,8 @@ class ClusterFindings(FindingsServiceServicer):
     async def _probe(self, process: ProbedProcess, timeout_s: float) -> ProbedProcess:
         request = pb.ListFindingsRequest(local_only=True)
         channel = self.runtime.channels.channel_to(process.address)
+        if process.is_away:
+            timeout_s *= PEER_TIMEOUT_SHARE
         begun_ms = self.runtime.clock.now_ms()
         try:
             if process.role == "snode":
@@ -109,6 +112,8 @@ class ClusterFindings(FindingsServiceServicer):
                 answer = await FindingsServiceStub(channel).ListFindings(request, timeout=timeout_s)
         except OrtooError as error:
             return replace(process, error=error)
+        if process.is_away and process.name not in (one.name for one in answer.processes):
+            return process  # another process has its address now
         ended_ms = self.runtime.clock.now_ms()
         # The clock of a snode that calls other processes is read before these calls.
         middle_ms = begun_ms if process.role == "snode" else (begun_ms + ended_ms) // 2

@@ -1,0 +1,126 @@
+"""The validity of certificates in PEM files, and the findings of those that expire soon. Needs no other library."""
+
+import base64
+import re
+from collections.abc import Iterator, Sequence
+from dataclasses import dataclass
+from datetime import UTC, datetime
+from pathlib import Path
+from typing import Final
+
+from ortoo.common.errors.findings import Finding
+
+DAY_MS: Final = 86_400_000
+EXPIRES_SOON_MS: Final = 21 * DAY_MS
+"""The remaining validity from which a certificate is a finding, unless it is short-lived."""
+EXPIRES_NOW_MS: Final = DAY_MS
+"""The remaining validity from which this finding is critical."""
+LIFETIME_SHARE: Final = 4
+"""A short-lived certificate is a finding only in the last quarter of its validity."""
+_CERTIFICATES: Final = ("tls_certificate_file", "tls_cluster_certificate_file")
+_ROOTS: Final = ("tls_client_ca_file", "tls_cluster_ca_file")
+_PEM = re.compile(rb"-----BEGIN CERTIFICATE-----(.+?)-----END CERTIFICATE-----", re.DOTALL)
+_SEQUENCE, _VERSION, _UTC_TIME = 0x30, 0xA0, 0x17
+
+
+@dataclass(frozen=True, slots=True)
+class CertificateFile:
+    """A file of certificates that a process uses."""
+
+    setting: str
+    """The setting, or the environment variable, that names the file."""
+    path: Path
+    is_roots: bool = False
+    """Whether it holds trusted roots. They serve until the last one expires; other files until the first one does."""
+
+    def validity(self) -> "Validity | None":
+        """The validity that counts; None if the file cannot be read or has no certificate."""
+        try:
+            found = validities(self.path.read_bytes())
+        except (OSError, ValueError):
+            return None
+        return (max if self.is_roots else min)(found, default=None)
+
+
+@dataclass(frozen=True, slots=True, order=True)
+class Validity:
+    """The validity of a certificate; the order is that of the ends."""
+
+    ends_ms: int
+    """In ms since 1970."""
+    begins_ms: int
+
+    def left_ms(self, now_ms: int) -> int:
+        """The remaining validity; negative after the end."""
+        return self.ends_ms - now_ms
+
+    def is_within(self, limit_ms: int, now_ms: int) -> bool:
+        """Whether less than `limit_ms` remains, or a smaller limit in proportion for a short-lived certificate."""
+        share_ms = (self.ends_ms - self.begins_ms) * limit_ms // (EXPIRES_SOON_MS * LIFETIME_SHARE)
+        return self.left_ms(now_ms) <= max(0, min(limit_ms, share_ms))
+
+
+def certificate_files(settings: object) -> list[CertificateFile]:
+    """The files of certificates that the settings of a process name."""
+    named = [(name, getattr(settings, name, "")) for name in (*_CERTIFICATES, *_ROOTS)]
+    return [CertificateFile(name, Path(file), is_roots=name in _ROOTS) for name, file in named if file]
+
+
+def validities(pem: bytes) -> list[Validity]:
+    """The validity of each certificate in PEM. Errors: ValueError for other bytes."""
+    return [_validity(base64.b64decode(b"".join(one.split()), validate=True)) for one in _PEM.findall(pem)]
+
+
+def _validity(der: bytes) -> Validity:
+    """The validity of a certificate in DER (RFC 5280). Its tbsCertificate has version, serial, algorithm, issuer, validity."""
+    certificate, _ = _element(der, _SEQUENCE)
+    rest, _ = _element(certificate, _SEQUENCE)
+    if rest[:1] == bytes((_VERSION,)):
+        _, rest = _element(rest)
+    for _ in ("serial number", "algorithm", "issuer"):
+        _, rest = _element(rest)
+    validity, _ = _element(rest, _SEQUENCE)
+    _, after = _element(validity)
+    return Validity(_time_ms(after), _time_ms(validity))
+
+
+def _time_ms(der: bytes) -> int:
+    """The time in ms since 1970 of a UTCTime or GeneralizedTime."""
+    text, _ = _element(der)
+    digits = text.decode("ascii")
+    if der[0] == _UTC_TIME:  # two digits of the year, which mean 1950 to 2049
+        digits = f"{'20' if digits[:2] < '50' else '19'}{digits}"
+    return int(datetime.strptime(digits, "%Y%m%d%H%M%SZ").replace(tzinfo=UTC).timestamp()) * 1000
+
+
+def _element(der: bytes, tag: int | None = None) -> tuple[bytes, bytes]:
+    """The content of the first DER element, and the bytes behind it. Errors: ValueError."""
+    if len(der) < 2 or (tag is not None and der[0] != tag):
+        raise ValueError("the bytes are not a certificate")
+    length, begin = der[1], 2
+    if length & 0x80:
+        begin += length & 0x7F
+        length = int.from_bytes(der[2:begin])
+    if len(der) < begin + length:
+        raise ValueError("the certificate is cut off")
+    return der[begin : begin + length], der[begin + length :]
+
+
+def certificate_findings(files: Sequence[CertificateFile], now_ms: int) -> Iterator[Finding]:
+    """The findings of certificates that have expired or soon expire."""
+    for file in files:
+        found = file.validity()
+        if found is None or not found.is_within(EXPIRES_SOON_MS, now_ms):
+            continue
+        kind = "trusted root" if file.is_roots else "certificate"
+        day = datetime.fromtimestamp(found.ends_ms / 1000, UTC).strftime("%Y-%m-%d %H:%M UTC")
+        left_ms = found.left_ms(now_ms)
+        is_over = left_ms <= 0
+        time = f"expired on {day}" if is_over else f"expires in {left_ms / DAY_MS:.1f} days, on {day}"
+        yield Finding(
+            "certificate expired" if is_over else "certificate expires",
+            f"the {kind} in {file.path} ({file.setting}) {time}",
+            "new connections with it fail" if is_over else "no new connection with it succeeds from then on",
+            f"replace the file by one with a renewed {kind}; it is read again without a restart",
+            critical=found.is_within(EXPIRES_NOW_MS, now_ms),
+        )
