@@ -17,6 +17,8 @@ from cryptography.hazmat.primitives.serialization import (
     load_pem_private_key,
 )
 
+from ortoo.common.process.clock import SystemClock
+
 NAME = "ortoo.cluster"
 """The name that the certificates of all processes share and that their callers expect."""
 DAYS = "60"
@@ -79,7 +81,7 @@ class Authority:
         """As `sign`, for DNS names; the certificate is valid between two times, in days from now."""
         key = ec.generate_private_key(ec.SECP256R1())
         subject = x509.Name([x509.NameAttribute(x509.NameOID.COMMON_NAME, names[0])])
-        now = datetime.now(UTC)
+        now = datetime.fromtimestamp(SystemClock().now_ms() / 1000, UTC)
         authority = load_pem_private_key((self.folder / "ca.key").read_bytes(), None)
         signed = (
             x509.CertificateBuilder(x509.load_pem_x509_certificate(self.ca_file.read_bytes()).subject, subject)

@@ -72,7 +72,7 @@ def validities(pem: bytes) -> list[Validity]:
 
 
 def _validity(der: bytes) -> Validity:
-    """The validity of a certificate in DER (RFC 5280). Its tbsCertificate has version, serial, algorithm, issuer, validity."""
+    """The validity of a certificate in DER, which RFC 5280 places behind version, serial number, algorithm, issuer."""
     certificate, _ = _element(der, _SEQUENCE)
     rest, _ = _element(certificate, _SEQUENCE)
     if rest[:1] == bytes((_VERSION,)):
