@@ -7,8 +7,9 @@ from pathlib import Path
 
 from grpc_health.v1 import health_pb2
 
+from ortoo.common.process.clock import SystemClock
 from ortoo.common.records.batch import encode
-from ortoo.enode.disk.disk import RealDisk, RealFile
+from ortoo.enode.disk.disk import DiskSpace, RealDisk, RealFile
 from ortoo.enode.log.settings import StoreSettings
 from ortoo.v1 import enode_pb2 as pb
 from ortoo.v1 import failure_pb2
@@ -28,6 +29,8 @@ class TroubledDisk(RealDisk):
         super().__init__()
         self.free = 1 << 40
         self.sync_fails = False
+        self.is_low = False
+        """Whether 95 % of the space and 96 % of the inodes are in use."""
 
     def open(self, path: Path, *, create: bool = False, writable: bool = True) -> RealFile:
         """Open a file whose fdatasync fails while the fault is on."""
@@ -43,9 +46,9 @@ class TroubledDisk(RealDisk):
         flags = (os.O_RDWR if writable else os.O_RDONLY) | (os.O_CREAT | os.O_EXCL if create else 0)
         return File(os.open(path, flags, 0o640), path)
 
-    def free_bytes(self, folder: Path) -> int:
+    def space(self, folder: Path) -> DiskSpace:
         """The space set by the test."""
-        return self.free
+        return DiskSpace(self.free, self.free * (20 if self.is_low else 1), *((4, 100) if self.is_low else ()))
 
 
 class HealthWatch:
@@ -126,6 +129,32 @@ async def test_full_disk_stops_sends_alone_and_it_resumes(tmp_path: Path) -> Non
         await watch.until(SERVING)
         assert (await append(enode)).first_offset == 10 * stored
         watch.end()
+
+
+async def test_a_disk_that_is_nearly_full_is_a_finding_and_a_metric(tmp_path: Path) -> None:
+    """Before it is full; an enode that can still write accepts messages."""
+    disk = TroubledDisk()
+    async with (
+        lease_giver() as giver,
+        open_single_enode(tmp_path, topic(TOPIC), store=STORE, disk=disk, namesrv_address=giver.address) as enode,
+        asyncio.timeout(60),
+    ):
+        process, clock = enode.running.process, SystemClock()
+        while enode.running.process.driver.log.engine.housekeeping.space.space is None:  # type: ignore[union-attr]
+            await clock.sleep(0.02)
+        assert list(process.findings()) == []
+        disk.is_low = True
+        while len(found := list(process.findings())) < 2:
+            await clock.sleep(0.02)
+        assert [(one.name, one.critical) for one in found] == [
+            ("disk nearly full", False),
+            ("inodes nearly used up", True),
+        ]
+        values = {family.name: samples for family, samples in process.metrics.read()}
+        assert values["ortoo_disk_free_bytes"] == [((), disk.free)]
+        assert values["ortoo_disk_free_inodes"] == [((), 4)]
+        assert values["ortoo_disk_full_in_seconds"] == []
+        assert not (await append(enode)).HasField("failure")
 
 
 async def test_failed_fsync_ends_acknowledging_until_a_restart(tmp_path: Path) -> None:

@@ -15,7 +15,7 @@ from ortoo.common.errors import NOT_ACCEPTED_FIELD, Overloaded, Unavailable
 from ortoo.common.process.clock import SystemClock
 from ortoo.common.process.randomness import Randomness
 from ortoo.common.records.sealed_batch import SealedBatch, crc32c
-from ortoo.enode.disk.disk import Buffer, RealDisk, RealFile, opening
+from ortoo.enode.disk.disk import Buffer, DiskSpace, RealDisk, RealFile, opening
 from ortoo.enode.log.results import TopicCopy
 from ortoo.enode.log.segment import segment_name
 from ortoo.enode.log.settings import FlushMode, StoreSettings
@@ -98,9 +98,9 @@ class TroubledDisk(RealDisk):
         """Those of them that may be written."""
         return [one for one in self.descriptors() if one.writable]
 
-    def free_bytes(self, folder: Path) -> int:
+    def space(self, folder: Path) -> DiskSpace:
         """The configured space."""
-        return self.free
+        return DiskSpace(self.free, 1 << 50)
 
 
 def batch(data: bytes = b"x" * 1000) -> SealedBatch:

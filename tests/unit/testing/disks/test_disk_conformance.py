@@ -168,8 +168,10 @@ def test_a_folder_has_one_holder(disk: Disk, folder: Path) -> None:
 
 
 def test_free_space_is_a_number_of_bytes(disk: Disk, folder: Path) -> None:
-    """There is some."""
-    assert disk.free_bytes(folder) > 0
+    """There is some, of some more."""
+    space = disk.space(folder)
+    assert 0 < space.free_bytes <= space.size_bytes
+    assert 0 <= space.free_inodes <= space.inodes
 
 
 def test_files_may_be_read_and_written_from_several_threads(disk: Disk, folder: Path) -> None:

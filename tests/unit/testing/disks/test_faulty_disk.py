@@ -29,7 +29,7 @@ def test_a_short_write_leaves_its_beginning(disk: FaultyDisk) -> None:
     with pytest.raises(OSError, match="space"):
         file.write(0, [b"abc", b"def"])
     assert file.read(0, 9) == b"abcde"
-    assert disk.free_bytes(FOLDER) == 0
+    assert disk.space(FOLDER).free_bytes == 0
     disk.heal()
     file.write(0, [b"abcdef"])
     assert file.read(0, 9) == b"abcdef"

@@ -11,10 +11,11 @@ import threading
 import weakref
 from collections.abc import Sequence
 from contextlib import ExitStack
+from dataclasses import replace
 from pathlib import Path
 
 from ortoo.common.process.randomness import Randomness
-from ortoo.enode.disk.disk import Buffer, Disk, File, opening
+from ortoo.enode.disk.disk import Buffer, Disk, DiskSpace, File, opening
 from ortoo.testing.disks.disk_image import CrashOutcome
 from ortoo.testing.disks.memory_disk import USUAL_OUTCOME, MemoryDisk, MemoryFile
 
@@ -191,10 +192,12 @@ class FaultyDisk:
         self._need_descriptor(folder)
         return self.inner.lock(folder)
 
-    def free_bytes(self, folder: Path) -> int:
-        """The bytes that can still be written: the smaller of the disk's free space and the fault's limit."""
-        free = self.inner.free_bytes(folder)
-        return min(free, self._bytes_left) if self._write_error == errno.ENOSPC else free
+    def space(self, folder: Path) -> DiskSpace:
+        """The space; free is the smaller of the disk's free space and the fault's limit."""
+        space = self.inner.space(folder)
+        if self._write_error != errno.ENOSPC:
+            return space
+        return replace(space, free_bytes=min(space.free_bytes, self._bytes_left))
 
     def inode(self, path: Path) -> tuple[int, int] | None:
         """Which file or folder a path leads to."""

@@ -14,7 +14,7 @@ from pathlib import Path
 
 from ortoo.common.errors import Conflict
 from ortoo.common.process.randomness import Randomness
-from ortoo.enode.disk.disk import Buffer
+from ortoo.enode.disk.disk import Buffer, DiskSpace
 from ortoo.testing.disks.disk_image import (
     CrashOutcome,
     CreateFile,
@@ -199,10 +199,10 @@ class MemoryDisk:
         held.callback(self._locked.discard, folder)
         return held
 
-    def free_bytes(self, folder: Path) -> int:
-        """The bytes that can still be written."""
+    def space(self, folder: Path) -> DiskSpace:
+        """The bytes that can still be written; the number of files has no limit."""
         with self._mutex:
-            return max(0, self.capacity_bytes - self.image.used_bytes())
+            return DiskSpace(max(0, self.capacity_bytes - self.image.used_bytes()), self.capacity_bytes)
 
     def inode(self, path: Path) -> tuple[int, int] | None:
         """Which file or folder a path leads to; a disk after a crash is another device."""

@@ -12,6 +12,7 @@ import fcntl
 import os
 from collections.abc import Iterator, Sequence
 from contextlib import ExitStack
+from dataclasses import dataclass
 from pathlib import Path
 from typing import Protocol
 
@@ -28,6 +29,17 @@ RETRY_AFTER_MS = 1_000
 
 class NoDescriptor(Overloaded):
     """A file cannot be opened now, because the process or the machine has no free descriptor."""
+
+
+@dataclass(frozen=True, slots=True)
+class DiskSpace:
+    """The space of a file system."""
+
+    free_bytes: int
+    size_bytes: int
+    free_inodes: int = 0
+    inodes: int = 0
+    """The number of files that it can have; 0 = it has no limit."""
 
 
 class File(Protocol):
@@ -110,8 +122,8 @@ class Disk(Protocol):
         Errors: NoDescriptor. Conflict when another process holds the lock.
         """
 
-    def free_bytes(self, folder: Path) -> int:
-        """Free space of the file system with this folder."""
+    def space(self, folder: Path) -> DiskSpace:
+        """The space of the file system with this folder. Errors: OSError."""
 
     def inode(self, path: Path) -> tuple[int, int] | None:
         """The device and number of the file or folder at a path now; None if the path does not exist."""
@@ -270,10 +282,11 @@ class RealDisk:
         lock.callback(self._locked.pop, folder)
         return lock
 
-    def free_bytes(self, folder: Path) -> int:
-        """Free space of the file system with this folder."""
+    def space(self, folder: Path) -> DiskSpace:
+        """The space of the file system with this folder, as `df` counts it: without the blocks reserved for root."""
         state = os.statvfs(folder)
-        return state.f_bavail * state.f_frsize
+        usable = state.f_blocks - state.f_bfree + state.f_bavail
+        return DiskSpace(state.f_bavail * state.f_frsize, usable * state.f_frsize, state.f_favail, state.f_files)
 
     def inode(self, path: Path) -> tuple[int, int] | None:
         """The device and number of the file or folder at a path now; None if the path does not exist."""

@@ -2,10 +2,12 @@
 
 from ortoo.common.telemetry.metrics import Metrics
 from ortoo.enode.leadership.replica_process import ReplicaProcess
+from ortoo.enode.observe.disk_space import register_disk_space
 
 
 def register_replica(metrics: Metrics, process: ReplicaProcess) -> None:
     """Register the metrics of a replica."""
+    register_disk_space(metrics, lambda: process.driver.log.engine.housekeeping if process.driver else None)
     metrics.counter(
         "ortoo_cut_messages_total",
         "Messages truncated from this replica's log, because the leader does not have them.",

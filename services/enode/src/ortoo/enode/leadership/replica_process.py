@@ -26,6 +26,7 @@ from ortoo.enode.disk.disk import FULL
 from ortoo.enode.leadership.open_log import make_driver, open_log
 from ortoo.enode.leadership.services import Announcement, EnodeServices, open_enode_services
 from ortoo.enode.log.copies.truncated_frames import TruncatedFrames
+from ortoo.enode.observe.disk_space import disk_space_findings
 from ortoo.enode.replication.driver import Driver
 from ortoo.enode.replication.frame_repair import FrameRepair
 from ortoo.enode.replication.membership import ReplicaMembership
@@ -174,7 +175,9 @@ class ReplicaProcess:
         return ClusterIdentity(directory_id, self.name_servers.addresses)
 
     def findings(self) -> Iterator[Finding]:
-        """The findings about the enode that it leads."""
+        """The findings about its disk, and about the enode that it leads."""
+        if self.driver is not None:
+            yield from disk_space_findings(self.driver.log.engine.housekeeping)
         for source in self._announcement.sources if self._announcement is not None else ():
             yield from source()
         if times := self.comparison.mismatches:

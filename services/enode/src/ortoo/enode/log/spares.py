@@ -75,7 +75,7 @@ class SpareSegments:
     async def room_bytes(self) -> int:
         """Bytes that can be written behind the active segment: spares and the free space of the disk."""
         ready_bytes = sum(one.limit for one in self._available)
-        return ready_bytes + await self.work.run(self.files.disk.free_bytes, self.folder)
+        return ready_bytes + (await self.work.run(self.files.disk.space, self.folder)).free_bytes
 
     def put_back(self, spare: Segment) -> None:
         """Return an unused spare."""
@@ -94,7 +94,7 @@ class SpareSegments:
 
     def _make(self, size_bytes: int, headroom_bytes: int) -> None:
         """Make one more ready spare, for the caller, or for the next caller if this one is cancelled meanwhile."""
-        if self.files.disk.free_bytes(self.folder) < size_bytes + headroom_bytes:
+        if self.files.disk.space(self.folder).free_bytes < size_bytes + headroom_bytes:
             self.is_short = True
             raise Overloaded(
                 f"the disk is full: a segment needs {size_bytes} bytes and {headroom_bytes} must stay free. Free some "

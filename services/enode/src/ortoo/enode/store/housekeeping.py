@@ -14,6 +14,7 @@ from ortoo.enode.changes.kinds import ExpiredDropped, StateChange
 from ortoo.enode.disk.atomic_files import fill_reserve
 from ortoo.enode.disk.clean_stop import write_clean_stop
 from ortoo.enode.disk.data_dir import FolderGone
+from ortoo.enode.disk.disk import DiskSpace
 from ortoo.enode.disk.durable_mark import DurableMark
 from ortoo.enode.disk.log_begin import LogBegin, read_log_begin, write_log_begin
 from ortoo.enode.index.catalog import SealedSegment
@@ -29,6 +30,7 @@ from ortoo.enode.recovery.only_copy import make_clean_stop
 from ortoo.enode.state.fold import State
 from ortoo.enode.store.checkpoints import Checkpoints
 from ortoo.enode.store.retention import RetentionClock, expired, is_too_old
+from ortoo.enode.store.space_trend import SpaceTrend
 
 Rescue = Callable[[int], Awaitable[int | None]]
 """Stores deferred messages below a place again; the number of bytes, or None when that is not possible yet."""
@@ -96,6 +98,7 @@ class Housekeeping:
         self.on_deleted: Callable[[Mapping[QueueKey, int]], None] = lambda begins: None
         """Called after segments were deleted, with the begin offsets of all queues before that."""
         self.index_is_nearly_full = False
+        self.space = SpaceTrend()
         begin = read_log_begin(self.disk, appender.active.folder)
         self._begin_position = begin.position if begin is not None else 0
         self.rescues: dict[int, Rescue] = {}
@@ -318,17 +321,23 @@ class Housekeeping:
 
     async def _check_disk(self) -> None:
         try:
-            await self.work.run(self.appender.guard)
+            space = await self.work.run(self._examine_disk)
         except FolderGone as gone:
             if not self.appender.failure:
                 self.appender.give_up(gone)
             return
+        log_bytes = self.appender.appended_position - self.catalog.begin_position
+        self.space.record(self.clock.monotonic_s(), space, log_bytes)
         if self._sealed:
             self._sealed_event.set()
         await self._prepare_spare()
         if self.is_leading:
             await self.checkpoints.retry_postponed()
         self._check_index()
+
+    def _examine_disk(self) -> DiskSpace:
+        self.appender.guard()
+        return self.disk.space(self.catalog.active.folder)
 
     def _check_index(self) -> None:
         """Log that the memory for the index is nearly used up, once until that ends."""
