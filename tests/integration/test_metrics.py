@@ -8,9 +8,23 @@ import time
 from collections.abc import AsyncIterator
 from pathlib import Path
 
+import grpc
 import pytest
 
-from ortoo.client import ConsumerSettings, Message, TransactionCheck, TransactionVerdict, connect
+from apache.rocketmq.v2.definition_pb2 import Code, Resource, SystemProperties
+from apache.rocketmq.v2.definition_pb2 import Message as RocketmqMessage
+from apache.rocketmq.v2.service_pb2 import SendMessageRequest
+from apache.rocketmq.v2.service_pb2_grpc import MessagingServiceStub
+from ortoo.client import (
+    ConsumerSettings,
+    Message,
+    OrtooError,
+    ProducerSettings,
+    TransactionCheck,
+    TransactionVerdict,
+    connect,
+)
+from ortoo.common.grpc.channels import Channels
 from ortoo.common.process.clock import SystemClock
 from ortoo.common.process.randomness import Randomness
 from ortoo.common.records.batch import encode
@@ -21,6 +35,9 @@ from ortoo.enode.log.results import TopicCopy
 from ortoo.enode.log.settings import StoreSettings
 from ortoo.enode.observe.backlog import Backlogs
 from ortoo.enode.observe.metrics import register_backlogs, register_store
+from ortoo.v1 import record_pb2
+from ortoo.v1.producer_pb2 import PublishRequest
+from ortoo.v1.producer_pb2_grpc import ProducerServiceStub
 from ortoo.verification.servers.cluster import InProcessCluster, open_cluster
 from ortoo.verification.servers.ports import free_ports
 from ortoo.verification.servers.scrape import families, get, scraped
@@ -58,8 +75,9 @@ async def test_messages_are_counted_on_their_way(metered: InProcessCluster, addr
                     break
             snode = await scraped(addresses["snode"])
             pair = (("consumer_group", "g"), ("topic", "t"))
-            assert snode["rocketmq_messages_out_total"] == {pair: 50}
-            assert snode["rocketmq_throughput_out_total"][pair] > 5000
+            pushed = (pair[0], ("mode", "push"), pair[1])
+            assert snode["rocketmq_messages_out_total"] == {pushed: 50}
+            assert snode["rocketmq_throughput_out_total"][pushed] > 5000
             assert snode["rocketmq_consumer_connections"] == {(("consumer_group", "g"),): 1}
             assert snode["ortoo_slow_consumers_evicted_total"] == {(): 0}
             calls = snode["rocketmq_rpc_latency_count"]
@@ -122,6 +140,56 @@ async def test_refusals_are_counted_by_status(metered: InProcessCluster, address
         while await refused() < 3:  # a caller gets its refusal a moment before that is counted
             await SystemClock().sleep(0.05)
     assert await refused() == 3
+
+
+async def test_every_way_of_sending_and_receiving_is_counted(
+    metered: InProcessCluster, addresses: dict[str, str]
+) -> None:
+    """Batches of streams, single calls of both protocols with their errors, pulls and pops."""
+    send, publish = "ortoo.v1.ProducerService/Produce", "ortoo.v1.ProducerService/Publish"
+    rocketmq = "apache.rocketmq.v2.MessagingService/SendMessage"
+    async with connect(metered.address) as mq, Channels() as channels:
+        await mq.admin.create_topic("t", queue_count=1)
+        channel = channels.channel_to(metered.address)
+        publishing, messaging = ProducerServiceStub(channel), MessagingServiceStub(channel)
+        async with mq.producer("t") as producer:
+            for _ in range(3):
+                await producer.send(b"x")
+        await publishing.Publish(PublishRequest(topic="t", messages=[record_pb2.Message(body=b"x")]))
+        with pytest.raises(grpc.aio.AioRpcError):
+            await publishing.Publish(PublishRequest(topic="nowhere", messages=[record_pb2.Message(body=b"x")]))
+        message = RocketmqMessage(
+            topic=Resource(name="t"), system_properties=SystemProperties(message_id="01" * 17), body=b"x"
+        )
+        metadata = (("x-mq-client-id", "c"), ("x-mq-language", "PYTHON"))
+        sent = await messaging.SendMessage(SendMessageRequest(messages=[message]), metadata=metadata)
+        assert sent.status.code == Code.OK
+        message.topic.name = "nowhere"
+        refused = await messaging.SendMessage(SendMessageRequest(messages=[message]), metadata=metadata)
+        assert refused.status.code == Code.TOPIC_NOT_FOUND
+        async with mq.pop_consumer("popping", "t") as consumer, asyncio.timeout(30):
+            popped = 0
+            while popped < 5:
+                for one in await consumer.pop():
+                    await one.ack()
+                    popped += 1
+        async with mq.producer("t", ProducerSettings(delivery_timeout_ms=5_000)) as producer:
+            await producer.send(b"x")
+            await metered.close("enode-0")
+            with pytest.raises(OrtooError):
+                await producer.send(b"x")
+        snode = await scraped(addresses["snode"])
+    sends = {tuple(value for _, value in labels): n for labels, n in snode["ortoo_send_latency_count"].items()}
+    assert sends.pop((send, "UNAVAILABLE")) >= 1
+    assert sends == {
+        (send, "OK"): 4,
+        (publish, "OK"): 1,
+        (publish, "NOT_FOUND"): 1,
+        (rocketmq, "OK"): 1,
+        (rocketmq, "NOT_FOUND"): 1,
+    }
+    out = {tuple(value for _, value in labels): n for labels, n in snode["rocketmq_messages_out_total"].items()}
+    assert out == {("popping", "pop", "t"): 5}
 
 
 async def test_deleted_topic_has_no_series(metered: InProcessCluster, addresses: dict[str, str]) -> None:

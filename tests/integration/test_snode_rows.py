@@ -69,7 +69,10 @@ async def test_a_push_is_counted_and_what_ended_is_not(tmp_path: Path) -> None:
             await running.publish("t", b"x")
             await client.delivery()
             after = await scraped(address)
-            assert of_group(after["ortoo_pushes_total"], "g") - of_group(before.get("ortoo_pushes_total", {}), "g") == 1
+            assert (
+                of_group(after["ortoo_deliveries_total"], "g") - of_group(before.get("ortoo_deliveries_total", {}), "g")
+                == 1
+            )
             assert of_group(after["rocketmq_consumer_connections"], "g") == 1
             asked = {dict(labels)["request_code"] for labels in after["rocketmq_rpc_latency_count"]}
             assert not [method for method in asked if method.endswith(("/Pull", "/Fetch", "/Pop"))]

@@ -10,8 +10,8 @@ def test_totals_of_what_does_not_exist_any_more_are_dropped() -> None:
     """Topics come and go; otherwise each kind of total would keep a series for every former topic."""
     traffic, metrics = Traffic(), Metrics()
     traffic.register(metrics, DirectoryCache())
-    traffic.count_pushed("gone", "g", 3, 100)
+    traffic.count_delivered("gone", "g", "push", 3, 100)
     traffic.count_lost("gone", "g", 2)
     traffic.count_expired("gone", "g", 1)
     assert "gone" not in "".join(chunks(metrics))
-    assert (traffic.pushed_totals, traffic.lost_totals, traffic.expired_totals) == ({}, {}, {})
+    assert (traffic.delivered_totals, traffic.lost_totals, traffic.expired_totals) == ({}, {}, {})

@@ -65,11 +65,11 @@ async def test_what_is_delivered_or_lost_is_counted_by_topic_and_group() -> None
         await it.store(1, b"a", b"b")
         await it.rest()
         one = await event(session, Delivery)
-        assert it.traffic.pushed_totals == {("t", "g"): [2, one.size_bytes, 1]}
+        assert it.traffic.delivered_totals == {("t", "g", "push"): [2, one.size_bytes, 1]}
         session.send(Delivery(QUEUES[1], 1, 77, 2, 9))
         assert it.traffic.lost_totals == {}
         session.send(Delivery(QUEUES[1], 1, 77, 9, 14, loss=DataLoss("a bad disk")))
-        assert it.traffic.pushed_totals == {("t", "g"): [2, one.size_bytes, 1]}
+        assert it.traffic.delivered_totals == {("t", "g", "push"): [2, one.size_bytes, 1]}
         assert (it.traffic.lost_totals, it.traffic.expired_totals) == ({("t", "g"): 5}, {})
 
 

@@ -2,12 +2,13 @@
 
 import asyncio
 from dataclasses import replace
-from typing import cast
+from typing import Any, cast
 
 import pytest
 
 from ortoo.common.errors import Invalid, Overloaded, Unavailable
 from ortoo.common.process.background import Background
+from ortoo.common.process.clock import SystemClock
 from ortoo.common.process.memory_budget import MemoryBudget
 from ortoo.common.records.batch import encode
 from ortoo.common.records.message import Message
@@ -21,10 +22,10 @@ from tests.unit.snode.fake_enode import FakeEnode
 BATCH = encode([b"x" * 100], now_ms=1)
 
 
-def stream_to(enode: FakeEnode, **limits: int) -> ProduceStream:
+def stream_to(enode: FakeEnode, **limits: Any) -> ProduceStream:
     """A stream whose topics are all known."""
     memory = MemoryBudget().share("produce streams")
-    return ProduceStream(enode.directory(), cast(ProducerTopics, None), enode.links(), memory, **limits)
+    return ProduceStream(enode.directory(), cast(ProducerTopics, None), enode.links(), memory, SystemClock(), **limits)
 
 
 async def answers_of(stream: ProduceStream) -> list[ProduceResult]:

@@ -34,6 +34,7 @@ from ortoo.snode.enodes.queue_locks import LOCK_RETRY_S
 from ortoo.snode.membership import open_membership
 from ortoo.snode.membership.store import redis_client
 from ortoo.snode.observe import open_observation
+from ortoo.snode.observe.send_latency import SendLatency
 from ortoo.snode.observe.trace_topic import TraceTopic
 from ortoo.snode.policy import Policy, open_policy
 from ortoo.snode.policy.access import USER_CHECK_INTERVAL_S, Authentication
@@ -118,12 +119,14 @@ async def open_snode(
             runtime, cluster, enodes.links, topics.group_settings, groups.membership, observation.traffic
         )
         push_sessions = PushSessions(runtime, cluster, enodes, topics, groups, observation.traffic)
-        pop = PopComponents(runtime, cluster, enodes.links, topics, pull.reader)
+        pop = PopComponents(runtime, cluster, enodes.links, topics, pull.reader, observation.traffic)
         clients = ClientComponents(runtime, cluster, enodes, topics, groups, push_sessions)
         policy = await open_policy(runtime, cluster)
         gateway = MessagingActivities(
             runtime, cluster, enodes.links, topics, groups.membership, sending, pull, pop.processor
         )
+        send_latency = SendLatency(telemetry.calls)
+        send_latency.register(telemetry.metrics)
         services = Services(
             runtime,
             cluster,
@@ -138,6 +141,7 @@ async def open_snode(
             gateway,
             findings,
             live,
+            send_latency,
         )
         guards, layers = _around(settings, policy, cluster.name_server, clock)
         server = GrpcServer(

@@ -1,5 +1,6 @@
 """Metrics of the calls of each method: count, status and duration. Log lines of a call get its request id."""
 
+from contextvars import ContextVar
 from typing import Any
 
 import grpc
@@ -17,6 +18,14 @@ REQUEST_ID_LENGTH_MAX = 128
 OK = (None, 0, grpc.StatusCode.OK)
 """The codes of a call that no layer has refused: not set, or success."""
 STATUS_NAMES = {code: code.name for code in grpc.StatusCode}
+
+
+_REPORTED: ContextVar[str] = ContextVar("reported_status", default="")
+
+
+def report_status(status: str) -> None:
+    """Count the current call with this status. For protocols whose answers contain the error of a call."""
+    _REPORTED.set(status)
 
 
 class CallMetrics(Layer):
@@ -65,7 +74,7 @@ class CallMetrics(Layer):
         else:
             self.unary_in_flight -= 1
         is_refused = call.error is not None or (call.method.is_response_stream and call.context.code() not in OK)
-        status = _status(call.context) if is_refused else "OK"
+        status = _status(call.context) if is_refused else _REPORTED.get() or "OK"
         latencies = self.calls.get((method, status))
         if latencies is None:
             latencies = self.calls[method, status] = Histogram()

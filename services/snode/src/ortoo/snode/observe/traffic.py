@@ -4,6 +4,7 @@ import asyncio
 from collections import deque
 from collections.abc import Sequence
 from dataclasses import dataclass
+from functools import partial
 from typing import Any
 
 from ortoo.common.groups.pop import Popped, PopRequest
@@ -138,19 +139,21 @@ class Traffic:
         """Start at zero."""
         self.traces = traces
         """Spans of deliveries, if tracing is enabled."""
-        self.pushed_totals: dict[tuple[str, str], list[int]] = {}
-        """(topic, group) to [messages, bytes, batches] delivered in push sessions."""
+        self.delivered_totals: dict[tuple[str, str, str], list[int]] = {}
+        """(topic, group, mode) to [messages, bytes, batches]; the mode is `push`, `pull` or `pop`."""
         self.lost_totals: dict[tuple[str, str], int] = {}
         """(topic, group) to messages skipped because their stored copy is damaged."""
 
         self.expired_totals: dict[tuple[str, str], int] = {}
         """(topic, group) to expired messages left out of pushes and pulls."""
 
-    def count_pushed(self, topic: str, group: str, messages: int, size_bytes: int) -> None:
-        """Count a batch that was sent to a client."""
-        totals = self.pushed_totals.get((topic, group))
+    def count_delivered(self, topic: str, group: str, mode: str, messages: int, size_bytes: int) -> None:
+        """Count a batch that was sent to a consumer of a group. Reads outside of groups are not counted."""
+        if not group:
+            return
+        totals = self.delivered_totals.get((topic, group, mode))
         if totals is None:
-            totals = self.pushed_totals[topic, group] = [0, 0, 0]
+            totals = self.delivered_totals[topic, group, mode] = [0, 0, 0]
         totals[0] += messages
         totals[1] += size_bytes
         totals[2] += 1
@@ -166,14 +169,18 @@ class Traffic:
     def register(self, metrics: Metrics, directory: DirectoryCache) -> None:
         """Register the metrics of the traffic. Metrics whose names begin with rocketmq_ exist in RocketMQ 5 as well."""
 
-        def pushed(column: int) -> dict[tuple[str, ...], int]:
+        def delivered(column: int) -> dict[tuple[str, ...], int]:
             self._drop_deleted(directory)
-            return {pair: numbers[column] for pair, numbers in self.pushed_totals.items()}
+            return {place: numbers[column] for place, numbers in self.delivered_totals.items()}
 
+        for name, about, column in (
+            ("rocketmq_messages_out_total", "Messages delivered to consumers of a group.", 0),
+            ("rocketmq_throughput_out_total", "Bytes delivered to consumers of a group.", 1),
+            ("ortoo_deliveries_total", "Batches delivered to consumers of a group.", 2),
+        ):
+            read_column = partial(delivered, column)
+            metrics.counter(name, about, read_column, labels=(*TOPIC_AND_GROUP, "mode"))
         for name, about, read in (
-            ("rocketmq_messages_out_total", "Messages delivered in push sessions.", lambda: pushed(0)),
-            ("rocketmq_throughput_out_total", "Bytes delivered in push sessions.", lambda: pushed(1)),
-            ("ortoo_pushes_total", "Batches delivered in push sessions.", lambda: pushed(2)),
             (
                 "ortoo_messages_lost_total",
                 "Messages skipped in push sessions because their stored copy is damaged.",
@@ -189,7 +196,8 @@ class Traffic:
 
     def _drop_deleted(self, directory: DirectoryCache) -> None:
         """Drop the totals of every (topic, group) that no longer exists."""
-        for totals in (self.pushed_totals, self.lost_totals, self.expired_totals):
-            for topic, group in list(totals):
-                if not (directory.find_topic(topic) and directory.group(group)):
-                    del totals[topic, group]
+        tables: tuple[dict[Any, Any], ...] = (self.delivered_totals, self.lost_totals, self.expired_totals)
+        for totals in tables:
+            for place in list(totals):
+                if not (directory.find_topic(place[0]) and directory.group(place[1])):
+                    del totals[place]

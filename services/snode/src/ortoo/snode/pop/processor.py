@@ -25,6 +25,7 @@ from ortoo.snode.cluster import ClusterView
 from ortoo.snode.cluster.routes import DeliveryMode, MessageType, Placement, Queue, Topic
 from ortoo.snode.cluster.runtime import Runtime
 from ortoo.snode.enodes.link import EnodeLinks
+from ortoo.snode.observe.traffic import Traffic
 from ortoo.snode.pop.call import PopCall, PoppedMessages, PopResult, PopSource
 from ortoo.snode.pop.filtering import filter_popped
 from ortoo.snode.pop.finish_batchers import FinishBatchers
@@ -43,11 +44,14 @@ _log = get_logger("pops")
 class PopProcessor:
     """Pops messages for consumers, and settles them. It has no durable state, because enodes store the leases."""
 
-    def __init__(self, runtime: Runtime, cluster: ClusterView, links: EnodeLinks, topics: TopicComponents) -> None:
+    def __init__(
+        self, runtime: Runtime, cluster: ClusterView, links: EnodeLinks, topics: TopicComponents, traffic: Traffic
+    ) -> None:
         self._runtime = runtime
         self._cluster = cluster
         self._links = links
         self._topics = topics
+        self._traffic = traffic
         self._releaser = LeaseReleaser(runtime, links)
         self._finish_batchers = FinishBatchers(links, runtime.background)
         self._numbers = itertools.count(1)
@@ -75,6 +79,9 @@ class PopProcessor:
             wait_ms = max(0, int((deadline_s - self._runtime.clock.monotonic_s()) * 1000))
             result = await self._pop_once(sources, replace(call, wait_ms=wait_ms))
             if result.batches or self._runtime.clock.monotonic_s() >= deadline_s:
+                for one in result.batches:
+                    batch = one.popped.batch
+                    self._traffic.count_delivered(one.queue.topic, call.group, "pop", batch.count, len(batch.records))
                 return result
 
     async def cancel(self, call: PopCall) -> None:

@@ -192,6 +192,10 @@ class PullProcessor:
             if expired:
                 self.traffic.count_expired(request.queue.topic, request.group, expired)
             if parts:
+                batches = [part.batch for part in parts if part.batch is not None]
+                sizes = sum(len(one.records) for one in batches)
+                messages = sum(one.count for one in batches)
+                self.traffic.count_delivered(request.queue.topic, request.group, "pull", messages, sizes)
                 if (traces := self.traffic.traces) is not None:
                     for part in parts:
                         assert part.batch is not None

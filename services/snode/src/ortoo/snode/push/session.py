@@ -212,7 +212,9 @@ class PushSession:
         """Send a delivery and charge the client's credit."""
         self._credit.charge(delivery.messages, delivery.size_bytes)
         if delivery.messages:
-            self._context.traffic.count_pushed(delivery.queue.topic, self.group, delivery.messages, delivery.size_bytes)
+            self._context.traffic.count_delivered(
+                delivery.queue.topic, self.group, "push", delivery.messages, delivery.size_bytes
+            )
         if (traces := self._context.traffic.traces) is not None and delivery.batch is not None:
             traces.on_pushed(self.group, delivery.queue, delivery.first_offset, delivery.next_offset, delivery.batch)
         if delivery.loss is not None:

@@ -24,6 +24,7 @@ from ortoo.snode.cluster import ClusterView
 from ortoo.snode.cluster.runtime import Runtime
 from ortoo.snode.cluster.wire import decode_message, decode_queue, encode_queue, encode_topic
 from ortoo.snode.enodes.link import EnodeLinks, FlushMode, HalfVerdict, VerdictSource
+from ortoo.snode.observe.send_latency import SendLatency
 from ortoo.snode.policy.principal import PRINCIPAL
 from ortoo.snode.rpc.streams import LongCalls
 from ortoo.snode.send import SendComponents
@@ -49,6 +50,7 @@ class ProducerService(producer_pb2_grpc.ProducerServiceServicer):
     topics: TopicComponents
     sending: SendComponents
     long_calls: LongCalls
+    send_latency: SendLatency
     _streams: dict[ProduceStream, asyncio.Task[Any]] = field(init=False, default_factory=dict)
 
     @property
@@ -80,7 +82,8 @@ class ProducerService(producer_pb2_grpc.ProducerServiceServicer):
     ) -> AsyncIterator[pb.ProduceResponse]:
         """Store batches at full speed, with many batches in flight."""
         memory = self.runtime.memory.share("produce streams")
-        stream = ProduceStream(self.cluster.directory, self.topics.producer_topics, self.links, memory)
+        directory, topics, clock = self.cluster.directory, self.topics.producer_topics, self.runtime.clock
+        stream = ProduceStream(directory, topics, self.links, memory, clock, self.send_latency.observe_batch)
         scope = self.runtime.background.scope(
             "Produce", failed=lambda error: stream.finish(as_ortoo_error(error, "Produce"))
         )

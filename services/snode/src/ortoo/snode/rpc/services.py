@@ -15,6 +15,7 @@ from ortoo.snode.cluster import ClusterView
 from ortoo.snode.cluster.runtime import Runtime
 from ortoo.snode.enodes.link import EnodeLinks
 from ortoo.snode.membership.group_members import CloseReason
+from ortoo.snode.observe.send_latency import SendLatency
 from ortoo.snode.policy import Policy
 from ortoo.snode.pop import PopComponents
 from ortoo.snode.pull import PullComponents
@@ -66,12 +67,13 @@ class Services:
         activities: MessagingActivities,
         own_findings: Findings,
         live: DynamicSettings[Any],
+        send_latency: SendLatency,
     ) -> None:
         """Make a service for each package of the snode."""
         self._activities, self._clients, self._push_sessions = activities, clients, push_sessions
         self._long_calls = long_calls = LongCalls(runtime.memory)
         self._producer_service = producing = producer.ProducerService(
-            runtime, cluster, enodes, topics, sending, long_calls
+            runtime, cluster, enodes, topics, sending, long_calls, send_latency
         )
         runtime.metrics.gauge(
             "rocketmq_producer_connections",

@@ -2,14 +2,17 @@
 
 import asyncio
 from collections import defaultdict, deque
+from collections.abc import Callable
 from dataclasses import dataclass, field, replace
 
 from ortoo.common.arrays.batch_check import check
 from ortoo.common.arrays.opened_batch import OpenedBatch
 from ortoo.common.errors import Internal, OrtooError
+from ortoo.common.errors.status import status_of
 from ortoo.common.groups.handle import DelayedBatch
 from ortoo.common.groups.handle_seal import HandleSeals
 from ortoo.common.logs.logger import get_logger
+from ortoo.common.process.clock import Clock
 from ortoo.common.process.memory_budget import MemoryShare
 from ortoo.common.records.sealed_batch import SealedBatch
 from ortoo.snode import log_events
@@ -38,6 +41,7 @@ class _PendingBatch:
     size_bytes: int
     """0 = the batch was refused and its memory is released."""
     future: asyncio.Future[AppendedBatch]
+    arrived_s: float
     topic_id: int = 0
     delayed_count: int = 0
 
@@ -57,6 +61,9 @@ class ProduceStream:
     links: EnodeLinks
     memory: MemoryShare
     """The memory from which batches in flight are drawn."""
+    clock: Clock
+    on_answered: Callable[[str, float], object] = lambda status, latency_s: None
+    """Called with the gRPC status of each batch and the time from its arrival to its answer, in s."""
     bytes_max: int = 16 << 20
     batches_max: int = 1_024
     _by_queue: defaultdict[Queue, deque[_PendingBatch]] = field(default_factory=lambda: defaultdict(deque), init=False)
@@ -82,6 +89,7 @@ class ProduceStream:
         ):
             self._has_room.clear()
             await self._has_room.wait()
+        arrived_s = self.clock.monotonic_s()
         future: asyncio.Future[AppendedBatch]
         size_bytes = topic_id = delayed_count = 0
         try:
@@ -97,7 +105,7 @@ class ProduceStream:
         except OrtooError as error:
             future = asyncio.get_running_loop().create_future()
             future.set_exception(error)
-        item = _PendingBatch(request_id, size_bytes, future, topic_id, delayed_count)
+        item = _PendingBatch(request_id, size_bytes, future, arrived_s, topic_id, delayed_count)
         self._bytes += item.size_bytes
         self._batches += 1
         self._by_queue[queue].append(item)
@@ -136,7 +144,10 @@ class ProduceStream:
         line = self._by_queue.get(queue, deque())
         while line and line[0].future.done():
             item = line.popleft()
-            self._results.append((_make_result(item, queue, self.directory.seals), item.size_bytes))
+            result = _make_result(item, queue, self.directory.seals)
+            self._results.append((result, item.size_bytes))
+            status = "OK" if result.error is None else status_of(result.error).name
+            self.on_answered(status, self.clock.monotonic_s() - item.arrived_s)
         if not line:
             self._by_queue.pop(queue, None)
         self._has_results.set()

@@ -5,6 +5,7 @@ from functools import cache
 from apache.rocketmq.v2.definition_pb2 import Code, Status
 from ortoo.common import errors
 from ortoo.common.errors.status import count_failure, kind_of, told
+from ortoo.common.errors.status import status_of as errors_status_of
 
 BY_FIELD: tuple[tuple[type[errors.OrtooError], str, Code.ValueType], ...] = (
     (errors.Invalid, "topic", Code.ILLEGAL_TOPIC),
@@ -50,6 +51,7 @@ BY_KIND: tuple[tuple[type[errors.OrtooError], Code.ValueType], ...] = (
 
 _BY_FIELD = {(kind, field): code for kind, field, code in BY_FIELD}
 _BY_KIND = dict(BY_KIND)
+_KIND_BY_CODE = {code: kind for kind, code in BY_KIND}
 
 
 class GrpcProxyError(Exception):
@@ -83,6 +85,14 @@ def status_of(error: errors.OrtooError | GrpcProxyError) -> Status:
         return Status(code=error.code, message=told(str(error)))
     count_failure(error)
     return Status(code=code_of(error), message=told(str(error)))
+
+
+def grpc_status_name(error: errors.OrtooError | GrpcProxyError) -> str:
+    """The name of the gRPC status with which other protocols report `error`, for metrics."""
+    if isinstance(error, GrpcProxyError):
+        kind = _KIND_BY_CODE.get(error.code, errors.Invalid)
+        return errors_status_of(kind()).name
+    return errors_status_of(error).name
 
 
 def common_status(codes: list[Code.ValueType]) -> Status:

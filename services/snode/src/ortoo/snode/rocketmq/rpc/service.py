@@ -12,8 +12,9 @@ from apache.rocketmq.v2.service_pb2_grpc import MessagingServiceServicer
 from ortoo.common.errors import Forbidden, Invalid
 from ortoo.common.logs import logger as logs
 from ortoo.common.process.containment import as_ortoo_error
+from ortoo.common.telemetry.call_metrics import report_status
 from ortoo.snode.rocketmq.protocol.caller import Caller, Context
-from ortoo.snode.rocketmq.protocol.codes import GrpcProxyError, status_of
+from ortoo.snode.rocketmq.protocol.codes import GrpcProxyError, grpc_status_name, status_of
 from ortoo.snode.rocketmq.rpc.activities import MessagingActivities
 
 NAME = pb.DESCRIPTOR.services_by_name["MessagingService"].full_name
@@ -139,4 +140,6 @@ class RocketmqAdmin(AdminServicer):
 
 
 def _status(error: Exception) -> Status:
-    return status_of(error if isinstance(error, GrpcProxyError) else as_ortoo_error(error, "a call of the protocol"))
+    known = error if isinstance(error, GrpcProxyError) else as_ortoo_error(error, "a call of the protocol")
+    report_status(grpc_status_name(known))
+    return status_of(known)

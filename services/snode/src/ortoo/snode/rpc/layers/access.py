@@ -8,10 +8,11 @@ from ortoo.common.grpc.bulk_field import BulkMessage
 from ortoo.common.grpc.completion_queue.context import headers_of
 from ortoo.common.grpc.layers.layer import Guard, Layer, ServedCall
 from ortoo.common.grpc.signature import SignedCall
+from ortoo.common.telemetry.call_metrics import report_status
 from ortoo.snode.policy.access import AccessControl, Authentication, CallAccess
 from ortoo.snode.policy.principal import PRINCIPAL, Principal
 from ortoo.snode.rocketmq.protocol.caller import peer_of
-from ortoo.snode.rocketmq.protocol.codes import status_of
+from ortoo.snode.rocketmq.protocol.codes import grpc_status_name, status_of
 from ortoo.snode.rpc.layers import OWN_SERVICES
 
 SCALER_SERVICE = "/externalscaler."
@@ -39,7 +40,10 @@ class RocketmqErrorLayer(Guard):
 
 def _error_response(call: ServedCall, error: OrtooError) -> Any:
     response_type = _RESPONSES.get(call.method.name)
-    return None if response_type is None else response_type(status=status_of(error))
+    if response_type is None:
+        return None
+    report_status(grpc_status_name(error))
+    return response_type(status=status_of(error))
 
 
 def _told_first(call: ServedCall, error: OrtooError) -> None:
