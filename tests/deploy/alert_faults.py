@@ -20,12 +20,10 @@ from dataclasses import dataclass, field
 from pathlib import Path
 
 from ortoo.client import DataLoss, OrtooError, PopSettings, Queue, connect
-from ortoo.common.grpc.channels import Channels
 from ortoo.common.logs import logger as logs
 from ortoo.common.process.background import Background
 from ortoo.common.process.clock import SystemClock
-from ortoo.v1 import producer_pb2, record_pb2, replica_report_pb2, topic_pb2
-from ortoo.v1.namesrv_pb2_grpc import NameServiceStub
+from ortoo.v1 import producer_pb2, record_pb2, topic_pb2
 from ortoo.v1.producer_pb2_grpc import ProducerServiceStub
 from ortoo.verification.servers.ports import free_ports
 from ortoo.verification.servers.postgres import postgres
@@ -33,6 +31,8 @@ from ortoo.verification.servers.processes import SMALL_STORE, ProcessCluster, Ro
 from ortoo.verification.servers.valkey import valkey
 from tests.deploy import ailing_enode
 from tests.deploy.alert_group_faults import failing_handler, lost_messages, short_retention
+from tests.deploy.alert_machine_faults import expiring_certificate, few_descriptors, late_clock, tls_environ
+from tests.deploy.alert_replica_faults import missing_member, unsteady_leader
 from tests.deploy.alert_scene import AilingEnode, Scene, running
 from tests.deploy.prometheus import MISSING, Prometheus, prometheus
 from tests.e2e.drill import run_drill
@@ -244,48 +244,6 @@ async def many_topics(scene: Scene) -> AsyncIterator[None]:
         await scene.mq.admin.delete_topic(name, at_once=True)
 
 
-async def _reports(scene: Scene, enode: str, numbers: Sequence[int], leaders: Sequence[int] = (0,)) -> None:
-    """The metrics of an enode's three replicas, twice a second; the leader changes each time."""
-    clock, epoch = SystemClock(), 1
-    async with Channels() as channels:
-        stub = NameServiceStub(channels.channel_to(scene.namesrv.address))
-        request = replica_report_pb2.ReportReplicaRequest(
-            enode=enode,
-            set_id=f"set {enode}",
-            incarnation=1,
-            address="127.0.0.1:1",
-            replica_address="127.0.0.1:2",
-            voters=[replica_report_pb2.ReplicaId(number=one, disk="disk") for one in (1, 2, 3)],
-        )
-        try:
-            while True:
-                for number in numbers:
-                    request.replica.number, request.replica.disk = number, "disk"
-                    request.epoch, request.is_leading = epoch, leaders[epoch % len(leaders)] == number
-                    await stub.ReportReplica(request)
-                epoch += 1
-                await clock.sleep(0.5)
-        finally:
-            request.is_leaving = True
-            for number in numbers:
-                request.replica.number = number
-                await stub.ReportReplica(request)
-
-
-@asynccontextmanager
-async def missing_member(scene: Scene) -> AsyncIterator[None]:
-    """One of three replicas no longer reports, and the others cannot agree on a leader."""
-    async with running(scene.background, _reports(scene, "three", (1, 2))):
-        yield
-
-
-@asynccontextmanager
-async def unsteady_leader(scene: Scene) -> AsyncIterator[None]:
-    """The leader of an enode changes again and again."""
-    async with running(scene.background, _reports(scene, "enode-0", (1, 2, 3), leaders=(1, 2, 3))):
-        yield
-
-
 @asynccontextmanager
 async def full_index(scene: Scene) -> AsyncIterator[None]:
     """A topic has so many queues that the memory for the index is nearly used up."""
@@ -313,13 +271,17 @@ class Fault:
 
 
 FAULTS = (
-    Fault(forgotten_message, frozenset({"OrtooOldMessage"})),
+    Fault(forgotten_message, frozenset({"OrtooOldMessage"}), frozenset({"OrtooClockDiffers"})),
     Fault(dead_enode, frozenset({"OrtooProcessDown", "OrtooEnodeAway"}), RESTARTED),
     Fault(nobody_left, frozenset({"OrtooNoNameServer", "OrtooNoEnode", "OrtooNoSnode", "OrtooProcessDown"}), RESTARTED),
     Fault(failing_sends, frozenset({"OrtooSendsFail"}), RESTARTED),
     Fault(failing_consumer, frozenset({"OrtooDeadLetters", "OrtooManyDeadLetters"})),
     Fault(failing_handler, frozenset({"OrtooHandlerFails"})),
-    Fault(full_disk, frozenset({"OrtooNotWritable", "OrtooNotReady"})),
+    Fault(
+        full_disk,
+        frozenset({"OrtooNotWritable", "OrtooNotReady", "OrtooDiskFillsUp", "OrtooDiskNearlyFull"}),
+        frozenset({"OrtooSendsFail"}),
+    ),
     Fault(damaged_log, frozenset({"OrtooDamagedLog", "OrtooDefect"}), RESTARTED),
     Fault(no_database, frozenset({"OrtooDatabaseAway"})),
     Fault(waiting_name_server, frozenset({"OrtooNotReady"}), RESTARTED),
@@ -332,6 +294,12 @@ FAULTS = (
     Fault(unsteady_leader, frozenset({"OrtooTakeOvers"})),
     Fault(many_topics, frozenset({"OrtooTooManySeries"})),
     Fault(full_index, frozenset({"OrtooIndexNearlyFull"})),
+    Fault(late_clock, frozenset({"OrtooClockDiffers"})),
+    Fault(few_descriptors, frozenset({"OrtooFewDescriptors"})),
+    Fault(
+        expiring_certificate,
+        frozenset(f"OrtooCertificateExpiresIn{left}" for left in ("21Days", "7Days", "1Day")),
+    ),
     Fault(short_retention, frozenset({"OrtooRetentionNearlyUsed"}), frozenset({"OrtooMessagesLost"})),
     Fault(lost_messages, frozenset({"OrtooMessagesLost"}), frozenset({"OrtooRetentionNearlyUsed"})),
 )
@@ -362,7 +330,7 @@ async def alert_faults(
     report = Report()
     async with _scene(folder) as (scene, watch):
         await _prepare(scene)
-        await _stays_silent(watch, clean_s, report)
+        await _stays_silent(scene, watch, clean_s, report)
         say(f"{clean_s:.0f} s without a fault: {', '.join(report.false_alarms) or 'no alert'}")
         for fault in faults:
             before = len(report.rows)
@@ -371,12 +339,20 @@ async def alert_faults(
     return report
 
 
-async def _stays_silent(watch: Prometheus, clean_s: float, report: Report) -> None:
+async def _firing(scene: Scene, watch: Prometheus) -> dict[str, list[str]]:
+    """The firing alerts. Until the first fault, the clock of an enode is late, which is no false alarm."""
+    alerts = await watch.alerts()
+    if scene.enode.is_late:
+        alerts.pop("OrtooClockDiffers", None)
+    return alerts
+
+
+async def _stays_silent(scene: Scene, watch: Prometheus, clean_s: float, report: Report) -> None:
     clock = SystemClock()
     end_s = clock.monotonic_s() + clean_s
     while clock.monotonic_s() < end_s:
         await clock.sleep(0.5)
-        for alert, about in (await watch.alerts()).items():
+        for alert, about in (await _firing(scene, watch)).items():
             text = f"without a fault: {alert} {about}"
             if text not in report.false_alarms:
                 report.false_alarms.append(text)
@@ -389,7 +365,7 @@ async def _make(fault: Fault, scene: Scene, watch: Prometheus, report: Report) -
     gone: dict[str, float] = {}
 
     async def all_fire() -> bool:
-        for alert, about in (await watch.alerts()).items():
+        for alert, about in (await _firing(scene, watch)).items():
             if alert not in fired and alert not in fault.alerts | fault.beside:
                 report.false_alarms.append(f"{fault.what}: {alert} {about} fires too")
             fired.setdefault(alert, clock.monotonic_s() - begun_s)
@@ -412,13 +388,15 @@ async def _make(fault: Fault, scene: Scene, watch: Prometheus, report: Report) -
     except TimeoutError:
         report.wrong.append(f"{fault.what}: {await watch.alerts()} still fires")
     with contextlib.suppress(TimeoutError):
-        await watch.until(lambda: _is_quiet(watch), RESOLVES_WITHIN_S)  # its other alerts must not disturb the next
+        await watch.until(
+            lambda: _is_quiet(scene, watch), RESOLVES_WITHIN_S
+        )  # its other alerts must not disturb the next
     for alert in sorted(fault.alerts & fired.keys()):
         report.rows.append((alert, fault.what, fired[alert], gone.get(alert, float("inf"))))
 
 
-async def _is_quiet(watch: Prometheus) -> bool:
-    return not (await watch.alerts() or await watch.alerts("pending"))
+async def _is_quiet(scene: Scene, watch: Prometheus) -> bool:
+    return not (await _firing(scene, watch) or await watch.alerts("pending"))
 
 
 @asynccontextmanager
@@ -444,7 +422,10 @@ async def _scene(folder: Path) -> AsyncIterator[tuple[Scene, Prometheus]]:
         ]
         enodes[1].environ["STORE_INDEX_BYTES_MAX"] = INDEX_BYTES_MAX
         snode = RoleProcess(
-            "snode", folder / "snode", {"NAME": "snode", "METRICS_ADDRESS": metrics[3], "REDIS_URL": redis.url}
+            "snode",
+            folder / "snode",
+            {"NAME": "snode", "METRICS_ADDRESS": metrics[3], "REDIS_URL": redis.url}
+            | await tls_environ(folder / "authority"),
         )
         await namesrv.start()
         parts.push_async_callback(namesrv.kill)

@@ -42,6 +42,11 @@ class AilingEnode(RoleProcess):
         self._ailments = replace(self._ailments, **changes)
         self._ailments.write(self._file)
 
+    @property
+    def is_late(self) -> bool:
+        """Whether its clock is so late that its messages get old when the clock is corrected."""
+        return self._ailments.clock_behind_ms >= OLD_MS
+
     def _command(self, listen_address: str) -> Sequence[str]:
         return (sys.executable, "-m", ailing_enode.__name__, *self.arguments)
 

@@ -7,6 +7,7 @@ Expressions and thresholds are unchanged. An alert that fires after ten minutes 
 import asyncio
 import contextlib
 import json
+import os
 import re
 import shutil
 import urllib.parse
@@ -19,7 +20,10 @@ from ortoo.verification.servers.scrape import get
 from tests.repo.tree import ROOT
 
 RULES = ROOT / "deploy/k8s/chart/files/alerts.yaml"
-MISSING = [tool for tool in ("prometheus", "promtool") if shutil.which(tool) is None]
+SEARCH_PATH = f"{ROOT / '.tools'}{os.pathsep}{os.environ.get('PATH', '')}"
+PROMETHEUS, PROMTOOL = (shutil.which(tool, path=SEARCH_PATH) or "" for tool in ("prometheus", "promtool"))
+"""The programs, from `make deploy-tools` or installed; empty = there is none."""
+MISSING = [name for name, found in (("prometheus", PROMETHEUS), ("promtool", PROMTOOL)) if not found]
 SPEED = 30
 SCRAPE_S = 30
 """Scrape interval of the chart."""
@@ -90,7 +94,7 @@ async def prometheus(folder: Path, address: str, targets: Sequence[str]) -> Asyn
     config.write_text(json.dumps({"global": times, "rule_files": [str(rules)], "scrape_configs": jobs}))
     with (folder / "log").open("wb") as log:
         process = await asyncio.create_subprocess_exec(
-            *("prometheus", f"--config.file={config}", f"--storage.tsdb.path={folder / 'data'}"),
+            *(PROMETHEUS, f"--config.file={config}", f"--storage.tsdb.path={folder / 'data'}"),
             f"--web.listen-address={address}",
             stdout=log,
             stderr=log,

@@ -9,13 +9,31 @@ from typing import Any
 import pytest
 
 from tests.deploy.alert_faults import FAULTS, alert_faults, damaged_log, dead_enode, full_disk
-from tests.deploy.prometheus import MISSING, RULES
+from tests.deploy.prometheus import MISSING, PROMTOOL, RULES
 from tests.deploy.test_chart import objects, rendered
 from tests.repo.tree import ROOT
 
 DASHBOARDS = [ROOT / "deploy/k8s/chart/files" / name for name in ("dashboard.json", "objectives.json")]
 with_prometheus = pytest.mark.skipif(bool(MISSING), reason=f"NO {', '.join(MISSING)}; install Prometheus")
-PUBLISH = 'request_code="ortoo.v1.ProducerService/Publish"'
+PRODUCE = 'request_code="ortoo.v1.ProducerService/Produce"'
+SENDMESSAGE = 'request_code="apache.rocketmq.v2.MessagingService/SendMessage"'
+YEAR_S = 365 * 86_400
+
+
+def certificate(
+    left_days: float, lifetime_s: int, clean_left_days: float, clean_lifetime_s: int = YEAR_S
+) -> list[tuple[str, str, str]]:
+    """The series of a certificate, in the fault and in a clean run; 35 minutes are small against its validity."""
+    ends_s, clean_s = int(left_days * 86_400), int(clean_left_days * 86_400)
+    return [
+        ('ortoo_certificate_expiry_timestamp_seconds{setting="s",instance="a"}', f"{ends_s}x40", f"{clean_s}x40"),
+        (
+            'ortoo_certificate_begin_timestamp_seconds{setting="s",instance="a"}',
+            f"{ends_s - lifetime_s}x40",
+            f"{clean_s - clean_lifetime_s}x40",
+        ),
+    ]
+
 
 # Alert to (series, values in the fault, values in a clean run), one value a minute.
 SERIES: dict[str, list[tuple[str, str, str]]] = {
@@ -57,14 +75,14 @@ SERIES: dict[str, list[tuple[str, str, str]]] = {
     ],
     "OrtooMessagesLost": [('ortoo_group_lost_messages_total{topic="t",consumer_group="g"}', "_x25 3x15", "3x40")],
     "OrtooSendsFail": [
-        (f'rocketmq_rpc_latency_count{{{PUBLISH},response_code="OK"}}', "0+97x40", "0+97x40"),
-        (f'rocketmq_rpc_latency_count{{{PUBLISH},response_code="UNAVAILABLE"}}', "0+3x40", "3x40"),
-        (f'rocketmq_rpc_latency_count{{{PUBLISH},response_code="NOT_FOUND"}}', "0x40", "0+50x40"),
+        (f'ortoo_send_latency_count{{{PRODUCE},response_code="OK"}}', "0+97x40", "0+97x40"),
+        (f'ortoo_send_latency_count{{{PRODUCE},response_code="UNAVAILABLE"}}', "0+3x40", "3x40"),
+        (f'ortoo_send_latency_count{{{SENDMESSAGE},response_code="NOT_FOUND"}}', "0x40", "0+50x40"),
     ],
     "OrtooSendsSlow": [
-        (f'rocketmq_rpc_latency_count{{{PUBLISH},response_code="OK"}}', "0+97x40", "0+97x40"),
-        (f'rocketmq_rpc_latency_bucket{{{PUBLISH},le="100",response_code="OK"}}', "0+80x40", "0+97x40"),
-        (f'rocketmq_rpc_latency_bucket{{{PUBLISH},le="100",response_code="NOT_FOUND"}}', "0x40", "0+50x40"),
+        (f'ortoo_send_latency_count{{{PRODUCE},response_code="OK"}}', "0+97x40", "0+97x40"),
+        (f'ortoo_send_latency_bucket{{{PRODUCE},le="100",response_code="OK"}}', "0+80x40", "0+97x40"),
+        (f'ortoo_send_latency_bucket{{{SENDMESSAGE},le="100",response_code="NOT_FOUND"}}', "0x40", "0+50x40"),
     ],
     "OrtooDefect": [
         ('ortoo_failures_total{kind="INTERNAL",instance="a"}', "0+1x40", "2x40"),
@@ -79,6 +97,25 @@ SERIES: dict[str, list[tuple[str, str, str]]] = {
         ('ortoo_flush_seconds_total{instance="a"}', "0+20x40", "0+1x40"),
         ('ortoo_flushes_total{instance="a"}', "0+100x40", "0+100x40"),
     ],
+    "OrtooDiskFillsUp": [
+        ('ortoo_disk_free_bytes{instance="a"}', "9x40", "20x40"),
+        ('ortoo_disk_size_bytes{instance="a"}', "100x40", "100x40"),
+    ],
+    "OrtooDiskNearlyFull": [
+        ('ortoo_disk_free_inodes{instance="a"}', "4x40", "20x40"),
+        ('ortoo_disk_inodes{instance="a"}', "100x40", "100x40"),
+        ('ortoo_disk_full_in_seconds{instance="b"}', "80000x40", "300000x40"),
+    ],
+    "OrtooFewDescriptors": [
+        ('process_open_fds{instance="a",job="ortoo"}', "90x40", "70x40"),
+        ('process_max_fds{instance="a",job="ortoo"}', "100x40", "100x40"),
+        ('ortoo_build_info{node_type="snode",instance="a",job="ortoo"}', "1x40", "1x40"),
+    ],
+    # The clock of promtool begins at 0, and each value is one minute later.
+    "OrtooClockDiffers": [('ortoo_clock_seconds{instance="a"}', "5+60x40", "1+60x40")],
+    "OrtooCertificateExpiresIn21Days": certificate(20, YEAR_S, 22),
+    "OrtooCertificateExpiresIn7Days": certificate(6, YEAR_S, 8),
+    "OrtooCertificateExpiresIn1Day": certificate(-0.1, YEAR_S, 0.5, clean_lifetime_s=86_400),
     "OrtooTooManySeries": [('ortoo_metric_series_over_budget{instance="a"}', "7x40", "0x40")],
 }
 
@@ -99,31 +136,63 @@ def test_every_alert_has_a_fault_and_a_runbook() -> None:
 
 @with_prometheus
 def test_every_alert_fires_in_its_fault_and_only_there(tmp_path: Path) -> None:
-    """Promtool plays forty minutes of each fault, and of a clean run."""
+    """Promtool plays forty minutes of each fault in one cluster, beside another cluster without a fault."""
 
-    def case(series: list[tuple[str, str]], checks: list[tuple[str, bool]]) -> dict[str, Any]:
+    def case(series: list[tuple[str, str]], checks: list[tuple[str, str, bool]]) -> dict[str, Any]:
         return {
             "interval": "1m",
             "input_series": [{"series": name, "values": values} for name, values in series],
             "promql_expr_test": [
                 {
-                    "expr": f'count(ALERTS{{alertname="{alert}",alertstate="firing"}}) or vector(0)',
+                    "expr": f'count(ALERTS{{alertname="{alert}",namespace="{cluster}",alertstate="firing"}}) > bool 0 '
+                    "or vector(0)",
                     "eval_time": "35m",
                     "exp_samples": [{"labels": "{}", "value": int(fires)}],
                 }
-                for alert, fires in checks
+                for alert, cluster, fires in checks
             ],
         }
 
-    tests = [case([(n, bad) for n, bad, _ in series], [(alert, True)]) for alert, series in SERIES.items()]
-    clean = sorted({(name, good) for series in SERIES.values() for name, _, good in series})
-    tests.append(case(clean, [(alert, False) for alert in SERIES]))
+    def of(cluster: str, name: str) -> str:
+        return name.replace("{", f'{{namespace="{cluster}",', 1)
+
+    tests = []
+    for alert, series in SERIES.items():
+        clean = [(of("healthy", name), good) for name, _, good in series]
+        tests.append(
+            case(
+                [*((of("faulty", name), bad) for name, bad, _ in series), *clean],
+                [(alert, "faulty", True), (alert, "healthy", False)],
+            )
+        )
     file = tmp_path / "tests.yaml"
     file.write_text(json.dumps({"rule_files": [str(RULES)], "evaluation_interval": "1m", "tests": tests}))
-    checked = subprocess.run(("promtool", "check", "rules", str(RULES)), capture_output=True, text=True, check=False)
+    checked = subprocess.run((PROMTOOL, "check", "rules", str(RULES)), capture_output=True, text=True, check=False)
     assert checked.returncode == 0, checked.stderr
-    done = subprocess.run(("promtool", "test", "rules", str(file)), capture_output=True, text=True, check=False)
+    done = subprocess.run((PROMTOOL, "test", "rules", str(file)), capture_output=True, text=True, check=False)
     assert done.returncode == 0, done.stdout + done.stderr
+
+
+def test_every_rule_keeps_the_labels_of_its_cluster() -> None:
+    """An aggregation without them would mix two clusters, and say for neither which one has the fault."""
+    rules = RULES.read_text()
+    by = re.findall(r"\bby \(([^)]*)\)", rules)
+    assert len(by) > 20
+    assert [labels for labels in by if not labels.startswith("cluster, namespace, ortoo_cluster")] == []
+    assert not re.search(r"\b(?:sum|max|min|avg|count) ?\((?!\S* by)", rules)
+
+
+def test_every_panel_can_show_one_cluster() -> None:
+    """Each metric of a panel has the labels that are selected at the top of the dashboard."""
+    for file in DASHBOARDS:
+        board = json.loads(file.read_text())
+        assert {one["name"] for one in board["templating"]["list"]} == {"datasource", "namespace", "ortoo_cluster"}
+        for panel in board["panels"]:
+            expression = panel["targets"][0]["expr"]
+            names = re.findall(r"\b(?:ortoo|rocketmq|process)[_:]\w+|ALERTS", re.sub(r"\{[^}]*\}", "", expression))
+            names = [one for one in names if one != "ortoo_cluster"]
+            assert names
+            assert expression.count('ortoo_cluster=~"$ortoo_cluster"') == len(names), expression
 
 
 def test_rules_and_dashboard_name_metrics_that_exist() -> None:
@@ -136,7 +205,7 @@ def test_rules_and_dashboard_name_metrics_that_exist() -> None:
     panels = [panel for file in DASHBOARDS for panel in json.loads(file.read_text())["panels"]]
     expressions = [panel["targets"][0]["expr"] for panel in panels]
     wanted = set(re.findall(r"\b(?:ortoo|rocketmq|process)_\w+", RULES.read_text() + " ".join(expressions)))
-    plain = {re.sub(r"_(?:bucket|count|sum)$", "", name) for name in wanted} - {"ortoo_group"}
+    plain = {re.sub(r"_(?:bucket|count|sum)$", "", name) for name in wanted} - {"ortoo_group", "ortoo_cluster"}
     assert len(plain) > 15
     dynamic = {"ortoo_flushes_total": '"flushes"'}
     assert [name for name in plain if dynamic.get(name, f'"{name}"') not in registered] == []

@@ -2,7 +2,6 @@
 
 import asyncio
 import contextlib
-import shutil
 import subprocess
 import time
 from collections.abc import AsyncIterator
@@ -42,6 +41,7 @@ from ortoo.verification.servers.cluster import InProcessCluster, open_cluster
 from ortoo.verification.servers.ports import free_ports
 from ortoo.verification.servers.scrape import families, get, scraped
 from ortoo.verification.store.single_store import open_single_store
+from tests.deploy.prometheus import PROMTOOL
 
 ROLES = ("namesrv", "enode", "snode")
 
@@ -223,13 +223,13 @@ async def test_metrics_are_off_unless_asked_for(tmp_path: Path, monkeypatch: pyt
         assert await mq.admin.list_topics() == []
 
 
-@pytest.mark.skipif(shutil.which("promtool") is None, reason="NOT CHECKED, no promtool; install Prometheus")
+@pytest.mark.skipif(not PROMTOOL, reason="NOT CHECKED, no promtool; install Prometheus")
 async def test_every_role_satisfies_prometheus(metered: InProcessCluster, addresses: dict[str, str]) -> None:
     """Prometheus' own tool accepts the output of every role."""
     del metered
     for role in ROLES:
         text = (await get(addresses[role], "/metrics")).body
-        command = ["promtool", "check", "metrics"]
+        command = [PROMTOOL, "check", "metrics"]
         done = await asyncio.to_thread(subprocess.run, command, input=text, capture_output=True, check=False)
         complaints = [line for line in done.stderr.decode().splitlines() if "rocketmq_" not in line]
         assert complaints == [], role

@@ -3,7 +3,6 @@
 import asyncio
 import contextlib
 import gzip
-import shutil
 import subprocess
 
 import pytest
@@ -19,6 +18,7 @@ from ortoo.common.telemetry.metrics import OTHER, Metrics
 from ortoo.common.telemetry.process_metrics import descriptor_findings
 from ortoo.common.telemetry.text import chunks
 from ortoo.verification.servers.scrape import families, get
+from tests.deploy.prometheus import PROMTOOL
 
 
 def test_histogram_counts_each_value_once() -> None:
@@ -65,11 +65,11 @@ def test_a_wrong_text_is_not_read(wrong: str, reason: str) -> None:
         families(f"# HELP lag Lag.\n# TYPE lag gauge\n{wrong}\n")
 
 
-@pytest.mark.skipif(shutil.which("promtool") is None, reason="NOT CHECKED, no promtool; install Prometheus")
+@pytest.mark.skipif(not PROMTOOL, reason="NOT CHECKED, no promtool; install Prometheus")
 def test_text_is_what_prometheus_reads() -> None:
     """Prometheus' own tool finds no mistakes in the text."""
     text = "".join(chunks(example()))
-    done = subprocess.run(["promtool", "check", "metrics"], input=text, capture_output=True, text=True, check=False)
+    done = subprocess.run([PROMTOOL, "check", "metrics"], input=text, capture_output=True, text=True, check=False)
     assert (done.returncode, done.stderr) == (0, ""), done.stderr
 
 
