@@ -48,5 +48,5 @@ async def missing_member(scene: Scene) -> AsyncIterator[None]:
 @asynccontextmanager
 async def unsteady_leader(scene: Scene) -> AsyncIterator[None]:
     """The leader of an enode changes again and again."""
-    async with running(scene.background, _reports(scene, "enode-0", (1, 2, 3), leaders=(1, 2, 3))):
+    async with running(scene.background, _reports(scene, "unsteady", (1, 2, 3), leaders=(1, 2, 3))):
         yield

@@ -234,7 +234,7 @@ def test_settings_in_the_manifests_are_settings_of_the_code(role: str) -> None:
         port = settings.listen_address.rpartition(":")[2]
         assert f"containerPort: {port}" in text
         # Of several replicas only the leader accepts clients; all of them are ready as soon as they run.
-        asked = f"{port}, service: live" if f"{prefix}REPLICAS" in given else port
+        asked = f"{port}, service: in-sync" if f"{prefix}REPLICAS" in given else port
         assert f"grpc: {{port: {asked}}}" in re.sub(r"grpc:\s*\n\s*port: (\d+)", r"grpc: {port: \1}", text)
 
 

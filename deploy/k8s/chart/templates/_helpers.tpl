@@ -180,7 +180,7 @@ capabilities: {drop: [ALL]}
 {{- end }}
 
 {{/* gRPC probes: live while the event loop runs and the process can work; ready while it accepts requests, or with
-     "whenever" "live" as soon as it is live. gRPC probes one of several workers; "http" probes all. */}}
+     "whenever" as another name of the health service says. gRPC probes one of several workers; "http" probes all. */}}
 {{- define "ortoo.probes" -}}
 startupProbe:
   {{- /* Not readiness: an enode with a full disk would be killed again and again instead of serving readers. */}}

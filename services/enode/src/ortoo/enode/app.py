@@ -31,6 +31,7 @@ from ortoo.enode.appends.router import AppendRouter
 from ortoo.enode.cluster.topic_copies import TopicCopies
 from ortoo.enode.disk.data_dir import make_data_dir
 from ortoo.enode.disk.disk import Disk, RealDisk
+from ortoo.enode.leadership.in_sync_health import CHECK_INTERVAL_S, InSyncHealth
 from ortoo.enode.leadership.replica_metrics import register_replica
 from ortoo.enode.leadership.replica_process import ReplicaProcess
 from ortoo.enode.leadership.services import CERTIFICATES_INTERVAL_S, SWITCH_INTERVAL_S, EnodeServices
@@ -145,7 +146,9 @@ async def open_enode(
         )
         register_connections(metrics, process.server.ended_connections)
         found.sources.append(process.server.findings)
-        await stack.enter_async_context(telemetry.open(ready=lambda: process.server.serving))
+        in_sync = InSyncHealth(process)
+        in_sync.register(metrics)
+        await stack.enter_async_context(telemetry.open(ready=lambda: in_sync.is_ready))
         if settings.replica_listen_address:
             replica_server = _replica_server(replica_service, settings, token, peers_max)
             found.sources.append(replica_server.findings)
@@ -156,6 +159,7 @@ async def open_enode(
         stack.push_async_callback(process.stop)
         await stack.enter_async_context(process.server)
         background.every("certificates", CERTIFICATES_INTERVAL_S, channels.renew, clock=clock)
+        background.every("in sync", CHECK_INTERVAL_S, in_sync.check, clock=clock)
         await process.start()
         stack.push_async_callback(process.leave)
 

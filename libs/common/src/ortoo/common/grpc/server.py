@@ -256,9 +256,13 @@ class GrpcServer:
     async def set_serving(self, serving: bool) -> None:
         """Report by grpc.health.v1 whether requests are accepted."""
         self.serving = serving
-        status = health_pb2.HealthCheckResponse.SERVING if serving else health_pb2.HealthCheckResponse.NOT_SERVING
         for name in ["", *self._names]:
-            await self._health.set(name, status)
+            await self.set_health(name, serving)
+
+    async def set_health(self, name: str, serving: bool) -> None:
+        """Report one name of the health service as serving or not. Before that, the name is unknown."""
+        status = health_pb2.HealthCheckResponse.SERVING if serving else health_pb2.HealthCheckResponse.NOT_SERVING
+        await self._health.set(name, status)
 
     async def __aexit__(
         self, kind: type[BaseException] | None, error: BaseException | None, traceback: TracebackType | None

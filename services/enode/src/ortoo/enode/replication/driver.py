@@ -94,6 +94,8 @@ class Driver(LeadershipTransfer):
     """Whether the log is opened again when the disk has failed. Otherwise it stays open for readers."""
     sent_messages: int = 0
     sent_bytes: int = 0
+    leader_committed: int = 0
+    """The largest committed position that a leader has announced."""
 
     def __post_init__(self) -> None:
         """Subscribe to the events of the log."""
@@ -133,6 +135,8 @@ class Driver(LeadershipTransfer):
         if self.is_leader_silent and isinstance(event, Heartbeat) and event.epoch >= self.replica.hard_state.epoch:
             self.is_leader_silent = False
             self.changed.set()
+        if isinstance(event, Heartbeat):
+            self.leader_committed = max(self.leader_committed, event.committed)
         self.log.report_progress()
         self._events.append(event)
         if self._is_stepping:

@@ -42,5 +42,6 @@ class SendLatency:
         )
 
     def _read(self) -> dict[tuple[str, ...], Histogram]:
-        calls = {key: latencies for key, latencies in list(self._calls.calls.items()) if key[0] in CALLS}
-        return calls | {(PRODUCE, status): latencies for status, latencies in self._batches.items()}
+        found: dict[tuple[str, ...], Histogram] = {(PRODUCE, status): one for status, one in self._batches.items()}
+        found.update((key, latencies) for key, latencies in list(self._calls.calls.items()) if key[0] in CALLS)
+        return found

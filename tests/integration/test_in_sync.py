@@ -1,0 +1,42 @@
+"""Readiness of replicas: followers are ready while they are in sync."""
+
+import asyncio
+from pathlib import Path
+
+import grpc
+from grpc_health.v1 import health_pb2, health_pb2_grpc
+
+from ortoo.client import connect
+from ortoo.verification.servers.cluster import open_cluster
+from tests.integration.enode_replicas import leading, open_members
+from tests.integration.health import until_ready
+
+
+async def in_sync(address: str) -> bool:
+    """The answer to the readiness probe of a replica."""
+    async with grpc.aio.insecure_channel(address) as channel:
+        answer = await health_pb2_grpc.HealthStub(channel).Check(health_pb2.HealthCheckRequest(service="in-sync"))
+    return bool(answer.status == health_pb2.HealthCheckResponse.SERVING)
+
+
+async def test_followers_are_ready_while_they_are_in_sync(tmp_path: Path) -> None:
+    """All three in a healthy set. The one that remains without a leader is not, so that nothing else is restarted."""
+    async with (
+        open_cluster(tmp_path, enodes=0) as cluster,
+        open_members(cluster) as members,
+        asyncio.timeout(90),
+    ):
+        first = await leading(cluster, members)
+        for one in members:
+            async with grpc.aio.insecure_channel(one.health_address) as channel:
+                await until_ready(channel, "in-sync")
+        async with connect(cluster.address) as mq:
+            await mq.admin.ensure_topic("t", queue_count=1)
+            async with mq.producer("t") as producer:
+                await producer.send(b"x")
+        assert all([await in_sync(one.health_address) for one in members])
+        second, last = (one for one in members if one is not first)
+        for one in (second, first):
+            await one.process.stop()
+        while await in_sync(last.health_address):
+            await cluster.clock.sleep(0.05)
