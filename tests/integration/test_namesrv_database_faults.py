@@ -80,11 +80,17 @@ async def test_a_read_only_primary_is_unavailable(catalog: Catalog, database: Po
         catalog._engine.dispose()
         with pytest.raises(Unavailable, match="read-only: set database_url to the primary"):
             await _put(catalog, "a")
+        await catalog.read_version()  # a successful read does not end the finding
+        (found,) = catalog.findings()
+        assert (found.name, "read-only" in found.observed) == ("database unavailable", True)
+        assert "to the primary" in found.remedy
     finally:
         _sql(database, "alter database postgres set default_transaction_read_only = off")
     catalog._engine.dispose()
     assert await _put(catalog, "a") == 1
     assert await _names(catalog) == {"a"}
+    await catalog.read_version()
+    assert list(catalog.findings()) == []
 
 
 async def test_a_connection_that_is_lost_before_the_commit_costs_a_second_run(

@@ -248,7 +248,7 @@ FAULTS: dict[str, tuple[Fault, str, str]] = {
     "damaged log": (damaged_log, "damaged log", "ortoo-enode inspect DIR --verify"),
     "disk hangs": (hanging_disk, "disk hangs", "iostat"),
     "slow disk": (slow_disk, "slow disk", "iostat"),
-    "clock set back": (clock_set_back, "clock set back", "chronyc"),
+    "clock set back": (clock_set_back, "clock set back", "If it is right now, wait"),
     "clock ahead": (clock_ahead, "clock differs", "chronyc"),
     "one name server away": (name_server_gone, "name server unavailable", "namesrv_address"),
     "no name server": (no_name_server, "name server unavailable", "start it"),

@@ -14,6 +14,7 @@ from ortoo.client import (
     Admin,
     ClusterInfo,
     DeletedTopic,
+    Forbidden,
     GroupInfo,
     NotFound,
     OrphanedTopic,
@@ -75,6 +76,13 @@ async def _findings_behind(
     try:
         async with connect(addresses, **keys) as mq:
             return cluster_findings(await _facts(mq.admin, topic, group, deadline_s, details_s))
+    except Forbidden as error:
+        remedy = (
+            "the snode is healthy in this respect: run the doctor as a user with the permissions of an admin "
+            "(ORTOO_ACCESS_KEY and ORTOO_SECRET_KEY; docs/operations/access.md)"
+        )
+        observed = f"the cluster was not examined, because the snode refuses this user: {error.message}"
+        return [DoctorFinding("not permitted", observed, remedy)]
     except (OrtooError, TimeoutError) as error:
         reason = str(error) or "no answer in time"
         return [

@@ -107,7 +107,8 @@ class EnodeFindings:
                 "clock set back",
                 f"the last message was stored {ahead_ms / 1000:.0f} s later than this machine's clock says it is",
                 "messages get that time until the clock reaches it; delayed messages and retention by age are late",
-                "synchronise the clock (chronyc tracking, timedatectl)",
+                f"compare the clock with others (chronyc tracking, timedatectl). If it is right now, wait "
+                f"{ahead_ms / 1000:.0f} s: it was ahead before. Otherwise synchronise it",
             )
 
     def messages(self) -> Iterator[Finding]:

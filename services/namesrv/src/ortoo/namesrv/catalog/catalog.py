@@ -41,6 +41,8 @@ class Catalog:
         self._engine = database.engine
         self.stores = Stores(database)
         """The registered store of each enode."""
+        self._is_read_only = False
+        """Whether the database accepted no changes at the last read of the version."""
         self._row_counts = RowCounts()
         """The counts after the last change of this name server. Only the database's thread uses them."""
         self._lock = contextlib.ExitStack()
@@ -73,8 +75,16 @@ class Catalog:
         self._lock.close()
 
     def findings(self) -> Iterator[Finding]:
-        """Yield a finding if the database does not answer."""
-        if self._database.failure:
+        """Yield a finding if the database does not answer, or accepts no changes."""
+        if self._is_read_only:
+            yield Finding(
+                "database unavailable",
+                "the name server's database is read-only",
+                "topics, groups and users cannot be changed; sending and receiving continue",
+                "if it is a standby, set database_url of all name servers to the primary, or promote it. Otherwise "
+                "make it writable (default_transaction_read_only). Name servers then continue automatically",
+            )
+        elif self._database.failure:
             yield Finding(
                 "database unavailable",
                 f"the name server's database does not answer: {self._database.failure}",
@@ -95,10 +105,15 @@ class Catalog:
         return await self._database.submit(read)
 
     async def read_version(self) -> int:
-        """Read the version of the stored directory."""
-        return await self._database.submit_transaction(
-            lambda connection: CatalogTransaction(connection).stored_version()
-        )
+        """Read the version of the stored directory, and whether the database accepts changes."""
+
+        def read(connection: sa.Connection) -> int:
+            if self.shared:
+                shown = connection.exec_driver_sql("show transaction_read_only").scalar_one()
+                self._is_read_only = shown == "on"
+            return CatalogTransaction(connection).stored_version()
+
+        return await self._database.submit_transaction(read)
 
     async def reencrypt_secrets(self, encryption: Encryption) -> int:
         """Encrypt all stored secrets again with `encryption`, and later secrets too; returns the number of users.
