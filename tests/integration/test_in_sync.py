@@ -7,6 +7,7 @@ import grpc
 from grpc_health.v1 import health_pb2, health_pb2_grpc
 
 from ortoo.client import connect
+from ortoo.enode.leadership.in_sync_health import InSyncHealth
 from ortoo.verification.servers.cluster import open_cluster
 from tests.integration.enode_replicas import leading, open_members
 from tests.integration.health import until_ready
@@ -35,8 +36,10 @@ async def test_followers_are_ready_while_they_are_in_sync(tmp_path: Path) -> Non
             async with mq.producer("t") as producer:
                 await producer.send(b"x")
         assert all([await in_sync(one.health_address) for one in members])
+        assert all(InSyncHealth(one.process).is_ready for one in members)
         second, last = (one for one in members if one is not first)
         for one in (second, first):
             await one.process.stop()
         while await in_sync(last.health_address):
             await cluster.clock.sleep(0.05)
+        assert not InSyncHealth(last.process).is_ready

@@ -27,7 +27,7 @@ def asked(
 
 
 def test_a_follower_with_nearly_the_whole_log_is_in_sync() -> None:
-    """What is on the way to it is no lag; a gigabyte is."""
+    """Frames on the way to it are no lag, but a gigabyte is."""
     assert asked(following())
     assert asked(following(flushed=FLUSHED - LAG_BYTES_MAX))
     assert not asked(following(flushed=FLUSHED - LAG_BYTES_MAX - 1))

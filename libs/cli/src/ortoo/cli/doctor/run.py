@@ -29,8 +29,9 @@ from ortoo.client.core.credentials import (
     addresses_from,
     effective_environment,
 )
-from ortoo.common.grpc.certificates import CertificateFile, certificate_findings
+from ortoo.common.machine.certificates import CertificateFile
 from ortoo.common.process.clock import SystemClock
+from ortoo.common.telemetry.process_metrics import certificate_findings
 
 CLUSTER_TIMEOUT_S = 0.4
 """Time reserved for the description of the cluster, which may also use time that the checks of addresses leave."""
@@ -78,8 +79,8 @@ async def _findings_behind(
             return cluster_findings(await _facts(mq.admin, topic, group, deadline_s, details_s))
     except Forbidden as error:
         remedy = (
-            "the snode is healthy in this respect: run the doctor as a user with the permissions of an admin "
-            "(ORTOO_ACCESS_KEY and ORTOO_SECRET_KEY; docs/operations/access.md)"
+            "run the doctor as a user with the permissions of an admin: set ORTOO_ACCESS_KEY and ORTOO_SECRET_KEY "
+            "(docs/operations/access.md)"
         )
         observed = f"the cluster was not examined, because the snode refuses this user: {error.message}"
         return [DoctorFinding("not permitted", observed, remedy)]

@@ -5,12 +5,13 @@ import resource
 import sys
 from collections import deque
 from collections.abc import Callable, Iterator, Mapping, Sequence
+from datetime import UTC, datetime
 
 from ortoo.common.errors.findings import Finding, process_version
 from ortoo.common.errors.status import FAILURES_RETURNED
-from ortoo.common.grpc.certificates import CertificateFile, Validity, certificate_findings
 from ortoo.common.logs.logger import dropped_line_count
 from ortoo.common.machine.allocator import resident_bytes
+from ortoo.common.machine.certificates import DAY_MS, EXPIRES_NOW_MS, EXPIRES_SOON_MS, CertificateFile, Validity
 from ortoo.common.machine.descriptors import FEW, Descriptors, open_descriptors
 from ortoo.common.process.clock import Clock
 from ortoo.common.process.containment import CONTAINED_FAILURES
@@ -149,6 +150,26 @@ def descriptor_findings(descriptors: Descriptors, used: int) -> Iterator[Finding
             f"it takes about {descriptors.connections} connections; further ones are closed at once",
             "raise the hard limit of open files (ulimit -Hn, LimitNOFILE=), then restart the process",
             critical=False,
+        )
+
+
+def certificate_findings(files: Sequence[CertificateFile], now_ms: int) -> Iterator[Finding]:
+    """The findings of certificates that have expired or soon expire."""
+    for file in files:
+        found = file.validity()
+        if found is None or not found.is_within(EXPIRES_SOON_MS, now_ms):
+            continue
+        kind = "trusted root" if file.is_roots else "certificate"
+        day = datetime.fromtimestamp(found.ends_ms / 1000, UTC).strftime("%Y-%m-%d %H:%M UTC")
+        left_ms = found.left_ms(now_ms)
+        is_over = left_ms <= 0
+        time = f"expired on {day}" if is_over else f"expires in {left_ms / DAY_MS:.1f} days, on {day}"
+        yield Finding(
+            "certificate expired" if is_over else "certificate expires",
+            f"the {kind} in {file.path} ({file.setting}) {time}",
+            "new connections with it fail" if is_over else "no new connection with it succeeds from then on",
+            f"replace the file by one with a renewed {kind}; it is read again without a restart",
+            critical=found.is_within(EXPIRES_NOW_MS, now_ms),
         )
 
 

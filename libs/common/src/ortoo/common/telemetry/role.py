@@ -5,7 +5,7 @@ import socket
 from collections.abc import AsyncIterator, Callable
 
 from ortoo.common.cluster.service_settings import ServiceSettings
-from ortoo.common.grpc.certificates import certificate_files
+from ortoo.common.machine.certificates import certificate_files
 from ortoo.common.process.background import Background
 from ortoo.common.process.clock import Clock
 from ortoo.common.telemetry.call_metrics import CallMetrics

@@ -77,7 +77,7 @@ def disk_space_findings(housekeeping: Housekeeping) -> Iterator[Finding]:
             "inodes nearly used up",
             f"{space.free_inodes} of {space.inodes} inodes of the disk are free",
             impact,
-            "find the folder with the most files (du --inodes -xd3 / | sort -n | tail) and delete its files, or move "
-            "the data folder to a disk with more inodes",
+            "delete files of the folder with most files (du --inodes -xd3 / | sort -n | tail), or use a disk with more "
+            "inodes",
             critical=space.free_inodes * 200 < space.inodes * FREE_PERCENT_MIN,
         )

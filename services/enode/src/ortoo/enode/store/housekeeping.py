@@ -25,12 +25,12 @@ from ortoo.enode.log.appender import Appender
 from ortoo.enode.log.queue_index import QueueKey, SegmentContents
 from ortoo.enode.log.segment import INDEX_SUFFIX, KEYS_SUFFIX, Segment, remove_below, segment_bases, segment_name
 from ortoo.enode.log.settings import RETENTION_SETTINGS, StoreSettings
+from ortoo.enode.log.space_trend import SpaceTrend
 from ortoo.enode.reading.reader import Reader
 from ortoo.enode.recovery.only_copy import make_clean_stop
 from ortoo.enode.state.fold import State
 from ortoo.enode.store.checkpoints import Checkpoints
 from ortoo.enode.store.retention import RetentionClock, expired, is_too_old
-from ortoo.enode.store.space_trend import SpaceTrend
 
 Rescue = Callable[[int], Awaitable[int | None]]
 """Stores deferred messages below a place again; the number of bytes, or None when that is not possible yet."""

@@ -6,7 +6,7 @@ import pytest
 
 from ortoo.enode.disk.disk import DiskSpace
 from ortoo.enode.log.settings import StoreSettings
-from ortoo.enode.store.space_trend import WINDOW_S, SpaceTrend
+from ortoo.enode.log.space_trend import WINDOW_S, SpaceTrend
 
 GIB = 1 << 30
 HOUR_S, HOUR_MS = 3_600, 3_600_000
@@ -67,7 +67,7 @@ def test_too_little_is_no_trend(made: SpaceTrend) -> None:
 
 
 def test_samples_are_kept_for_the_window_only() -> None:
-    """An old increase no longer counts, and a long run needs no more memory."""
+    """An old increase no longer counts, and the memory of a long run is limited."""
     made = SpaceTrend()
     for second in range(0, int(WINDOW_S) * 3, 10):
         made.record(float(second), DiskSpace(SIZE_BYTES - second * (1 << 20), SIZE_BYTES), 0)

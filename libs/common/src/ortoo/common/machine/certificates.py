@@ -1,14 +1,11 @@
-"""The validity of certificates in PEM files, and the findings of those that expire soon. Needs no other library."""
+"""The validity of certificates in PEM files. Needs no other library."""
 
 import base64
 import re
-from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 from datetime import UTC, datetime
 from pathlib import Path
 from typing import Final
-
-from ortoo.common.errors.findings import Finding
 
 DAY_MS: Final = 86_400_000
 EXPIRES_SOON_MS: Final = 21 * DAY_MS
@@ -104,23 +101,3 @@ def _element(der: bytes, tag: int | None = None) -> tuple[bytes, bytes]:
     if len(der) < begin + length:
         raise ValueError("the certificate is cut off")
     return der[begin : begin + length], der[begin + length :]
-
-
-def certificate_findings(files: Sequence[CertificateFile], now_ms: int) -> Iterator[Finding]:
-    """The findings of certificates that have expired or soon expire."""
-    for file in files:
-        found = file.validity()
-        if found is None or not found.is_within(EXPIRES_SOON_MS, now_ms):
-            continue
-        kind = "trusted root" if file.is_roots else "certificate"
-        day = datetime.fromtimestamp(found.ends_ms / 1000, UTC).strftime("%Y-%m-%d %H:%M UTC")
-        left_ms = found.left_ms(now_ms)
-        is_over = left_ms <= 0
-        time = f"expired on {day}" if is_over else f"expires in {left_ms / DAY_MS:.1f} days, on {day}"
-        yield Finding(
-            "certificate expired" if is_over else "certificate expires",
-            f"the {kind} in {file.path} ({file.setting}) {time}",
-            "new connections with it fail" if is_over else "no new connection with it succeeds from then on",
-            f"replace the file by one with a renewed {kind}; it is read again without a restart",
-            critical=found.is_within(EXPIRES_NOW_MS, now_ms),
-        )

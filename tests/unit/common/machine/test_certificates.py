@@ -14,14 +14,14 @@ from hypothesis import strategies as st
 
 from ortoo.common.cluster.service_settings import ServiceSettings
 from ortoo.common.errors.findings import Finding
-from ortoo.common.grpc.certificates import (
+from ortoo.common.machine.certificates import (
     DAY_MS,
     CertificateFile,
     Validity,
     certificate_files,
-    certificate_findings,
     validities,
 )
+from ortoo.common.telemetry.process_metrics import certificate_findings
 
 BEGIN = datetime(2026, 1, 1, tzinfo=UTC)
 BEGIN_MS = int(BEGIN.timestamp()) * 1000
