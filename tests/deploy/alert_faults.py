@@ -41,6 +41,8 @@ FIRES_WITHIN_S = 60.0
 RESOLVES_WITHIN_S = 60.0
 HARMED = b"a body that comes to harm"
 QUEUES = 512
+SLOW_SENDERS = 10
+"""So many that most sends of the cluster are slow."""
 INDEX_BYTES_MAX = 600 * 362
 """The queues of `full_index` leave less than a fifth of it, those of the other faults more."""
 RESTARTED = frozenset({"OrtooProcessDown", "OrtooEnodeAway", "OrtooNotReady"})
@@ -225,7 +227,10 @@ async def starved_snode(scene: Scene) -> AsyncIterator[None]:
 async def slow_disk(scene: Scene) -> AsyncIterator[None]:
     """Each fdatasync takes 0.2 s."""
     scene.enode.ail(sync_delay_s=0.2)
-    async with running(scene.background, scene.keep_publishing("old", interval_s=0.1)):
+    async with contextlib.AsyncExitStack() as senders:
+        for _ in range(SLOW_SENDERS):
+            publishing = scene.keep_publishing("old", interval_s=0.1)
+            await senders.enter_async_context(running(scene.background, publishing))
         yield
         scene.enode.ail(sync_delay_s=0.0)
     await scene.publish("steady", 3_000)  # so that few of all sends of the last hour were slow

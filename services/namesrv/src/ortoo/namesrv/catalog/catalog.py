@@ -108,7 +108,7 @@ class Catalog:
         """Read the version of the stored directory, and whether the database accepts changes."""
 
         def read(connection: sa.Connection) -> int:
-            if self.shared:
+            if connection.dialect.name == "postgresql":
                 shown = connection.exec_driver_sql("show transaction_read_only").scalar_one()
                 self._is_read_only = shown == "on"
             return CatalogTransaction(connection).stored_version()
