@@ -82,7 +82,7 @@ SERIES: dict[str, list[tuple[str, str, str]]] = {
     "OrtooSendsSlow": [
         (f'ortoo_send_latency_count{{{PRODUCE},response_code="OK"}}', "0+97x40", "0+97x40"),
         (f'ortoo_send_latency_bucket{{{PRODUCE},le="100",response_code="OK"}}', "0+80x40", "0+97x40"),
-        (f'ortoo_send_latency_bucket{{{SENDMESSAGE},le="100",response_code="NOT_FOUND"}}', "0x40", "0+50x40"),
+        (f'ortoo_send_latency_bucket{{{SENDMESSAGE},le="100.0",response_code="NOT_FOUND"}}', "0x40", "0+50x40"),
     ],
     "OrtooDefect": [
         ('ortoo_failures_total{kind="INTERNAL",instance="a"}', "0+1x40", "2x40"),
