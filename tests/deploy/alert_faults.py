@@ -42,7 +42,7 @@ RESOLVES_WITHIN_S = 60.0
 HARMED = b"a body that comes to harm"
 QUEUES = 512
 SLOW_SENDERS = 10
-"""So many that most sends of the cluster are slow."""
+"""The number of senders with which most sends of the cluster are slow."""
 INDEX_BYTES_MAX = 600 * 362
 """The queues of `full_index` leave less than a fifth of it, those of the other faults more."""
 RESTARTED = frozenset({"OrtooProcessDown", "OrtooEnodeAway", "OrtooNotReady"})
