@@ -37,6 +37,7 @@ PANELS = (
     ("Certificates expire in", "s", "ortoo_certificate_expiry_timestamp_seconds - time()", "{{instance}} {{setting}}"),
     ("Live enodes", "short", "max by (node_id) (ortoo_process_alive)", "{{node_id}}"),
     ("Push sessions", "short", "sum by (consumer_group) (rocketmq_consumer_connections)", "{{consumer_group}}"),
+    ("Popping consumers", "short", "sum by (consumer_group) (ortoo_pop_consumers)", "{{consumer_group}}"),
     ("Evicted slow consumers", "short", "increase(ortoo_slow_consumers_evicted_total[10m])", "{{instance}}"),
     ("Event loop late (p99)", "s", P99.format("instance", "ortoo_event_loop_delay_seconds_bucket"), "{{instance}}"),
     ("Memory", "bytes", "process_resident_memory_bytes and on (instance, job) ortoo_build_info", "{{instance}}"),

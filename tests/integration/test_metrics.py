@@ -173,6 +173,7 @@ async def test_every_way_of_sending_and_receiving_is_counted(
                 for one in await consumer.pop():
                     await one.ack()
                     popped += 1
+            assert (await scraped(addresses["snode"]))["ortoo_pop_consumers"] == {(("consumer_group", "popping"),): 1}
         async with mq.producer("t", ProducerSettings(delivery_timeout_ms=5_000)) as producer:
             await producer.send(b"x")
             await metered.close("enode-0")

@@ -6,6 +6,7 @@ so that a client id of a popping consumer never replaces or excludes another mem
 
 import contextlib
 import dataclasses
+from collections import Counter
 from collections.abc import Iterator
 from dataclasses import dataclass
 
@@ -45,6 +46,12 @@ class PopConsumers:
         self._runtime = runtime
         self._membership = membership
         self._listed: FairTable[ListedConsumer] = FairTable(CONSUMERS_MAX, "popping consumers are listed")
+        runtime.metrics.gauge(
+            "ortoo_pop_consumers",
+            "Native consumers that pop, or popped a moment ago.",
+            lambda: Counter((one.group,) for _, one in self._listed.items()),
+            labels=("consumer_group",),
+        )
 
     @contextlib.contextmanager
     def popping(
