@@ -208,6 +208,8 @@ REQUIRED_PERMISSIONS: Mapping[str, PermissionsOf] = {
             *("ListClients", "DescribeClient", "CallClient", "ListConsumers", "SetDeliveryMode", "ListDeliveryModes"),
             *("DescribeFlowControl", "UpdateFlowControl", "UndeleteTopic", "ListDeletedTopics"),
             *("ListOrphanedTopics", "AdoptTopics", "UndeleteGroup", "ListDeletedGroups"),
+            *("CreateSchedule", "ListSchedules", "DescribeSchedule"),
+            *("PauseSchedule", "ResumeSchedule", "DeleteSchedule"),
             *("ListReplicas", "HandOver", "ElectReplica", "AddReplica", "RemoveReplica", "AcceptStore"),
             "ForgetEnode",
         )

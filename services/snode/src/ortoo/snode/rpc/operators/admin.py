@@ -14,8 +14,8 @@ from ortoo.snode.pull.queue_reader import PlacedMessage
 from ortoo.snode.rpc.conversion import body_text
 from ortoo.snode.rpc.operators.groups import GroupAdminHandlers
 from ortoo.snode.rpc.operators.replicas import ReplicaAdminHandlers
+from ortoo.snode.rpc.operators.schedules import ScheduleAdminHandlers
 from ortoo.snode.rpc.streams import LongCalls
-from ortoo.snode.send import SendComponents
 from ortoo.snode.send.transactions import OpenTransaction
 from ortoo.v1 import admin_pb2 as pb
 from ortoo.v1 import lag_pb2, topic_pb2
@@ -24,10 +24,9 @@ NAME = pb.DESCRIPTOR.services_by_name["AdminService"].full_name
 
 
 @dataclass(kw_only=True, eq=False)
-class AdminService(ReplicaAdminHandlers, GroupAdminHandlers):
+class AdminService(ReplicaAdminHandlers, GroupAdminHandlers, ScheduleAdminHandlers):
     """The service for operators."""
 
-    sending: SendComponents
     long_calls: LongCalls
 
     async def DescribeTopic(self, request: pb.DescribeTopicRequest, context: Context) -> pb.DescribeTopicResponse:
