@@ -22,6 +22,7 @@ from ortoo.cli.commands import (
     processes,
     profiles,
     replicas,
+    schedules,
     top,
     topics,
     transactions,
@@ -80,6 +81,17 @@ FAMILIES: dict[str, tuple[str, dict[str, Callable[..., Any]]]] = {
     ),
     "message": ("Find single messages.", {"get": messages.get, "at": messages.at, "find": messages.find}),
     "delay": ("Show and cancel delayed messages.", {"list": delays.show_all, "cancel": delays.cancel}),
+    "schedule": (
+        "Create, show, pause and delete schedules of recurring messages.",
+        {
+            "create": schedules.create,
+            "list": schedules.show_all,
+            "describe": schedules.describe,
+            "pause": schedules.pause,
+            "resume": schedules.resume,
+            "delete": schedules.delete,
+        },
+    ),
     "enode": (
         "Drain an enode; show and change the replicas of enodes and their leader.",
         {

@@ -64,6 +64,7 @@ if TYPE_CHECKING:
         Reason,
     )
     from ortoo.client.admin.replicas import ForgottenEnode, ReplicaAdmin, ReplicaInfo, ReplicaSetInfo
+    from ortoo.client.admin.schedules import ListedSchedules, ScheduleAdmin, ScheduleInfo
     from ortoo.client.app import Client, connect
     from ortoo.client.apps.app import App, TopicProducer
     from ortoo.client.core.closed import ClientClosed, ConsumerClosed
@@ -154,6 +155,7 @@ __all__ = [
     "Internal",
     "Invalid",
     "LagByState",
+    "ListedSchedules",
     "LostMessages",
     "Message",
     "MessageDeliveries",
@@ -191,6 +193,8 @@ __all__ = [
     "RequestOptions",
     "RequestTimeout",
     "RetryLater",
+    "ScheduleAdmin",
+    "ScheduleInfo",
     "SendFuture",
     "SendFutures",
     "Sql",
@@ -252,6 +256,7 @@ _MODULES: dict[str, tuple[str, ...]] = {
         "Reason",
     ),
     "ortoo.client.admin.replicas": ("ForgottenEnode", "ReplicaAdmin", "ReplicaInfo", "ReplicaSetInfo"),
+    "ortoo.client.admin.schedules": ("ListedSchedules", "ScheduleAdmin", "ScheduleInfo"),
     "ortoo.client.app": ("Client", "connect"),
     "ortoo.client.apps.app": ("App", "TopicProducer"),
     "ortoo.client.core.closed": ("ClientClosed", "ConsumerClosed"),
