@@ -97,6 +97,11 @@ def _sends(request: Any, _: TopicNameOf) -> list[RequiredPermission]:
     return [_topic(name, PUB) for name in dict.fromkeys(filter(None, (request.topic, queued))) or [""]]
 
 
+def _schedules(request: Any, _: TopicNameOf) -> list[RequiredPermission]:
+    """The permission to send to the topic; without a topic, an admin's."""
+    return [_topic(request.topic, PUB) if request.topic else ADMIN]
+
+
 def _begins(request: Any, name_of: TopicNameOf) -> list[RequiredPermission]:
     """As `_sends`, and for the producer group, whose members receive the checks with the messages."""
     return [*_sends(request, name_of), _group(request.producer_group, PUB)]
@@ -194,6 +199,8 @@ REQUIRED_PERMISSIONS: Mapping[str, PermissionsOf] = {
     ),
     **{f"AdminService/{name}": _consumes for name in ("Tail", "FindMessages")},
     "AdminService/DescribeLag": lambda request, _: [_group(request.group), _topic(request.topic, ANY)],
+    **{f"AdminService/{name}": _schedules for name in ("CreateSchedule", "ListSchedules", "DescribeSchedule")},
+    **{f"AdminService/{name}": _schedules for name in ("PauseSchedule", "ResumeSchedule", "DeleteSchedule")},
     "AdminService/DescribeGroup": lambda request, _: [_group(request.name)],
     "Admin/ChangeLogLevel": _admins,
     "FindingsService/ListFindings": _admins,
@@ -208,8 +215,6 @@ REQUIRED_PERMISSIONS: Mapping[str, PermissionsOf] = {
             *("ListClients", "DescribeClient", "CallClient", "ListConsumers", "SetDeliveryMode", "ListDeliveryModes"),
             *("DescribeFlowControl", "UpdateFlowControl", "UndeleteTopic", "ListDeletedTopics"),
             *("ListOrphanedTopics", "AdoptTopics", "UndeleteGroup", "ListDeletedGroups"),
-            *("CreateSchedule", "ListSchedules", "DescribeSchedule"),
-            *("PauseSchedule", "ResumeSchedule", "DeleteSchedule"),
             *("ListReplicas", "HandOver", "ElectReplica", "AddReplica", "RemoveReplica", "AcceptStore"),
             "ForgetEnode",
         )
