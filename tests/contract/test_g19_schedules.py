@@ -178,18 +178,18 @@ async def test_late_occurrences_follow_the_policy(catch_up: CatchUp, late: int) 
     await one.store.close()
 
 
-async def test_a_paused_schedule_sends_nothing_and_a_resumed_one_begins_anew() -> None:
-    """A pause and a deletion are final when the call returns, also while a message is due."""
+async def test_a_suspended_schedule_sends_nothing_and_a_resumed_one_begins_anew() -> None:
+    """A suspension and a deletion are final when the call returns, also while a message is due."""
     one = DeferredStore()
     await one.open()
     known = await one.schedules.create(schedule(every_s=10, catch_up=CatchUp.ALL), replaces=False)
     await one.clock.pass_time(25)
-    await one.schedules.pause(TOPIC, "s", paused=True)
+    await one.schedules.suspend(TOPIC, "s", suspended=True)
     await one.crash(1)
     await one.clock.pass_time(100)
     assert len(await sent(one)) == 2
     assert one.schedules.next_ms(one.store.schedules.all()[0]) == 0
-    await one.schedules.pause(TOPIC, "s", paused=False)
+    await one.schedules.suspend(TOPIC, "s", suspended=False)
     await one.clock.pass_time(10)
     assert [due - known.started_at_ms for _, due, _ in await sent(one)] == [10_000, 20_000, 130_000]
     await asyncio.gather(one.clock.pass_time(10), one.schedules.delete(TOPIC, "s"))
@@ -198,7 +198,7 @@ async def test_a_paused_schedule_sends_nothing_and_a_resumed_one_begins_anew() -
     await one.clock.pass_time(100)
     assert len(await sent(one)) == count
     assert not one.store.schedules.all()
-    for change in (one.schedules.delete(TOPIC, "s"), one.schedules.pause(TOPIC, "s", paused=True)):
+    for change in (one.schedules.delete(TOPIC, "s"), one.schedules.suspend(TOPIC, "s", suspended=True)):
         with pytest.raises(NotFound):
             await change
     await one.halt()

@@ -106,10 +106,10 @@ async def test_schedules_are_changed_by_name(broker: Broker) -> None:
         assert described.message is not None
         assert described.message.body == b"run"
         assert 0 < described.next_ms - broker.clock.now_ms() <= 24 * HOUR_MS
-        await schedules.pause("jobs", "nightly")
+        await schedules.suspend("jobs", "nightly")
         await broker.clock.advance(hours=30)
         assert await broker.messages("jobs") == []
-        assert (await schedules.list()).schedules[0].paused
+        assert (await schedules.list()).schedules[0].suspended
         await schedules.resume("jobs", "nightly")
         await broker.clock.advance(hours=25)
         assert len(await broker.messages("jobs")) == 1

@@ -45,7 +45,8 @@ def milliseconds(at: datetime) -> int:
 
 def local(*fields: int, zone: str = "Europe/Berlin", fold: int = 0) -> int:
     """A local time as milliseconds since 1970; `fold` 1 is the second run of a repeated hour."""
-    return milliseconds(datetime(*fields, tzinfo=ZoneInfo(zone), fold=fold))  # type: ignore[arg-type]
+    year, month, day, hour, minute = (*fields, 0)[:5]
+    return milliseconds(datetime(year, month, day, hour, minute, tzinfo=ZoneInfo(zone), fold=fold))
 
 
 def numbers(field: str, stop: int) -> set[int]:

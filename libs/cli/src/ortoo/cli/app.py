@@ -15,18 +15,16 @@ import typer
 from ortoo.cli.commands import (
     dead_letters,
     declarations,
-    delays,
     draining,
     groups,
     messages,
     processes,
     profiles,
     replicas,
-    schedules,
     top,
     topics,
-    transactions,
 )
+from ortoo.cli.commands.deferred import delays, schedules, transactions
 from ortoo.cli.terminal.command import Address, AsJson, command, run
 from ortoo.cli.terminal.completion import complete_groups, complete_profiles, complete_topics
 from ortoo.cli.terminal.printing import print_note, print_text
@@ -82,12 +80,12 @@ FAMILIES: dict[str, tuple[str, dict[str, Callable[..., Any]]]] = {
     "message": ("Find single messages.", {"get": messages.get, "at": messages.at, "find": messages.find}),
     "delay": ("Show and cancel delayed messages.", {"list": delays.show_all, "cancel": delays.cancel}),
     "schedule": (
-        "Create, show, pause and delete schedules of recurring messages.",
+        "Create, show, suspend and delete schedules of recurring messages.",
         {
             "create": schedules.create,
             "list": schedules.show_all,
             "describe": schedules.describe,
-            "pause": schedules.pause,
+            "suspend": schedules.suspend,
             "resume": schedules.resume,
             "delete": schedules.delete,
         },

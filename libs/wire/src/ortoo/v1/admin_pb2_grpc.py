@@ -142,10 +142,10 @@ class AdminServiceStub(object):
                 request_serializer=ortoo_dot_v1_dot_schedule__pb2.DescribeScheduleRequest.SerializeToString,
                 response_deserializer=ortoo_dot_v1_dot_schedule__pb2.DescribeScheduleResponse.FromString,
                 )
-        self.PauseSchedule = channel.unary_unary(
-                '/ortoo.v1.AdminService/PauseSchedule',
-                request_serializer=ortoo_dot_v1_dot_schedule__pb2.PauseScheduleRequest.SerializeToString,
-                response_deserializer=ortoo_dot_v1_dot_schedule__pb2.PauseScheduleResponse.FromString,
+        self.SuspendSchedule = channel.unary_unary(
+                '/ortoo.v1.AdminService/SuspendSchedule',
+                request_serializer=ortoo_dot_v1_dot_schedule__pb2.SuspendScheduleRequest.SerializeToString,
+                response_deserializer=ortoo_dot_v1_dot_schedule__pb2.SuspendScheduleResponse.FromString,
                 )
         self.ResumeSchedule = channel.unary_unary(
                 '/ortoo.v1.AdminService/ResumeSchedule',
@@ -471,15 +471,15 @@ class AdminServiceServicer(object):
         context.set_details('Method not implemented!')
         raise NotImplementedError('Method not implemented!')
 
-    def PauseSchedule(self, request, context):
-        """Pauses a schedule.
+    def SuspendSchedule(self, request, context):
+        """Suspends a schedule.
         """
         context.set_code(grpc.StatusCode.UNIMPLEMENTED)
         context.set_details('Method not implemented!')
         raise NotImplementedError('Method not implemented!')
 
     def ResumeSchedule(self, request, context):
-        """Resumes a paused schedule.
+        """Resumes a suspended schedule.
         """
         context.set_code(grpc.StatusCode.UNIMPLEMENTED)
         context.set_details('Method not implemented!')
@@ -804,10 +804,10 @@ def add_AdminServiceServicer_to_server(servicer, server):
                     request_deserializer=ortoo_dot_v1_dot_schedule__pb2.DescribeScheduleRequest.FromString,
                     response_serializer=ortoo_dot_v1_dot_schedule__pb2.DescribeScheduleResponse.SerializeToString,
             ),
-            'PauseSchedule': grpc.unary_unary_rpc_method_handler(
-                    servicer.PauseSchedule,
-                    request_deserializer=ortoo_dot_v1_dot_schedule__pb2.PauseScheduleRequest.FromString,
-                    response_serializer=ortoo_dot_v1_dot_schedule__pb2.PauseScheduleResponse.SerializeToString,
+            'SuspendSchedule': grpc.unary_unary_rpc_method_handler(
+                    servicer.SuspendSchedule,
+                    request_deserializer=ortoo_dot_v1_dot_schedule__pb2.SuspendScheduleRequest.FromString,
+                    response_serializer=ortoo_dot_v1_dot_schedule__pb2.SuspendScheduleResponse.SerializeToString,
             ),
             'ResumeSchedule': grpc.unary_unary_rpc_method_handler(
                     servicer.ResumeSchedule,
@@ -1359,7 +1359,7 @@ class AdminService(object):
             insecure, call_credentials, compression, wait_for_ready, timeout, metadata)
 
     @staticmethod
-    def PauseSchedule(request,
+    def SuspendSchedule(request,
             target,
             options=(),
             channel_credentials=None,
@@ -1369,9 +1369,9 @@ class AdminService(object):
             wait_for_ready=None,
             timeout=None,
             metadata=None):
-        return grpc.experimental.unary_unary(request, target, '/ortoo.v1.AdminService/PauseSchedule',
-            ortoo_dot_v1_dot_schedule__pb2.PauseScheduleRequest.SerializeToString,
-            ortoo_dot_v1_dot_schedule__pb2.PauseScheduleResponse.FromString,
+        return grpc.experimental.unary_unary(request, target, '/ortoo.v1.AdminService/SuspendSchedule',
+            ortoo_dot_v1_dot_schedule__pb2.SuspendScheduleRequest.SerializeToString,
+            ortoo_dot_v1_dot_schedule__pb2.SuspendScheduleResponse.FromString,
             options, channel_credentials,
             insecure, call_credentials, compression, wait_for_ready, timeout, metadata)
 

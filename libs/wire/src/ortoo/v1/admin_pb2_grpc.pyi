@@ -100,10 +100,10 @@ class AdminServiceStub:
     """The schedules of a topic or of all topics."""
     DescribeSchedule: _aio.UnaryUnaryMultiCallable[_schedule_pb2.DescribeScheduleRequest, _schedule_pb2.DescribeScheduleResponse]
     """One schedule, with its message."""
-    PauseSchedule: _aio.UnaryUnaryMultiCallable[_schedule_pb2.PauseScheduleRequest, _schedule_pb2.PauseScheduleResponse]
-    """Pauses a schedule."""
+    SuspendSchedule: _aio.UnaryUnaryMultiCallable[_schedule_pb2.SuspendScheduleRequest, _schedule_pb2.SuspendScheduleResponse]
+    """Suspends a schedule."""
     ResumeSchedule: _aio.UnaryUnaryMultiCallable[_schedule_pb2.ResumeScheduleRequest, _schedule_pb2.ResumeScheduleResponse]
-    """Resumes a paused schedule."""
+    """Resumes a suspended schedule."""
     DeleteSchedule: _aio.UnaryUnaryMultiCallable[_schedule_pb2.DeleteScheduleRequest, _schedule_pb2.DeleteScheduleResponse]
     """Deletes a schedule."""
     ListTransactions: _aio.UnaryUnaryMultiCallable[_admin_pb2.ListTransactionsRequest, _admin_pb2.ListTransactionsResponse]
@@ -409,12 +409,12 @@ class AdminServiceServicer(metaclass=_abc_1.ABCMeta):
         """One schedule, with its message."""
 
     @_abc_1.abstractmethod
-    def PauseSchedule(
+    def SuspendSchedule(
         self,
-        request: _schedule_pb2.PauseScheduleRequest,
-        context: _aio.ServicerContext[_schedule_pb2.PauseScheduleRequest, _abc.Awaitable[_schedule_pb2.PauseScheduleResponse]],
-    ) -> _abc.Awaitable[_schedule_pb2.PauseScheduleResponse]:
-        """Pauses a schedule."""
+        request: _schedule_pb2.SuspendScheduleRequest,
+        context: _aio.ServicerContext[_schedule_pb2.SuspendScheduleRequest, _abc.Awaitable[_schedule_pb2.SuspendScheduleResponse]],
+    ) -> _abc.Awaitable[_schedule_pb2.SuspendScheduleResponse]:
+        """Suspends a schedule."""
 
     @_abc_1.abstractmethod
     def ResumeSchedule(
@@ -422,7 +422,7 @@ class AdminServiceServicer(metaclass=_abc_1.ABCMeta):
         request: _schedule_pb2.ResumeScheduleRequest,
         context: _aio.ServicerContext[_schedule_pb2.ResumeScheduleRequest, _abc.Awaitable[_schedule_pb2.ResumeScheduleResponse]],
     ) -> _abc.Awaitable[_schedule_pb2.ResumeScheduleResponse]:
-        """Resumes a paused schedule."""
+        """Resumes a suspended schedule."""
 
     @_abc_1.abstractmethod
     def DeleteSchedule(

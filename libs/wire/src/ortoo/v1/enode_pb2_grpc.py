@@ -473,7 +473,7 @@ class EnodeServiceServicer(object):
         raise NotImplementedError('Method not implemented!')
 
     def ChangeStoredSchedule(self, request, context):
-        """Pauses, resumes or deletes a schedule. Returns when that is durable.
+        """Suspends, resumes or deletes a schedule. Returns when that is durable.
         """
         context.set_code(grpc.StatusCode.UNIMPLEMENTED)
         context.set_details('Method not implemented!')

@@ -100,7 +100,7 @@ class EnodeServiceStub:
     ListStoredSchedules: _aio.UnaryUnaryMultiCallable[_enode_schedules_pb2.ListStoredSchedulesRequest, _enode_schedules_pb2.ListStoredSchedulesResponse]
     """The schedules of a topic or of all topics."""
     ChangeStoredSchedule: _aio.UnaryUnaryMultiCallable[_enode_schedules_pb2.ChangeStoredScheduleRequest, _enode_schedules_pb2.ChangeStoredScheduleResponse]
-    """Pauses, resumes or deletes a schedule. Returns when that is durable."""
+    """Suspends, resumes or deletes a schedule. Returns when that is durable."""
     DescribeStore: _aio.UnaryUnaryMultiCallable[_enode_pb2.DescribeStoreRequest, _enode_pb2.DescribeStoreResponse]
     """The state of the store: sizes, positions, health."""
 
@@ -405,7 +405,7 @@ class EnodeServiceServicer(metaclass=_abc_1.ABCMeta):
         request: _enode_schedules_pb2.ChangeStoredScheduleRequest,
         context: _aio.ServicerContext[_enode_schedules_pb2.ChangeStoredScheduleRequest, _abc.Awaitable[_enode_schedules_pb2.ChangeStoredScheduleResponse]],
     ) -> _abc.Awaitable[_enode_schedules_pb2.ChangeStoredScheduleResponse]:
-        """Pauses, resumes or deletes a schedule. Returns when that is durable."""
+        """Suspends, resumes or deletes a schedule. Returns when that is durable."""
 
     @_abc_1.abstractmethod
     def DescribeStore(

@@ -16,7 +16,7 @@ from ortoo.v1 import record_pb2 as ortoo_dot_v1_dot_record__pb2
 from ortoo.v1 import schedule_pb2 as ortoo_dot_v1_dot_schedule__pb2
 
 
-DESCRIPTOR = _descriptor_pool.Default().AddSerializedFile(b'\n\x1eortoo/v1/enode_schedules.proto\x12\x08ortoo.v1\x1a\x15ortoo/v1/record.proto\x1a\x17ortoo/v1/schedule.proto\"\x89\x02\n\x0eStoredSchedule\x12\x10\n\x08topic_id\x18\x01 \x01(\x06\x12\x10\n\x08queue_id\x18\x02 \x01(\r\x12\x0c\n\x04name\x18\x03 \x01(\t\x12\x0c\n\x04\x63ron\x18\x04 \x01(\t\x12\x10\n\x08timezone\x18\x05 \x01(\t\x12\x11\n\tperiod_ms\x18\x06 \x01(\x04\x12#\n\x08\x63\x61tch_up\x18\x07 \x01(\x0e\x32\x11.ortoo.v1.CatchUp\x12\x0e\n\x06paused\x18\x08 \x01(\x08\x12\x12\n\nsettled_ms\x18\t \x01(\x03\x12\x12\n\nsent_count\x18\n \x01(\x04\x12\x0f\n\x07next_ms\x18\x0b \x01(\x03\x12$\n\x05\x62\x61tch\x18\x0c \x01(\x0b\x32\x15.ortoo.v1.SealedBatch\"S\n\x14StoreScheduleRequest\x12*\n\x08schedule\x18\x01 \x01(\x0b\x32\x18.ortoo.v1.StoredSchedule\x12\x0f\n\x07replace\x18\x02 \x01(\x08\"C\n\x15StoreScheduleResponse\x12*\n\x08schedule\x18\x01 \x01(\x0b\x32\x18.ortoo.v1.StoredSchedule\"b\n\x1aListStoredSchedulesRequest\x12\x10\n\x08topic_id\x18\x01 \x01(\x06\x12\x0c\n\x04name\x18\x02 \x01(\t\x12\r\n\x05limit\x18\x03 \x01(\r\x12\x15\n\rwith_messages\x18\x04 \x01(\x08\"J\n\x1bListStoredSchedulesResponse\x12+\n\tschedules\x18\x01 \x03(\x0b\x32\x18.ortoo.v1.StoredSchedule\"g\n\x1b\x43hangeStoredScheduleRequest\x12\x10\n\x08topic_id\x18\x01 \x01(\x06\x12\x0c\n\x04name\x18\x02 \x01(\t\x12(\n\x06\x63hange\x18\x03 \x01(\x0e\x32\x18.ortoo.v1.ScheduleChange\"\x1e\n\x1c\x43hangeStoredScheduleResponse*\x84\x01\n\x0eScheduleChange\x12\x1f\n\x1bSCHEDULE_CHANGE_UNSPECIFIED\x10\x00\x12\x19\n\x15SCHEDULE_CHANGE_PAUSE\x10\x01\x12\x1a\n\x16SCHEDULE_CHANGE_RESUME\x10\x02\x12\x1a\n\x16SCHEDULE_CHANGE_DELETE\x10\x03\x42\x12Z\x10ortoo/v1;ortoov1b\x06proto3')
+DESCRIPTOR = _descriptor_pool.Default().AddSerializedFile(b'\n\x1eortoo/v1/enode_schedules.proto\x12\x08ortoo.v1\x1a\x15ortoo/v1/record.proto\x1a\x17ortoo/v1/schedule.proto\"\x8c\x02\n\x0eStoredSchedule\x12\x10\n\x08topic_id\x18\x01 \x01(\x06\x12\x10\n\x08queue_id\x18\x02 \x01(\r\x12\x0c\n\x04name\x18\x03 \x01(\t\x12\x0c\n\x04\x63ron\x18\x04 \x01(\t\x12\x10\n\x08timezone\x18\x05 \x01(\t\x12\x11\n\tperiod_ms\x18\x06 \x01(\x04\x12#\n\x08\x63\x61tch_up\x18\x07 \x01(\x0e\x32\x11.ortoo.v1.CatchUp\x12\x11\n\tsuspended\x18\x08 \x01(\x08\x12\x12\n\nsettled_ms\x18\t \x01(\x03\x12\x12\n\nsent_count\x18\n \x01(\x04\x12\x0f\n\x07next_ms\x18\x0b \x01(\x03\x12$\n\x05\x62\x61tch\x18\x0c \x01(\x0b\x32\x15.ortoo.v1.SealedBatch\"S\n\x14StoreScheduleRequest\x12*\n\x08schedule\x18\x01 \x01(\x0b\x32\x18.ortoo.v1.StoredSchedule\x12\x0f\n\x07replace\x18\x02 \x01(\x08\"C\n\x15StoreScheduleResponse\x12*\n\x08schedule\x18\x01 \x01(\x0b\x32\x18.ortoo.v1.StoredSchedule\"b\n\x1aListStoredSchedulesRequest\x12\x10\n\x08topic_id\x18\x01 \x01(\x06\x12\x0c\n\x04name\x18\x02 \x01(\t\x12\r\n\x05limit\x18\x03 \x01(\r\x12\x15\n\rwith_messages\x18\x04 \x01(\x08\"J\n\x1bListStoredSchedulesResponse\x12+\n\tschedules\x18\x01 \x03(\x0b\x32\x18.ortoo.v1.StoredSchedule\"g\n\x1b\x43hangeStoredScheduleRequest\x12\x10\n\x08topic_id\x18\x01 \x01(\x06\x12\x0c\n\x04name\x18\x02 \x01(\t\x12(\n\x06\x63hange\x18\x03 \x01(\x0e\x32\x18.ortoo.v1.ScheduleChange\"\x1e\n\x1c\x43hangeStoredScheduleResponse*\x86\x01\n\x0eScheduleChange\x12\x1f\n\x1bSCHEDULE_CHANGE_UNSPECIFIED\x10\x00\x12\x1b\n\x17SCHEDULE_CHANGE_SUSPEND\x10\x01\x12\x1a\n\x16SCHEDULE_CHANGE_RESUME\x10\x02\x12\x1a\n\x16SCHEDULE_CHANGE_DELETE\x10\x03\x42\x12Z\x10ortoo/v1;ortoov1b\x06proto3')
 
 _globals = globals()
 _builder.BuildMessageAndEnumDescriptors(DESCRIPTOR, _globals)
@@ -24,20 +24,20 @@ _builder.BuildTopDescriptorsAndMessages(DESCRIPTOR, 'ortoo.v1.enode_schedules_pb
 if _descriptor._USE_C_DESCRIPTORS == False:
   _globals['DESCRIPTOR']._options = None
   _globals['DESCRIPTOR']._serialized_options = b'Z\020ortoo/v1;ortoov1'
-  _globals['_SCHEDULECHANGE']._serialized_start=828
-  _globals['_SCHEDULECHANGE']._serialized_end=960
+  _globals['_SCHEDULECHANGE']._serialized_start=831
+  _globals['_SCHEDULECHANGE']._serialized_end=965
   _globals['_STOREDSCHEDULE']._serialized_start=93
-  _globals['_STOREDSCHEDULE']._serialized_end=358
-  _globals['_STORESCHEDULEREQUEST']._serialized_start=360
-  _globals['_STORESCHEDULEREQUEST']._serialized_end=443
-  _globals['_STORESCHEDULERESPONSE']._serialized_start=445
-  _globals['_STORESCHEDULERESPONSE']._serialized_end=512
-  _globals['_LISTSTOREDSCHEDULESREQUEST']._serialized_start=514
-  _globals['_LISTSTOREDSCHEDULESREQUEST']._serialized_end=612
-  _globals['_LISTSTOREDSCHEDULESRESPONSE']._serialized_start=614
-  _globals['_LISTSTOREDSCHEDULESRESPONSE']._serialized_end=688
-  _globals['_CHANGESTOREDSCHEDULEREQUEST']._serialized_start=690
-  _globals['_CHANGESTOREDSCHEDULEREQUEST']._serialized_end=793
-  _globals['_CHANGESTOREDSCHEDULERESPONSE']._serialized_start=795
-  _globals['_CHANGESTOREDSCHEDULERESPONSE']._serialized_end=825
+  _globals['_STOREDSCHEDULE']._serialized_end=361
+  _globals['_STORESCHEDULEREQUEST']._serialized_start=363
+  _globals['_STORESCHEDULEREQUEST']._serialized_end=446
+  _globals['_STORESCHEDULERESPONSE']._serialized_start=448
+  _globals['_STORESCHEDULERESPONSE']._serialized_end=515
+  _globals['_LISTSTOREDSCHEDULESREQUEST']._serialized_start=517
+  _globals['_LISTSTOREDSCHEDULESREQUEST']._serialized_end=615
+  _globals['_LISTSTOREDSCHEDULESRESPONSE']._serialized_start=617
+  _globals['_LISTSTOREDSCHEDULESRESPONSE']._serialized_end=691
+  _globals['_CHANGESTOREDSCHEDULEREQUEST']._serialized_start=693
+  _globals['_CHANGESTOREDSCHEDULEREQUEST']._serialized_end=796
+  _globals['_CHANGESTOREDSCHEDULERESPONSE']._serialized_start=798
+  _globals['_CHANGESTOREDSCHEDULERESPONSE']._serialized_end=828
 # @@protoc_insertion_point(module_scope)

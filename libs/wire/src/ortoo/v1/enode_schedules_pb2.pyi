@@ -29,7 +29,7 @@ class _ScheduleChangeEnumTypeWrapper(_enum_type_wrapper._EnumTypeWrapper[_Schedu
     DESCRIPTOR: _descriptor.EnumDescriptor
     SCHEDULE_CHANGE_UNSPECIFIED: _ScheduleChange.ValueType  # 0
     """No change."""
-    SCHEDULE_CHANGE_PAUSE: _ScheduleChange.ValueType  # 1
+    SCHEDULE_CHANGE_SUSPEND: _ScheduleChange.ValueType  # 1
     """It sends nothing until it is resumed."""
     SCHEDULE_CHANGE_RESUME: _ScheduleChange.ValueType  # 2
     """It sends again, from now on."""
@@ -41,7 +41,7 @@ class ScheduleChange(_ScheduleChange, metaclass=_ScheduleChangeEnumTypeWrapper):
 
 SCHEDULE_CHANGE_UNSPECIFIED: ScheduleChange.ValueType  # 0
 """No change."""
-SCHEDULE_CHANGE_PAUSE: ScheduleChange.ValueType  # 1
+SCHEDULE_CHANGE_SUSPEND: ScheduleChange.ValueType  # 1
 """It sends nothing until it is resumed."""
 SCHEDULE_CHANGE_RESUME: ScheduleChange.ValueType  # 2
 """It sends again, from now on."""
@@ -62,7 +62,7 @@ class StoredSchedule(_message.Message):
     TIMEZONE_FIELD_NUMBER: _builtins.int
     PERIOD_MS_FIELD_NUMBER: _builtins.int
     CATCH_UP_FIELD_NUMBER: _builtins.int
-    PAUSED_FIELD_NUMBER: _builtins.int
+    SUSPENDED_FIELD_NUMBER: _builtins.int
     SETTLED_MS_FIELD_NUMBER: _builtins.int
     SENT_COUNT_FIELD_NUMBER: _builtins.int
     NEXT_MS_FIELD_NUMBER: _builtins.int
@@ -80,8 +80,8 @@ class StoredSchedule(_message.Message):
     period_ms: _builtins.int
     """The period, milliseconds; 0 = the rule is `cron`."""
     catch_up: _schedule_pb2.CatchUp.ValueType
-    """What happens to late occurrences."""
-    paused: _builtins.bool
+    """The treatment of late occurrences."""
+    suspended: _builtins.bool
     """True = it sends nothing."""
     settled_ms: _builtins.int
     """Every occurrence up to this time was sent or left out, milliseconds since 1970-01-01 UTC."""
@@ -103,7 +103,7 @@ class StoredSchedule(_message.Message):
         timezone: _builtins.str = ...,
         period_ms: _builtins.int = ...,
         catch_up: _schedule_pb2.CatchUp.ValueType = ...,
-        paused: _builtins.bool = ...,
+        suspended: _builtins.bool = ...,
         settled_ms: _builtins.int = ...,
         sent_count: _builtins.int = ...,
         next_ms: _builtins.int = ...,
@@ -111,7 +111,7 @@ class StoredSchedule(_message.Message):
     ) -> None: ...
     _HasFieldArgType: _TypeAlias = _typing.Literal["batch", b"batch"]  # noqa: Y015
     def HasField(self, field_name: _HasFieldArgType) -> _builtins.bool: ...
-    _ClearFieldArgType: _TypeAlias = _typing.Literal["batch", b"batch", "catch_up", b"catch_up", "cron", b"cron", "name", b"name", "next_ms", b"next_ms", "paused", b"paused", "period_ms", b"period_ms", "queue_id", b"queue_id", "sent_count", b"sent_count", "settled_ms", b"settled_ms", "timezone", b"timezone", "topic_id", b"topic_id"]  # noqa: Y015
+    _ClearFieldArgType: _TypeAlias = _typing.Literal["batch", b"batch", "catch_up", b"catch_up", "cron", b"cron", "name", b"name", "next_ms", b"next_ms", "period_ms", b"period_ms", "queue_id", b"queue_id", "sent_count", b"sent_count", "settled_ms", b"settled_ms", "suspended", b"suspended", "timezone", b"timezone", "topic_id", b"topic_id"]  # noqa: Y015
     def ClearField(self, field_name: _ClearFieldArgType) -> None: ...
     def WhichOneof(self, oneof_group: _Never) -> None: ...
 
@@ -241,7 +241,7 @@ class ChangeStoredScheduleRequest(_message.Message):
     name: _builtins.str
     """Its name."""
     change: Global___ScheduleChange.ValueType
-    """What to do."""
+    """The change."""
     def __init__(
         self,
         *,

@@ -16,7 +16,7 @@ from ortoo.v1 import record_pb2 as ortoo_dot_v1_dot_record__pb2
 from ortoo.v1 import topic_pb2 as ortoo_dot_v1_dot_topic__pb2
 
 
-DESCRIPTOR = _descriptor_pool.Default().AddSerializedFile(b'\n\x17ortoo/v1/schedule.proto\x12\x08ortoo.v1\x1a\x15ortoo/v1/record.proto\x1a\x14ortoo/v1/topic.proto\"\xc1\x01\n\x15\x43reateScheduleRequest\x12\r\n\x05topic\x18\x01 \x01(\t\x12\x0c\n\x04name\x18\x02 \x01(\t\x12\x0c\n\x04\x63ron\x18\x03 \x01(\t\x12\x10\n\x08timezone\x18\x04 \x01(\t\x12\x11\n\tperiod_ms\x18\x05 \x01(\x04\x12#\n\x08\x63\x61tch_up\x18\x06 \x01(\x0e\x32\x11.ortoo.v1.CatchUp\x12\"\n\x07message\x18\x07 \x01(\x0b\x32\x11.ortoo.v1.Message\x12\x0f\n\x07replace\x18\x08 \x01(\x08\">\n\x16\x43reateScheduleResponse\x12$\n\x08schedule\x18\x01 \x01(\x0b\x32\x12.ortoo.v1.Schedule\"\x8c\x02\n\x08Schedule\x12\r\n\x05topic\x18\x01 \x01(\t\x12\x0c\n\x04name\x18\x02 \x01(\t\x12\x0c\n\x04\x63ron\x18\x03 \x01(\t\x12\x10\n\x08timezone\x18\x04 \x01(\t\x12\x11\n\tperiod_ms\x18\x05 \x01(\x04\x12#\n\x08\x63\x61tch_up\x18\x06 \x01(\x0e\x32\x11.ortoo.v1.CatchUp\x12\x0e\n\x06paused\x18\x07 \x01(\x08\x12\x0f\n\x07next_ms\x18\x08 \x01(\x03\x12\x12\n\nsettled_ms\x18\t \x01(\x03\x12\x12\n\nsent_count\x18\n \x01(\x04\x12\x1e\n\x05queue\x18\x0b \x01(\x0b\x32\x0f.ortoo.v1.Queue\x12\"\n\x07message\x18\x0c \x01(\x0b\x32\x11.ortoo.v1.Message\"4\n\x14ListSchedulesRequest\x12\r\n\x05topic\x18\x01 \x01(\t\x12\r\n\x05limit\x18\x02 \x01(\r\"Z\n\x15ListSchedulesResponse\x12%\n\tschedules\x18\x01 \x03(\x0b\x32\x12.ortoo.v1.Schedule\x12\x1a\n\x12unreachable_enodes\x18\x02 \x03(\t\"6\n\x17\x44\x65scribeScheduleRequest\x12\r\n\x05topic\x18\x01 \x01(\t\x12\x0c\n\x04name\x18\x02 \x01(\t\"@\n\x18\x44\x65scribeScheduleResponse\x12$\n\x08schedule\x18\x01 \x01(\x0b\x32\x12.ortoo.v1.Schedule\"3\n\x14PauseScheduleRequest\x12\r\n\x05topic\x18\x01 \x01(\t\x12\x0c\n\x04name\x18\x02 \x01(\t\"\x17\n\x15PauseScheduleResponse\"4\n\x15ResumeScheduleRequest\x12\r\n\x05topic\x18\x01 \x01(\t\x12\x0c\n\x04name\x18\x02 \x01(\t\"\x18\n\x16ResumeScheduleResponse\"4\n\x15\x44\x65leteScheduleRequest\x12\r\n\x05topic\x18\x01 \x01(\t\x12\x0c\n\x04name\x18\x02 \x01(\t\"\x18\n\x16\x44\x65leteScheduleResponse*[\n\x07\x43\x61tchUp\x12\x18\n\x14\x43\x41TCH_UP_UNSPECIFIED\x10\x00\x12\x11\n\rCATCH_UP_LAST\x10\x01\x12\x11\n\rCATCH_UP_SKIP\x10\x02\x12\x10\n\x0c\x43\x41TCH_UP_ALL\x10\x03\x42\x12Z\x10ortoo/v1;ortoov1b\x06proto3')
+DESCRIPTOR = _descriptor_pool.Default().AddSerializedFile(b'\n\x17ortoo/v1/schedule.proto\x12\x08ortoo.v1\x1a\x15ortoo/v1/record.proto\x1a\x14ortoo/v1/topic.proto\"\xc1\x01\n\x15\x43reateScheduleRequest\x12\r\n\x05topic\x18\x01 \x01(\t\x12\x0c\n\x04name\x18\x02 \x01(\t\x12\x0c\n\x04\x63ron\x18\x03 \x01(\t\x12\x10\n\x08timezone\x18\x04 \x01(\t\x12\x11\n\tperiod_ms\x18\x05 \x01(\x04\x12#\n\x08\x63\x61tch_up\x18\x06 \x01(\x0e\x32\x11.ortoo.v1.CatchUp\x12\"\n\x07message\x18\x07 \x01(\x0b\x32\x11.ortoo.v1.Message\x12\x0f\n\x07replace\x18\x08 \x01(\x08\">\n\x16\x43reateScheduleResponse\x12$\n\x08schedule\x18\x01 \x01(\x0b\x32\x12.ortoo.v1.Schedule\"\x8f\x02\n\x08Schedule\x12\r\n\x05topic\x18\x01 \x01(\t\x12\x0c\n\x04name\x18\x02 \x01(\t\x12\x0c\n\x04\x63ron\x18\x03 \x01(\t\x12\x10\n\x08timezone\x18\x04 \x01(\t\x12\x11\n\tperiod_ms\x18\x05 \x01(\x04\x12#\n\x08\x63\x61tch_up\x18\x06 \x01(\x0e\x32\x11.ortoo.v1.CatchUp\x12\x11\n\tsuspended\x18\x07 \x01(\x08\x12\x0f\n\x07next_ms\x18\x08 \x01(\x03\x12\x12\n\nsettled_ms\x18\t \x01(\x03\x12\x12\n\nsent_count\x18\n \x01(\x04\x12\x1e\n\x05queue\x18\x0b \x01(\x0b\x32\x0f.ortoo.v1.Queue\x12\"\n\x07message\x18\x0c \x01(\x0b\x32\x11.ortoo.v1.Message\"4\n\x14ListSchedulesRequest\x12\r\n\x05topic\x18\x01 \x01(\t\x12\r\n\x05limit\x18\x02 \x01(\r\"Z\n\x15ListSchedulesResponse\x12%\n\tschedules\x18\x01 \x03(\x0b\x32\x12.ortoo.v1.Schedule\x12\x1a\n\x12unreachable_enodes\x18\x02 \x03(\t\"6\n\x17\x44\x65scribeScheduleRequest\x12\r\n\x05topic\x18\x01 \x01(\t\x12\x0c\n\x04name\x18\x02 \x01(\t\"@\n\x18\x44\x65scribeScheduleResponse\x12$\n\x08schedule\x18\x01 \x01(\x0b\x32\x12.ortoo.v1.Schedule\"5\n\x16SuspendScheduleRequest\x12\r\n\x05topic\x18\x01 \x01(\t\x12\x0c\n\x04name\x18\x02 \x01(\t\"\x19\n\x17SuspendScheduleResponse\"4\n\x15ResumeScheduleRequest\x12\r\n\x05topic\x18\x01 \x01(\t\x12\x0c\n\x04name\x18\x02 \x01(\t\"\x18\n\x16ResumeScheduleResponse\"4\n\x15\x44\x65leteScheduleRequest\x12\r\n\x05topic\x18\x01 \x01(\t\x12\x0c\n\x04name\x18\x02 \x01(\t\"\x18\n\x16\x44\x65leteScheduleResponse*[\n\x07\x43\x61tchUp\x12\x18\n\x14\x43\x41TCH_UP_UNSPECIFIED\x10\x00\x12\x11\n\rCATCH_UP_LAST\x10\x01\x12\x11\n\rCATCH_UP_SKIP\x10\x02\x12\x10\n\x0c\x43\x41TCH_UP_ALL\x10\x03\x42\x12Z\x10ortoo/v1;ortoov1b\x06proto3')
 
 _globals = globals()
 _builder.BuildMessageAndEnumDescriptors(DESCRIPTOR, _globals)
@@ -24,32 +24,32 @@ _builder.BuildTopDescriptorsAndMessages(DESCRIPTOR, 'ortoo.v1.schedule_pb2', _gl
 if _descriptor._USE_C_DESCRIPTORS == False:
   _globals['DESCRIPTOR']._options = None
   _globals['DESCRIPTOR']._serialized_options = b'Z\020ortoo/v1;ortoov1'
-  _globals['_CATCHUP']._serialized_start=1119
-  _globals['_CATCHUP']._serialized_end=1210
+  _globals['_CATCHUP']._serialized_start=1126
+  _globals['_CATCHUP']._serialized_end=1217
   _globals['_CREATESCHEDULEREQUEST']._serialized_start=83
   _globals['_CREATESCHEDULEREQUEST']._serialized_end=276
   _globals['_CREATESCHEDULERESPONSE']._serialized_start=278
   _globals['_CREATESCHEDULERESPONSE']._serialized_end=340
   _globals['_SCHEDULE']._serialized_start=343
-  _globals['_SCHEDULE']._serialized_end=611
-  _globals['_LISTSCHEDULESREQUEST']._serialized_start=613
-  _globals['_LISTSCHEDULESREQUEST']._serialized_end=665
-  _globals['_LISTSCHEDULESRESPONSE']._serialized_start=667
-  _globals['_LISTSCHEDULESRESPONSE']._serialized_end=757
-  _globals['_DESCRIBESCHEDULEREQUEST']._serialized_start=759
-  _globals['_DESCRIBESCHEDULEREQUEST']._serialized_end=813
-  _globals['_DESCRIBESCHEDULERESPONSE']._serialized_start=815
-  _globals['_DESCRIBESCHEDULERESPONSE']._serialized_end=879
-  _globals['_PAUSESCHEDULEREQUEST']._serialized_start=881
-  _globals['_PAUSESCHEDULEREQUEST']._serialized_end=932
-  _globals['_PAUSESCHEDULERESPONSE']._serialized_start=934
-  _globals['_PAUSESCHEDULERESPONSE']._serialized_end=957
-  _globals['_RESUMESCHEDULEREQUEST']._serialized_start=959
-  _globals['_RESUMESCHEDULEREQUEST']._serialized_end=1011
-  _globals['_RESUMESCHEDULERESPONSE']._serialized_start=1013
-  _globals['_RESUMESCHEDULERESPONSE']._serialized_end=1037
-  _globals['_DELETESCHEDULEREQUEST']._serialized_start=1039
-  _globals['_DELETESCHEDULEREQUEST']._serialized_end=1091
-  _globals['_DELETESCHEDULERESPONSE']._serialized_start=1093
-  _globals['_DELETESCHEDULERESPONSE']._serialized_end=1117
+  _globals['_SCHEDULE']._serialized_end=614
+  _globals['_LISTSCHEDULESREQUEST']._serialized_start=616
+  _globals['_LISTSCHEDULESREQUEST']._serialized_end=668
+  _globals['_LISTSCHEDULESRESPONSE']._serialized_start=670
+  _globals['_LISTSCHEDULESRESPONSE']._serialized_end=760
+  _globals['_DESCRIBESCHEDULEREQUEST']._serialized_start=762
+  _globals['_DESCRIBESCHEDULEREQUEST']._serialized_end=816
+  _globals['_DESCRIBESCHEDULERESPONSE']._serialized_start=818
+  _globals['_DESCRIBESCHEDULERESPONSE']._serialized_end=882
+  _globals['_SUSPENDSCHEDULEREQUEST']._serialized_start=884
+  _globals['_SUSPENDSCHEDULEREQUEST']._serialized_end=937
+  _globals['_SUSPENDSCHEDULERESPONSE']._serialized_start=939
+  _globals['_SUSPENDSCHEDULERESPONSE']._serialized_end=964
+  _globals['_RESUMESCHEDULEREQUEST']._serialized_start=966
+  _globals['_RESUMESCHEDULEREQUEST']._serialized_end=1018
+  _globals['_RESUMESCHEDULERESPONSE']._serialized_start=1020
+  _globals['_RESUMESCHEDULERESPONSE']._serialized_end=1044
+  _globals['_DELETESCHEDULEREQUEST']._serialized_start=1046
+  _globals['_DELETESCHEDULEREQUEST']._serialized_end=1098
+  _globals['_DELETESCHEDULERESPONSE']._serialized_start=1100
+  _globals['_DELETESCHEDULERESPONSE']._serialized_end=1124
 # @@protoc_insertion_point(module_scope)

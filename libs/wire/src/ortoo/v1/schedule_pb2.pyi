@@ -37,7 +37,7 @@ class _CatchUpEnumTypeWrapper(_enum_type_wrapper._EnumTypeWrapper[_CatchUp.Value
     """All are sent, at most the newest 1,000."""
 
 class CatchUp(_CatchUp, metaclass=_CatchUpEnumTypeWrapper):
-    """What happens to late occurrences: those that could not be sent within a minute, for example during an outage."""
+    """The treatment of late occurrences: those that could not be sent within a minute, for example during an outage."""
 
 CATCH_UP_UNSPECIFIED: CatchUp.ValueType  # 0
 """The default: CATCH_UP_LAST."""
@@ -74,7 +74,7 @@ class CreateScheduleRequest(_message.Message):
     period_ms: _builtins.int
     """The time from message to message, 1,000 milliseconds to 366 days."""
     catch_up: Global___CatchUp.ValueType
-    """What happens to late occurrences."""
+    """The treatment of late occurrences."""
     replace: _builtins.bool
     """Replaces a schedule of this name that has another definition. Otherwise such a request is refused."""
     @_builtins.property
@@ -137,7 +137,7 @@ class Schedule(_message.Message):
     TIMEZONE_FIELD_NUMBER: _builtins.int
     PERIOD_MS_FIELD_NUMBER: _builtins.int
     CATCH_UP_FIELD_NUMBER: _builtins.int
-    PAUSED_FIELD_NUMBER: _builtins.int
+    SUSPENDED_FIELD_NUMBER: _builtins.int
     NEXT_MS_FIELD_NUMBER: _builtins.int
     SETTLED_MS_FIELD_NUMBER: _builtins.int
     SENT_COUNT_FIELD_NUMBER: _builtins.int
@@ -154,8 +154,8 @@ class Schedule(_message.Message):
     period_ms: _builtins.int
     """The time from message to message, milliseconds; 0 = the rule is `cron`."""
     catch_up: Global___CatchUp.ValueType
-    """What happens to late occurrences."""
-    paused: _builtins.bool
+    """The treatment of late occurrences."""
+    suspended: _builtins.bool
     """True = it sends nothing."""
     next_ms: _builtins.int
     """The time of the next message, milliseconds since 1970-01-01 UTC; 0 = none."""
@@ -180,7 +180,7 @@ class Schedule(_message.Message):
         timezone: _builtins.str = ...,
         period_ms: _builtins.int = ...,
         catch_up: Global___CatchUp.ValueType = ...,
-        paused: _builtins.bool = ...,
+        suspended: _builtins.bool = ...,
         next_ms: _builtins.int = ...,
         settled_ms: _builtins.int = ...,
         sent_count: _builtins.int = ...,
@@ -189,7 +189,7 @@ class Schedule(_message.Message):
     ) -> None: ...
     _HasFieldArgType: _TypeAlias = _typing.Literal["message", b"message", "queue", b"queue"]  # noqa: Y015
     def HasField(self, field_name: _HasFieldArgType) -> _builtins.bool: ...
-    _ClearFieldArgType: _TypeAlias = _typing.Literal["catch_up", b"catch_up", "cron", b"cron", "message", b"message", "name", b"name", "next_ms", b"next_ms", "paused", b"paused", "period_ms", b"period_ms", "queue", b"queue", "sent_count", b"sent_count", "settled_ms", b"settled_ms", "timezone", b"timezone", "topic", b"topic"]  # noqa: Y015
+    _ClearFieldArgType: _TypeAlias = _typing.Literal["catch_up", b"catch_up", "cron", b"cron", "message", b"message", "name", b"name", "next_ms", b"next_ms", "period_ms", b"period_ms", "queue", b"queue", "sent_count", b"sent_count", "settled_ms", b"settled_ms", "suspended", b"suspended", "timezone", b"timezone", "topic", b"topic"]  # noqa: Y015
     def ClearField(self, field_name: _ClearFieldArgType) -> None: ...
     def WhichOneof(self, oneof_group: _Never) -> None: ...
 
@@ -302,8 +302,8 @@ class DescribeScheduleResponse(_message.Message):
 Global___DescribeScheduleResponse: _TypeAlias = DescribeScheduleResponse  # noqa: Y015
 
 @_typing.final
-class PauseScheduleRequest(_message.Message):
-    """The schedule to pause."""
+class SuspendScheduleRequest(_message.Message):
+    """The schedule to suspend."""
 
     DESCRIPTOR: _descriptor.Descriptor
 
@@ -325,11 +325,11 @@ class PauseScheduleRequest(_message.Message):
     def ClearField(self, field_name: _ClearFieldArgType) -> None: ...
     def WhichOneof(self, oneof_group: _Never) -> None: ...
 
-Global___PauseScheduleRequest: _TypeAlias = PauseScheduleRequest  # noqa: Y015
+Global___SuspendScheduleRequest: _TypeAlias = SuspendScheduleRequest  # noqa: Y015
 
 @_typing.final
-class PauseScheduleResponse(_message.Message):
-    """The schedule is paused."""
+class SuspendScheduleResponse(_message.Message):
+    """The schedule is suspended."""
 
     DESCRIPTOR: _descriptor.Descriptor
 
@@ -342,7 +342,7 @@ class PauseScheduleResponse(_message.Message):
     def ClearField(self, field_name: _ClearFieldArgType) -> None: ...
     def WhichOneof(self, oneof_group: _Never) -> None: ...
 
-Global___PauseScheduleResponse: _TypeAlias = PauseScheduleResponse  # noqa: Y015
+Global___SuspendScheduleResponse: _TypeAlias = SuspendScheduleResponse  # noqa: Y015
 
 @_typing.final
 class ResumeScheduleRequest(_message.Message):
@@ -372,7 +372,7 @@ Global___ResumeScheduleRequest: _TypeAlias = ResumeScheduleRequest  # noqa: Y015
 
 @_typing.final
 class ResumeScheduleResponse(_message.Message):
-    """The schedule sends again, from now on. The occurrences of the pause are never sent."""
+    """The schedule sends again, from now on. The occurrences of the suspension are never sent."""
 
     DESCRIPTOR: _descriptor.Descriptor
 

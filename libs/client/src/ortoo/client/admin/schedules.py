@@ -29,10 +29,10 @@ class ScheduleInfo:
     period_ms: int
     """The time from message to message; 0 = the rule is `cron`."""
     catch_up: str
-    """What happens to late occurrences: last (the newest is sent), skip (none) or all (at most 1,000)."""
-    paused: bool
+    """The treatment of late occurrences: last (the newest is sent), skip (none) or all (at most 1,000)."""
+    suspended: bool
     next_ms: int
-    """The time of the next message; 0 = none, for example because it is paused."""
+    """The time of the next message; 0 = none, for example because it is suspended."""
     settled_ms: int
     """Every occurrence up to this time was sent or left out."""
     sent_count: int
@@ -98,12 +98,12 @@ class ScheduleAdmin:
         request = schedule_pb2.DescribeScheduleRequest(topic=topic, name=name)
         return _schedule_info((await self._call("DescribeSchedule", request)).schedule)
 
-    async def pause(self, topic: str, name: str) -> None:
+    async def suspend(self, topic: str, name: str) -> None:
         """Send nothing until the schedule is resumed. Errors: NotFound."""
-        await self._call("PauseSchedule", schedule_pb2.PauseScheduleRequest(topic=topic, name=name))
+        await self._call("SuspendSchedule", schedule_pb2.SuspendScheduleRequest(topic=topic, name=name))
 
     async def resume(self, topic: str, name: str) -> None:
-        """Send again, from now on; the occurrences of the pause are never sent. Errors: NotFound."""
+        """Send again, from now on; the occurrences of the suspension are never sent. Errors: NotFound."""
         await self._call("ResumeSchedule", schedule_pb2.ResumeScheduleRequest(topic=topic, name=name))
 
     async def delete(self, topic: str, name: str) -> None:

@@ -248,8 +248,8 @@ class App:
     ) -> Callable[[Handler], Handler]:
         """Call the decorated function at each time of five cron fields in `timezone` (empty = UTC).
 
-        The servers keep the schedule, so that one process of the program is called for each occurrence, and a failed
-        call is retried as in `consumer`. `name` is by default that of the function, `topic` the program's group and
+        The servers keep the schedule, so that one process of the program is called for each occurrence. A failed call
+        is retried as in `consumer`. `name` is by default that of the function, `topic` the program's group and
         "-schedules". Occurrences that are late, for example because no process ran, wait as messages. Those that the
         servers could not send follow `catch_up`: last, skip or all. A schedule whose declaration is removed continues
         until it is deleted.

@@ -43,7 +43,7 @@ class BlockingScheduleAdmin(BlockingFacade[AsyncScheduleAdmin]):
     create = blocking(AsyncScheduleAdmin.create)
     list = blocking(AsyncScheduleAdmin.list)
     describe = blocking(AsyncScheduleAdmin.describe)
-    pause = blocking(AsyncScheduleAdmin.pause)
+    suspend = blocking(AsyncScheduleAdmin.suspend)
     resume = blocking(AsyncScheduleAdmin.resume)
     delete = blocking(AsyncScheduleAdmin.delete)
 

@@ -16,7 +16,7 @@ def next_due_ms(state: State, after_ms: int) -> int | None:
     """
     found = [half.next_check_ms for half in state.halves.open.values()]
     for schedule in state.schedules.all():
-        if not schedule.paused:
+        if not schedule.suspended:
             found += islice(rule_of(schedule).after(max(schedule.settled_ms, after_ms)), 1)
     for topic_id in tuple(state.timers._topics):
         found += [at_ms for at_ms, *_ in state.timers.select(topic_id, after_ms, 1)]

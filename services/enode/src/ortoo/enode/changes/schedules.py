@@ -20,7 +20,7 @@ class CatchUp(enum.IntEnum):
 
 @dataclass(frozen=True, slots=True)
 class SchedulePut(StateChange):
-    """A schedule was created or changed, paused or resumed; the newest change of a topic and name counts."""
+    """A schedule was created or changed, suspended or resumed; the newest change of a topic and name counts."""
 
     topic_id: U64
     queue_id: U32
@@ -33,7 +33,7 @@ class SchedulePut(StateChange):
     period_ms: U64
     """The interval; 0 = the rule is `cron`."""
     catch_up: U8
-    paused: BoolField
+    suspended: BoolField
     records: Annotated[bytes, PackedColumn("B")]
     """The message, as a record batch of one row."""
     name: str

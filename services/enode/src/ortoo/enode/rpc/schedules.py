@@ -36,15 +36,15 @@ class ScheduleHandlers(EnodeHandlers):
     async def ChangeStoredSchedule(
         self, request: pb.ChangeStoredScheduleRequest, context: Context
     ) -> pb.ChangeStoredScheduleResponse:
-        """Pause, resume or delete a schedule."""
+        """Suspend, resume or delete a schedule."""
         await self.topics.wait_for(request.topic_id)
         if request.change == pb.SCHEDULE_CHANGE_DELETE:
             await self.schedules.delete(request.topic_id, request.name)
-        elif request.change in (pb.SCHEDULE_CHANGE_PAUSE, pb.SCHEDULE_CHANGE_RESUME):
-            paused = request.change == pb.SCHEDULE_CHANGE_PAUSE
-            await self.schedules.pause(request.topic_id, request.name, paused=paused)
+        elif request.change in (pb.SCHEDULE_CHANGE_SUSPEND, pb.SCHEDULE_CHANGE_RESUME):
+            suspended = request.change == pb.SCHEDULE_CHANGE_SUSPEND
+            await self.schedules.suspend(request.topic_id, request.name, suspended=suspended)
         else:
-            raise Invalid("a schedule can be paused, resumed or deleted", field="change")
+            raise Invalid("a schedule can be suspended, resumed or deleted", field="change")
         return pb.ChangeStoredScheduleResponse()
 
     def _write_schedule(self, one: SchedulePut, *, with_message: bool = False) -> pb.StoredSchedule:
@@ -69,7 +69,7 @@ def _read_schedule(asked: pb.StoredSchedule) -> SchedulePut:
         sent_count=0,
         period_ms=asked.period_ms,
         catch_up=catch_up,
-        paused=False,
+        suspended=False,
         records=bytes(batch.records),
         name=asked.name,
         cron=" ".join(asked.cron.split()),

@@ -11,6 +11,7 @@ from collections.abc import Sequence
 from dataclasses import replace
 
 from ortoo.common.errors import AlreadyExists, Invalid, NotFound, OrtooError, Overloaded
+from ortoo.common.grpc.enum_values import known_or
 from ortoo.common.logs.logger import get_logger
 from ortoo.common.process.background import Background, pause
 from ortoo.common.process.clock import Clock
@@ -88,22 +89,22 @@ class ScheduleRunner:
                         f"schedule {new.name} exists with another definition; replace it, or choose another name",
                         field="name",
                     )
-                new = replace(new, sent_count=known.sent_count, paused=known.paused)
+                new = replace(new, sent_count=known.sent_count, suspended=known.suspended)
                 if _rule_fields(known) == _rule_fields(new):
                     new = replace(new, started_at_ms=known.started_at_ms, settled_ms=known.settled_ms)
             self._check_room(new, known)
             await self._put(new)
             return new
 
-    async def pause(self, topic_id: int, name: str, *, paused: bool) -> None:
-        """Pause or resume a schedule. The occurrences of a pause are never sent. Errors: NotFound."""
+    async def suspend(self, topic_id: int, name: str, *, suspended: bool) -> None:
+        """Suspend or resume a schedule. The occurrences of a suspension are never sent. Errors: NotFound."""
 
         async def change() -> None:
             async with self._changing:
                 known = self._known(topic_id, name)
-                if known.paused != paused:
-                    settled_ms = known.settled_ms if paused else max(known.settled_ms, self._clock.now_ms())
-                    await self._put(replace(known, paused=paused, settled_ms=settled_ms))
+                if known.suspended != suspended:
+                    settled_ms = known.settled_ms if suspended else max(known.settled_ms, self._clock.now_ms())
+                    await self._put(replace(known, suspended=suspended, settled_ms=settled_ms))
 
         await self._background.run_shielded("schedule", change())
 
@@ -126,11 +127,11 @@ class ScheduleRunner:
         )[:limit]  # fmt: skip
 
     def next_ms(self, schedule: SchedulePut) -> int:
-        """The time of the next message; 0 for a paused schedule, or if no further occurrence exists."""
-        if schedule.paused:
+        """The time of the next message; 0 for a suspended schedule, or if no further occurrence exists."""
+        if schedule.suspended:
             return 0
-        catch_up = CatchUp(schedule.catch_up)
-        return next_occurrence(rule_of(schedule), schedule.settled_ms, self._clock.now_ms(), catch_up) or 0
+        now_ms = self._clock.now_ms()
+        return next_occurrence(rule_of(schedule), schedule.settled_ms, now_ms, _catch_up(schedule)) or 0
 
     async def run(self) -> None:
         """Send due messages for ever. A defect must not end the loop or the process."""
@@ -165,10 +166,10 @@ class ScheduleRunner:
     async def _send(self, topic_id: int, name: str, now_ms: int) -> None:
         """Send the messages of a schedule that are due, and plan the next ones. Errors: those of `Store.append`."""
         schedule = self._schedules.get(topic_id, name)
-        if schedule is None or schedule.paused:
+        if schedule is None or schedule.suspended:
             self._planned.pop((topic_id, name), None)
             return
-        due = due_occurrences(rule_of(schedule), schedule.settled_ms, now_ms, CatchUp(schedule.catch_up))
+        due = due_occurrences(rule_of(schedule), schedule.settled_ms, now_ms, _catch_up(schedule))
         if due:
             if (topic := self._store.topic(topic_id)) is None:
                 raise NotFound("the topic of the schedule is being deleted", field="topic_id")
@@ -232,6 +233,10 @@ def messages_of(schedule: SchedulePut, occurrences: Sequence[int]) -> list[Messa
         )
         for due_ms in occurrences
     ]
+
+
+def _catch_up(schedule: SchedulePut) -> CatchUp:
+    return known_or(CatchUp, schedule.catch_up, CatchUp.LAST)
 
 
 def _rule_fields(schedule: SchedulePut) -> tuple[object, ...]:

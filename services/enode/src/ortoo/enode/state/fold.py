@@ -10,11 +10,10 @@ from ortoo.enode.log.frame import FrameHeader
 from ortoo.enode.state.table import StateTable
 from ortoo.enode.state.tables.dedup import SequenceWindowTable
 from ortoo.enode.state.tables.ends import QueueEndTable
-from ortoo.enode.state.tables.groups import GroupUseTable
+from ortoo.enode.state.tables.groups import GroupUseTable, ModeTable
 from ortoo.enode.state.tables.halves import HalfMessageTable
 from ortoo.enode.state.tables.locks import StoredLockTable
 from ortoo.enode.state.tables.message_ids import MessageIdTable
-from ortoo.enode.state.tables.modes import ModeTable
 from ortoo.enode.state.tables.offsets import GroupOffsetTable
 from ortoo.enode.state.tables.pops import PopTable
 from ortoo.enode.state.tables.schedules import ScheduleTable

@@ -382,5 +382,5 @@ class GrpcEnodeLink(ReplicaLink):
         return (await self._call(lambda stub: stub.ListStoredSchedules, request)).schedules
 
     async def change_schedule(self, request: schedules_pb.ChangeStoredScheduleRequest) -> None:
-        """Pause, resume or delete a schedule. Errors: NotFound."""
+        """Suspend, resume or delete a schedule. Errors: NotFound."""
         await self._call(lambda stub: stub.ChangeStoredSchedule, request)

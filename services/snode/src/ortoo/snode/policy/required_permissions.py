@@ -98,8 +98,7 @@ def _sends(request: Any, _: TopicNameOf) -> list[RequiredPermission]:
 
 
 def _schedules(request: Any, _: TopicNameOf) -> list[RequiredPermission]:
-    """The permission to send to the topic; without a topic, an admin's."""
-    return [_topic(request.topic, PUB) if request.topic else ADMIN]
+    return [_topic(request.topic, PUB)]
 
 
 def _begins(request: Any, name_of: TopicNameOf) -> list[RequiredPermission]:
@@ -199,8 +198,8 @@ REQUIRED_PERMISSIONS: Mapping[str, PermissionsOf] = {
     ),
     **{f"AdminService/{name}": _consumes for name in ("Tail", "FindMessages")},
     "AdminService/DescribeLag": lambda request, _: [_group(request.group), _topic(request.topic, ANY)],
-    **{f"AdminService/{name}": _schedules for name in ("CreateSchedule", "ListSchedules", "DescribeSchedule")},
-    **{f"AdminService/{name}": _schedules for name in ("PauseSchedule", "ResumeSchedule", "DeleteSchedule")},
+    **{f"AdminService/{name}": _schedules for name in ("CreateSchedule", "DescribeSchedule")},
+    **{f"AdminService/{name}": _schedules for name in ("SuspendSchedule", "ResumeSchedule", "DeleteSchedule")},
     "AdminService/DescribeGroup": lambda request, _: [_group(request.name)],
     "Admin/ChangeLogLevel": _admins,
     "FindingsService/ListFindings": _admins,
@@ -216,7 +215,7 @@ REQUIRED_PERMISSIONS: Mapping[str, PermissionsOf] = {
             *("DescribeFlowControl", "UpdateFlowControl", "UndeleteTopic", "ListDeletedTopics"),
             *("ListOrphanedTopics", "AdoptTopics", "UndeleteGroup", "ListDeletedGroups"),
             *("ListReplicas", "HandOver", "ElectReplica", "AddReplica", "RemoveReplica", "AcceptStore"),
-            "ForgetEnode",
+            *("ForgetEnode", "ListSchedules"),
         )
     },
     **{f"ExternalScaler/{name}": _scales for name in ("IsActive", "StreamIsActive", "GetMetricSpec", "GetMetrics")},

@@ -80,8 +80,8 @@ class Schedules:
         """A schedule with its message. Errors: NotFound, Unavailable."""
         return await self._known(await self.cluster.watch.topic(topic_name), name)
 
-    async def change(self, topic_name: str, name: str, change: pb.ScheduleChange) -> None:
-        """Pause, resume or delete a schedule. Errors: NotFound, Unavailable, Forbidden for a group's topic."""
+    async def change(self, topic_name: str, name: str, change: "pb.ScheduleChange.ValueType") -> None:
+        """Suspend, resume or delete a schedule. Errors: NotFound, Unavailable, Forbidden for a group's topic."""
         check_client_writes(topic_name)
         topic = await self.cluster.watch.topic(topic_name)
         known = await self._known(topic, name)

@@ -6,7 +6,7 @@ from typing import TYPE_CHECKING, Annotated
 
 import typer
 
-from ortoo.cli.commands.delays import Limit, milliseconds_of, text_of_time
+from ortoo.cli.commands.deferred.delays import Limit, milliseconds_of, text_of_time
 from ortoo.cli.commands.messages import properties_of
 from ortoo.cli.terminal.completion import complete_topics
 from ortoo.cli.terminal.output import Columns, CommandOutput, OutputTable
@@ -88,14 +88,14 @@ async def describe(mq: "Client", name: ScheduleName, topic: OfTopic) -> CommandO
     return CommandOutput(found, "\n".join(f"{title:10}{text}" for title, text in rows.items()))
 
 
-async def pause(mq: "Client", name: ScheduleName, topic: OfTopic) -> CommandOutput:
+async def suspend(mq: "Client", name: ScheduleName, topic: OfTopic) -> CommandOutput:
     """Send nothing until the schedule is resumed."""
-    await mq.admin.schedules.pause(topic, name)
-    return CommandOutput({"paused": name}, f"paused {name}")
+    await mq.admin.schedules.suspend(topic, name)
+    return CommandOutput({"suspended": name}, f"suspended {name}")
 
 
 async def resume(mq: "Client", name: ScheduleName, topic: OfTopic) -> CommandOutput:
-    """Send again, from now on. The occurrences of the pause are never sent."""
+    """Send again, from now on. The occurrences of the suspension are never sent."""
     await mq.admin.schedules.resume(topic, name)
     return CommandOutput({"resumed": name}, f"resumed {name}")
 
@@ -113,4 +113,4 @@ def _rule(one: "ScheduleInfo") -> str:
 
 
 def _next(one: "ScheduleInfo") -> str:
-    return "paused" if one.paused else text_of_time(one.next_ms) if one.next_ms else "never"
+    return "suspended" if one.suspended else text_of_time(one.next_ms) if one.next_ms else "never"
