@@ -1,9 +1,12 @@
 """Recurring messages on virtual time: leaders that fail, programs with schedules, and a broker that restarts."""
 
 import contextlib
+import re
 from collections import Counter
 from datetime import timedelta
 from itertools import pairwise
+from pathlib import Path
+from typing import Any
 
 import pytest
 
@@ -13,6 +16,7 @@ from tests.simulation.scripted_cluster import ScriptedCluster, play
 from tests.simulation.test_take_over import THREE, harmed, leader, topic
 
 HOUR_MS = 3_600_000
+PAGE = Path(__file__).parents[2] / "docs/recurring-messages.md"
 
 
 async def until_stored(stage: ScriptedCluster, client: Client, schedules: int) -> None:
@@ -93,6 +97,22 @@ async def test_a_program_is_called_once_for_each_occurrence(broker: Broker) -> N
     times = [call for call in calls if call > 0]
     assert Counter(times) == Counter(range(times[0], times[0] + 144 * 600_000, 600_000))
     assert calls.count(-1) == 1
+
+
+async def test_the_program_of_the_page_is_called(broker: Broker, capsys: pytest.CaptureFixture[str]) -> None:
+    """docs/recurring-messages.md: two functions, one by cron fields and one by a period."""
+    (program,) = re.findall(r"```python\n(.*?)```", PAGE.read_text(encoding="utf-8"), re.S)
+    defined: dict[str, Any] = {"__name__": "shop"}
+    exec(program, defined)
+    async with connect() as mq, defined["app"].running(mq):
+        names = [one.name for one in (await mq.admin.schedules.list("shop-schedules")).schedules]
+        assert names == ["refresh", "report"]
+        await broker.clock.advance(minutes=10)
+        await mq.admin.schedules.suspend("shop-schedules", "refresh")
+        await broker.clock.advance(days=7)
+    lines = capsys.readouterr().out.splitlines()
+    assert lines.count("report") == 5
+    assert len({line for line in lines if line.startswith("refresh of ")}) == len(lines) - 5 == 20
 
 
 async def test_schedules_are_changed_by_name(broker: Broker) -> None:
