@@ -16,7 +16,7 @@ from ortoo.enode.changes.schedules import CatchUp, SchedulePut
 from ortoo.enode.schedules import runner
 from ortoo.enode.schedules.occurrences import rule_of
 from ortoo.verification.time.virtual_clock import VirtualClock
-from tests.contract.deferred_store import DeferredStore
+from tests.contract.deferred_store import DeferredStore, power_cuts
 from tests.contract.one_store import QUEUES, SETTINGS, TOPIC
 
 HOUR_MS = 3_600_000
@@ -124,21 +124,21 @@ async def test_a_thousand_schedules_over_two_days_send_each_occurrence_once(monk
     await one.store.close()
 
 
-@pytest.mark.parametrize("seed", range(8))
-async def test_a_power_cut_at_any_moment_loses_and_repeats_nothing(seed: int) -> None:
-    """Cuts fall between a message's append, its flush, and its acknowledgement."""
-    chance, one = Randomness(seed), DeferredStore()
-    await one.open()
-    known = await one.schedules.create(schedule(every_s=1, catch_up=CatchUp.ALL), replaces=False)
-    for step in range(20):
-        await one.clock.pass_time(chance.below(2_500) / 1000)
-        await one.crash(seed * 100 + step)
-    await one.clock.pass_time(2)
-    found = [due for _, due, _ in await sent(one)]
-    assert found == occurrences(known, known.settled_ms, one.clock.now_ms())
-    assert one.store.schedules.all()[0].sent_count == len(found)
-    await one.halt()
-    await one.store.close()
+async def test_a_power_cut_at_any_moment_loses_and_repeats_nothing() -> None:
+    """Cuts fall before and after each operation of the disk, also between the append of a message and its sync."""
+
+    async def workload(one: DeferredStore, said: object) -> None:
+        await one.schedules.create(schedule(every_s=1, catch_up=CatchUp.ALL), replaces=False)
+        await one.clock.pass_time(20)
+
+    cuts_between = 0
+    async for _, _, again in power_cuts(workload, points=120):
+        for known in again.store.schedules.all():
+            found = [due for _, due, _ in await sent(again)]
+            assert found == occurrences(known, known.started_at_ms, again.clock.now_ms())
+            assert known.sent_count == len(found)
+            cuts_between += 1
+    assert cuts_between > 100
 
 
 async def test_a_checkpoint_keeps_schedules() -> None:
