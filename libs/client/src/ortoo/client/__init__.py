@@ -67,6 +67,7 @@ if TYPE_CHECKING:
     from ortoo.client.admin.schedules import ListedSchedules, ScheduleAdmin, ScheduleInfo
     from ortoo.client.app import Client, connect
     from ortoo.client.apps.app import App, TopicProducer
+    from ortoo.client.apps.avro import avro_schema
     from ortoo.client.core.closed import ClientClosed, ConsumerClosed
     from ortoo.client.core.filters import Filter, Sql
     from ortoo.client.core.handlers import RetryLater
@@ -211,6 +212,7 @@ __all__ = [
     "TransactionalProducer",
     "Unavailable",
     "Unsupported",
+    "avro_schema",
     "connect",
 ]
 
@@ -259,6 +261,7 @@ _MODULES: dict[str, tuple[str, ...]] = {
     "ortoo.client.admin.schedules": ("ListedSchedules", "ScheduleAdmin", "ScheduleInfo"),
     "ortoo.client.app": ("Client", "connect"),
     "ortoo.client.apps.app": ("App", "TopicProducer"),
+    "ortoo.client.apps.avro": ("avro_schema",),
     "ortoo.client.core.closed": ("ClientClosed", "ConsumerClosed"),
     "ortoo.client.core.filters": ("Filter", "Sql"),
     "ortoo.client.core.handlers": ("RetryLater",),

@@ -29,7 +29,7 @@ from typing import Any, Generic, TypeVar, cast
 
 from ortoo.client import log_events
 from ortoo.client.app import Client, connect
-from ortoo.client.apps.codecs import BodyCodec, Undecodable, codec_of
+from ortoo.client.apps.codecs import SCHEMA_ID, BodyCodec, Undecodable, codec_of
 from ortoo.client.apps.providers import Provider, Providers, parameters_of, result_of
 from ortoo.client.apps.schedules import DeclaredSchedule
 from ortoo.client.core.closed import ClientClosed
@@ -98,10 +98,10 @@ class TopicProducer(Generic[T]):
         return self._producer
 
     def _message(self, value: T, template: Message | None) -> Message:
-        body = self._codec.encode(value)
-        return (
-            Message(body) if template is None else Message(body, template.tag, template.keys, **template.rare._asdict())
-        )
+        body, own = self._codec.encode(value), self._codec.properties()
+        if template is None:
+            return Message(body, properties=own)
+        return template.replace(body=body, properties={**template.properties, **own})
 
     @asynccontextmanager
     async def open(self, mq: Client) -> AsyncIterator[None]:
@@ -140,7 +140,8 @@ class _DeclaredConsumer:
 
         def arguments(message: PoppedMessage) -> dict[str, Any]:
             try:
-                values = {name: codec.decode(message.body) for name, codec in codecs.items()}
+                schema_id = message.properties.get(SCHEMA_ID, "")
+                values = {name: codec.read(message.body, schema_id) for name, codec in codecs.items()}
             except Undecodable as error:
                 raise RetryLater(PARK_LEVEL) from error
             return dependencies | dict.fromkeys(messages, message) | values
