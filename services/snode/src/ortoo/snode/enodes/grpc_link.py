@@ -44,6 +44,8 @@ from ortoo.snode.enodes.link import (
     OpenHalf,
     QueueRange,
     QueueSize,
+    ScheduleChange,
+    StoredSchedule,
     TopicLag,
     VerdictSource,
 )
@@ -56,6 +58,7 @@ from ortoo.snode.enodes.pop_wire import (
     encode_settlement,
 )
 from ortoo.snode.enodes.replica_link import ReplicaLink
+from ortoo.snode.enodes.schedule_wire import decode_schedule, encode_schedule
 from ortoo.v1 import enode_deferred_pb2 as deferred_pb
 from ortoo.v1 import enode_delivery_modes_pb2 as lives_pb
 from ortoo.v1 import enode_locks_pb2 as locks_pb
@@ -371,16 +374,23 @@ class GrpcEnodeLink(ReplicaLink):
         response = await self._call(lambda stub: stub.QueryModes, lives_pb.QueryModesRequest(group=group))
         return [(one.topic_id, known_or(DeliveryMode, one.mode, one.mode)) for one in response.modes]
 
-    async def store_schedule(self, request: schedules_pb.StoreScheduleRequest) -> schedules_pb.StoredSchedule:
+    async def store_schedule(self, schedule: StoredSchedule, *, replaces: bool) -> StoredSchedule:
         """Create or replace a schedule. Errors: AlreadyExists, Invalid, Overloaded."""
-        return (await self._call(lambda stub: stub.StoreSchedule, request)).schedule
+        request = schedules_pb.StoreScheduleRequest(schedule=encode_schedule(schedule), replace=replaces)
+        return decode_schedule((await self._call(lambda stub: stub.StoreSchedule, request)).schedule)
 
     async def list_schedules(
-        self, request: schedules_pb.ListStoredSchedulesRequest
-    ) -> Sequence[schedules_pb.StoredSchedule]:
-        """Schedules, by topic and name."""
-        return (await self._call(lambda stub: stub.ListStoredSchedules, request)).schedules
+        self, topic_id: int, name: str, limit: int, *, with_messages: bool = False
+    ) -> list[StoredSchedule]:
+        """Schedules, by topic and name. Topic id 0 means all topics, an empty name means all names."""
+        request = schedules_pb.ListStoredSchedulesRequest(
+            topic_id=topic_id, name=name, limit=limit, with_messages=with_messages
+        )
+        response = await self._call(lambda stub: stub.ListStoredSchedules, request)
+        return list(map(decode_schedule, response.schedules))
 
-    async def change_schedule(self, request: schedules_pb.ChangeStoredScheduleRequest) -> None:
+    async def change_schedule(self, topic_id: int, name: str, change: ScheduleChange) -> None:
         """Suspend, resume or delete a schedule. Errors: NotFound."""
+        number: Any = change.value
+        request = schedules_pb.ChangeStoredScheduleRequest(topic_id=topic_id, name=name, change=number)
         await self._call(lambda stub: stub.ChangeStoredSchedule, request)

@@ -1,7 +1,7 @@
 """Schedules across the enodes: each is kept by one enode of its topic, which sends its messages."""
 
 from collections.abc import Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 
 from ortoo.common.cluster.names import check_schedule_name
 from ortoo.common.errors import Invalid, NotFound
@@ -11,12 +11,10 @@ from ortoo.common.records.message import Message
 from ortoo.snode.cluster import ClusterView
 from ortoo.snode.cluster.directory import check_client_writes, resolve_write_queues
 from ortoo.snode.cluster.routes import MessageType, Queue, Topic
-from ortoo.snode.cluster.wire import encode_batch
-from ortoo.snode.enodes.link import EnodeLinks
+from ortoo.snode.enodes.link import EnodeLinks, ScheduleChange, StoredSchedule
 from ortoo.snode.send.delayed import LIST_DEFAULT, LIST_MAX
 from ortoo.snode.send.queue_choice import queue_of_level
 from ortoo.snode.topics.creation import ProducerTopics
-from ortoo.v1 import enode_schedules_pb2 as pb
 
 
 @dataclass(frozen=True, slots=True)
@@ -24,7 +22,7 @@ class PlacedSchedule:
     """A schedule and the queue of its messages."""
 
     queue: Queue
-    stored: pb.StoredSchedule
+    stored: StoredSchedule
 
 
 @dataclass(slots=True, eq=False)
@@ -36,7 +34,7 @@ class Schedules:
     links: EnodeLinks
 
     async def create(
-        self, topic_name: str, asked: pb.StoredSchedule, message: Message, *, replaces: bool
+        self, topic_name: str, asked: StoredSchedule, message: Message, *, replaces: bool
     ) -> PlacedSchedule:
         """Store a schedule with the name and the rule in `asked`; returns when it is durable.
 
@@ -52,10 +50,8 @@ class Schedules:
         queue = known.queue if known is not None else _choose_queue(topic, asked.name, message)
         # Without a time, the same message has the same bytes, so that a repeated request is recognized.
         batch = encode([message.replace(born_at_ms=0)], now_ms=0)
-        asked.topic_id, asked.queue_id = topic.topic_id, queue.queue_id
-        asked.batch.CopyFrom(encode_batch(batch))
-        request = pb.StoreScheduleRequest(schedule=asked, replace=replaces)
-        return PlacedSchedule(queue, await self.links.to(queue.enode).store_schedule(request))
+        schedule = replace(asked, topic_id=topic.topic_id, queue_id=queue.queue_id, batch=batch)
+        return PlacedSchedule(queue, await self.links.to(queue.enode).store_schedule(schedule, replaces=replaces))
 
     async def list_all(self, topic_name: str, limit: int) -> tuple[list[PlacedSchedule], list[str]]:
         """Schedules of a topic, or of all topics if the name is empty, and the unreachable enodes. Errors: Invalid."""
@@ -64,8 +60,8 @@ class Schedules:
         limit = limit or LIST_DEFAULT
         topic = await self.cluster.watch.topic(topic_name) if topic_name else None
         enodes = topic.enodes if topic is not None else [entry.name for entry in self.cluster.directory.enodes()]
-        request = pb.ListStoredSchedulesRequest(topic_id=topic.topic_id if topic is not None else 0, limit=limit)
-        answers = await self.links.ask_all(enodes, lambda link: link.list_schedules(request))
+        topic_id = topic.topic_id if topic is not None else 0
+        answers = await self.links.ask_all(enodes, lambda link: link.list_schedules(topic_id, "", limit))
         names = {one.topic_id: one.name for one in self.cluster.directory.topics()}
         found = [
             PlacedSchedule(Queue(names[one.topic_id], enode, one.queue_id), one)
@@ -80,13 +76,12 @@ class Schedules:
         """A schedule with its message. Errors: NotFound, Unavailable."""
         return await self._known(await self.cluster.watch.topic(topic_name), name)
 
-    async def change(self, topic_name: str, name: str, change: "pb.ScheduleChange.ValueType") -> None:
+    async def change(self, topic_name: str, name: str, change: ScheduleChange) -> None:
         """Suspend, resume or delete a schedule. Errors: NotFound, Unavailable, Forbidden for a group's topic."""
         check_client_writes(topic_name)
         topic = await self.cluster.watch.topic(topic_name)
         known = await self._known(topic, name)
-        request = pb.ChangeStoredScheduleRequest(topic_id=topic.topic_id, name=name, change=change)
-        await self.links.to(known.queue.enode).change_schedule(request)
+        await self.links.to(known.queue.enode).change_schedule(topic.topic_id, name, change)
 
     async def _known(self, topic: Topic, name: str) -> PlacedSchedule:
         known = await self._find(topic, name)
@@ -96,9 +91,10 @@ class Schedules:
 
     async def _find(self, topic: Topic, name: str) -> PlacedSchedule | None:
         check_schedule_name(name)
-        request = pb.ListStoredSchedulesRequest(topic_id=topic.topic_id, name=name, limit=1, with_messages=True)
         answers = await self.links.ask_all(
-            topic.enodes, lambda link: link.list_schedules(request), is_tolerated=lambda error: False
+            topic.enodes,
+            lambda link: link.list_schedules(topic.topic_id, name, 1, with_messages=True),
+            is_tolerated=lambda error: False,
         )
         found = [(enode, one) for enode, schedules in answers.items() for one in schedules]
         return next((PlacedSchedule(Queue(topic.name, enode, one.queue_id), one) for enode, one in found), None)

@@ -6,12 +6,12 @@ from dataclasses import dataclass
 
 from ortoo.common.errors import NotFound
 from ortoo.common.filters.message_filter import compile_filter
-from ortoo.common.grpc.bulk_calls import batch_of
 from ortoo.common.grpc.enum_values import check_known
 from ortoo.common.grpc.errors import Context
 from ortoo.common.grpc.messages import read, write
 from ortoo.common.records.batch import open_batch
 from ortoo.snode.cluster.wire import decode_message, encode_queue, encode_topic
+from ortoo.snode.enodes.link import ScheduleChange, StoredSchedule
 from ortoo.snode.pull.message_search import SearchRequest
 from ortoo.snode.pull.queue_reader import PlacedMessage
 from ortoo.snode.rpc.conversion import body_text
@@ -22,7 +22,7 @@ from ortoo.snode.send import SendComponents
 from ortoo.snode.send.schedules import PlacedSchedule
 from ortoo.snode.send.transactions import OpenTransaction
 from ortoo.v1 import admin_pb2 as pb
-from ortoo.v1 import enode_schedules_pb2, lag_pb2, record_pb2, schedule_pb2, topic_pb2
+from ortoo.v1 import lag_pb2, record_pb2, schedule_pb2, topic_pb2
 
 NAME = pb.DESCRIPTOR.services_by_name["AdminService"].full_name
 
@@ -105,7 +105,9 @@ class AdminService(ReplicaAdminHandlers, GroupAdminHandlers):
     ) -> schedule_pb2.CreateScheduleResponse:
         """Create or replace a schedule."""
         check_known(request, "catch_up")
-        asked = enode_schedules_pb2.StoredSchedule(
+        asked = StoredSchedule(
+            topic_id=0,
+            queue_id=0,
             name=request.name,
             cron=request.cron,
             timezone=request.timezone,
@@ -131,7 +133,8 @@ class AdminService(ReplicaAdminHandlers, GroupAdminHandlers):
         """One schedule with its message."""
         found = await self.sending.schedules.describe(request.topic, request.name)
         answer = schedule_pb2.DescribeScheduleResponse(schedule=_encode_schedule(found))
-        (message,) = open_batch(batch_of(found.stored.batch))
+        assert found.stored.batch is not None
+        (message,) = open_batch(found.stored.batch)
         answer.schedule.message.CopyFrom(write(record_pb2.Message, message))
         return answer
 
@@ -139,21 +142,21 @@ class AdminService(ReplicaAdminHandlers, GroupAdminHandlers):
         self, request: schedule_pb2.SuspendScheduleRequest, context: Context
     ) -> schedule_pb2.SuspendScheduleResponse:
         """Suspend a schedule."""
-        await self.sending.schedules.change(request.topic, request.name, enode_schedules_pb2.SCHEDULE_CHANGE_SUSPEND)
+        await self.sending.schedules.change(request.topic, request.name, ScheduleChange.SUSPEND)
         return schedule_pb2.SuspendScheduleResponse()
 
     async def ResumeSchedule(
         self, request: schedule_pb2.ResumeScheduleRequest, context: Context
     ) -> schedule_pb2.ResumeScheduleResponse:
         """Resume a schedule."""
-        await self.sending.schedules.change(request.topic, request.name, enode_schedules_pb2.SCHEDULE_CHANGE_RESUME)
+        await self.sending.schedules.change(request.topic, request.name, ScheduleChange.RESUME)
         return schedule_pb2.ResumeScheduleResponse()
 
     async def DeleteSchedule(
         self, request: schedule_pb2.DeleteScheduleRequest, context: Context
     ) -> schedule_pb2.DeleteScheduleResponse:
         """Delete a schedule."""
-        await self.sending.schedules.change(request.topic, request.name, enode_schedules_pb2.SCHEDULE_CHANGE_DELETE)
+        await self.sending.schedules.change(request.topic, request.name, ScheduleChange.DELETE)
         return schedule_pb2.DeleteScheduleResponse()
 
     async def ListTransactions(
@@ -197,17 +200,5 @@ def _encode_tailed(placed: PlacedMessage) -> pb.TailResponse:
 
 
 def _encode_schedule(one: PlacedSchedule) -> schedule_pb2.Schedule:
-    stored = one.stored
-    return schedule_pb2.Schedule(
-        topic=one.queue.topic,
-        name=stored.name,
-        cron=stored.cron,
-        timezone=stored.timezone,
-        period_ms=stored.period_ms,
-        catch_up=stored.catch_up,
-        suspended=stored.suspended,
-        next_ms=stored.next_ms,
-        settled_ms=stored.settled_ms,
-        sent_count=stored.sent_count,
-        queue=encode_queue(one.queue),
-    )
+    queue = encode_queue(one.queue)
+    return write(schedule_pb2.Schedule, one.stored, topic=one.queue.topic, queue=queue, message=None)
