@@ -33,14 +33,14 @@ RECORDS_BYTES_MAX = 64 << 10
 """The size of a schedule's message with its properties."""
 TOTAL_BYTES_MAX = 16 << 20
 """The size of the messages of all schedules of an enode, which every checkpoint contains."""
-AT_ONCE = 256
-"""The number of schedules whose messages are stored with one flush."""
+AT_ONCE = 32
+"""The number of schedules whose messages are stored with one flush. It bounds the time without a turn for others."""
 IDLE_S = 60.0
 """The longest sleep while there is no schedule; the first one ends it."""
 POLL_S = 0.5
 """How often the wall clock is read."""
 RETRY_MS = 1_000
-PLANNED_AT_ONCE = 100
+PLANNED_AT_ONCE = 20
 """The number of schedules that are planned before other tasks run."""
 STALE_MAX = 1_000
 SCHEDULE_NAME, SCHEDULED_AT_MS = "SCHEDULE_NAME", "SCHEDULED_AT_MS"
