@@ -67,21 +67,21 @@ def occurrences(stored: SchedulePut, begin_ms: int, end_ms: int) -> list[int]:
 
 
 def drawn_rule(number: int, chance: Randomness) -> dict[str, object]:
-    """One of many rules; most occur hourly or less, a few each minute or more often."""
+    """One of many rules; most occur a few times a day, some each half hour of the night."""
     minute, hour = chance.below(60), chance.below(24)
     zone = ("Europe/Berlin", "America/New_York", "Asia/Kolkata", "")[chance.below(4)]
     match number % 10:
         case 0 | 1 | 2:
-            return {"every_s": 3_600 * (1 + chance.below(12))}
+            return {"every_s": 3_600 * (4 + chance.below(12))}
         case 3 | 4 | 5:
             return {"cron": f"{minute} {hour} * * *", "timezone": zone}
         case 6:
             return {"cron": f"{minute} 1-3 * * *", "timezone": "Europe/Berlin"}
         case 7:
-            return {"cron": f"*/{10 + chance.below(20)} 0-4 * * *", "timezone": zone}
+            return {"cron": f"*/{25 + chance.below(20)} 1-3 * * *", "timezone": zone}
         case 8:
-            return {"cron": f"{minute} */{1 + chance.below(6)} * * *", "timezone": zone}
-    return {"every_s": 60 * (20 + chance.below(100))}
+            return {"cron": f"{minute} */{3 + chance.below(6)} * * *", "timezone": zone}
+    return {"every_s": 60 * (100 + chance.below(200))}
 
 
 async def test_a_thousand_schedules_over_two_days_send_each_occurrence_once(monkeypatch: pytest.MonkeyPatch) -> None:
@@ -119,7 +119,7 @@ async def test_a_thousand_schedules_over_two_days_send_each_occurrence_once(monk
         (known.name, due) for known in created for due in occurrences(known, known.settled_ms, end_ms)
     )
     assert all(stored_at_ms >= due for _, due, stored_at_ms in found)
-    assert len(found) > 15_000
+    assert len(found) > 5_000
     await one.halt()
     await one.store.close()
 
