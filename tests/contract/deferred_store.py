@@ -1,4 +1,4 @@
-"""A store in memory with running delayed messages and transactions, whose power can be cut at any moment."""
+"""A store in memory with running delayed messages, transactions and schedules, whose power can be cut at any moment."""
 
 from collections import Counter
 from collections.abc import AsyncIterator, Awaitable, Callable
@@ -10,6 +10,7 @@ from ortoo.common.process.randomness import Randomness
 from ortoo.common.records.batch import open_batch
 from ortoo.enode.delays.scheduler import DelayScheduler
 from ortoo.enode.delays.segment_rescue import SegmentRescue
+from ortoo.enode.schedules.runner import ScheduleRunner
 from ortoo.enode.transactions.checks import CheckSchedule
 from ortoo.enode.transactions.coordinator import TransactionCoordinator
 from ortoo.testing.disks.faulty_disk import FaultyDisk
@@ -25,6 +26,7 @@ class DeferredStore(OneStore):
 
     delays: DelayScheduler = field(init=False)
     transactions: TransactionCoordinator = field(init=False)
+    schedules: ScheduleRunner = field(init=False)
     _background: Background | None = None
 
     async def open(self) -> SingleStore:
@@ -38,6 +40,8 @@ class DeferredStore(OneStore):
         store.engine.housekeeping.rescues[HALF_TOPIC_ID] = self.transactions.rescue
         background.spawn("delays", self.delays.run())
         background.spawn("transactions", self.transactions.run())
+        self.schedules = ScheduleRunner(store, background, clock=self.clock)
+        background.spawn("schedules", self.schedules.run())
         return store
 
     async def halt(self) -> None:

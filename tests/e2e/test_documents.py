@@ -11,7 +11,7 @@ import pytest
 from ortoo.verification.servers import command
 from tests.repo.tree import ROOT
 
-WALKED = ("tutorial.md", "how-to.md")
+WALKED = ("tutorial.md", "how-to.md", "recurring-messages.md")
 PROGRAMS = ("ortoo", "grpcurl", "make", "helm", "kubectl", "docker", "pip", "python")
 JSON = "tests/e2e/test_json_of_commands.py"
 ELSEWHERE = {

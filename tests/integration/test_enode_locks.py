@@ -10,7 +10,7 @@ import pytest
 from ortoo.common.records.batch import encode
 from ortoo.enode.changes.groups import GroupMode
 from ortoo.enode.store import lock_table
-from ortoo.v1 import enode_pb2, failure_pb2
+from ortoo.v1 import enode_locks_pb2, enode_pb2, failure_pb2
 from ortoo.verification.servers.lone_enode import SingleEnode, append_batches, open_single_enode, topic
 
 TOPIC = 7 << 31
@@ -22,20 +22,22 @@ async def take(
 ) -> list[int]:
     """Request locks; return the generations, 0 where they are refused."""
     wishes = [
-        enode_pb2.LockRequest(group="g", topic_id=TOPIC, queue_id=queue_id, owner=owner, session_id=session_id or owner)
+        enode_locks_pb2.LockRequest(
+            group="g", topic_id=TOPIC, queue_id=queue_id, owner=owner, session_id=session_id or owner
+        )
         for queue_id in queue_ids
     ]
-    answer = await enode.stub.TakeLocks(enode_pb2.TakeLocksRequest(incarnation=incarnation, requests=wishes))
+    answer = await enode.stub.TakeLocks(enode_locks_pb2.TakeLocksRequest(incarnation=incarnation, requests=wishes))
     return [one.generation for one in answer.results]
 
 
 async def release(enode: SingleEnode, session_id: str, *queue_ids: int) -> list[bool]:
     """Release locks."""
     wishes = [
-        enode_pb2.LockRequest(group="g", topic_id=TOPIC, queue_id=queue_id, session_id=session_id)
+        enode_locks_pb2.LockRequest(group="g", topic_id=TOPIC, queue_id=queue_id, session_id=session_id)
         for queue_id in queue_ids
     ]
-    return list((await enode.stub.ReleaseLocks(enode_pb2.ReleaseLocksRequest(requests=wishes))).released)
+    return list((await enode.stub.ReleaseLocks(enode_locks_pb2.ReleaseLocksRequest(requests=wishes))).released)
 
 
 async def test_locks_are_granted_one_by_one_and_survive_a_restart(tmp_path: Path) -> None:
@@ -48,7 +50,7 @@ async def test_locks_are_granted_one_by_one_and_survive_a_restart(tmp_path: Path
     async with open_single_enode(tmp_path, topic(TOPIC)) as enode:
         assert await take(enode, "b", 0, 1, 2) == [0, 0, 0]
         assert await take(enode, "a", 0, 1, 2) == [1, 1, 2]
-        held = (await enode.stub.QueryLocks(enode_pb2.QueryLocksRequest(group="g", topic_id=TOPIC))).locks
+        held = (await enode.stub.QueryLocks(enode_locks_pb2.QueryLocksRequest(group="g", topic_id=TOPIC))).locks
         assert [(lock.queue_id, lock.owner, lock.generation) for lock in held] == [
             (0, "a", 1),
             (1, "a", 1),
@@ -124,10 +126,10 @@ async def test_a_queue_that_is_not_there_fails_alone(tmp_path: Path) -> None:
     """Of requests sent together those for known queues are granted."""
     async with open_single_enode(tmp_path, topic(TOPIC)) as enode:
         wishes = [
-            enode_pb2.LockRequest(group="g", topic_id=topic_id, queue_id=0, owner="a", session_id="a")
+            enode_locks_pb2.LockRequest(group="g", topic_id=topic_id, queue_id=0, owner="a", session_id="a")
             for topic_id in (TOPIC + 1, TOPIC)
         ]
-        answers = (await enode.stub.TakeLocks(enode_pb2.TakeLocksRequest(requests=wishes))).results
+        answers = (await enode.stub.TakeLocks(enode_locks_pb2.TakeLocksRequest(requests=wishes))).results
         assert [one.HasField("failure") for one in answers] == [True, False]
         assert answers[1].generation == 1
 
@@ -137,8 +139,8 @@ async def test_a_group_that_pops_is_told_so_of_every_queue(tmp_path: Path) -> No
     async with open_single_enode(tmp_path, topic(TOPIC)) as enode:
         await enode.running.store.modes.use(TOPIC, "g", GroupMode.POP)
         wishes = [
-            enode_pb2.LockRequest(group="g", topic_id=TOPIC, queue_id=queue_id, owner="a", session_id="a")
+            enode_locks_pb2.LockRequest(group="g", topic_id=TOPIC, queue_id=queue_id, owner="a", session_id="a")
             for queue_id in (0, 99)
         ]
-        answers = (await enode.stub.TakeLocks(enode_pb2.TakeLocksRequest(requests=wishes))).results
+        answers = (await enode.stub.TakeLocks(enode_locks_pb2.TakeLocksRequest(requests=wishes))).results
         assert {one.failure.kind for one in answers} == {failure_pb2.FAILURE_KIND_CONFLICT}

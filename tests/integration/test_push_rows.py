@@ -9,7 +9,16 @@ import pytest
 
 from ortoo.common.grpc.bulk_calls import batch_of
 from ortoo.common.records.batch import open_batch
-from ortoo.v1 import admin_pb2, client_pb2, consumer_pb2, enode_pb2, enode_pb2_grpc, pull_pb2, session_pb2
+from ortoo.v1 import (
+    admin_pb2,
+    client_pb2,
+    consumer_pb2,
+    enode_locks_pb2,
+    enode_pb2,
+    enode_pb2_grpc,
+    pull_pb2,
+    session_pb2,
+)
 from tests.integration.push_client import PushClient
 from tests.integration.session_client import SessionClient
 from tests.integration.snode_calls import batch_request, open_snode_cluster, queue
@@ -83,7 +92,7 @@ async def test_nothing_is_left_of_a_session_that_ended(tmp_path: Path) -> None:
         enode = enode_pb2_grpc.EnodeServiceStub(
             running.cluster.channels.channel_to(running.cluster.address_of("enode-0"))
         )
-        while (await enode.QueryLocks(enode_pb2.QueryLocksRequest(group="g", topic_id=topic.topic_id))).locks:
+        while (await enode.QueryLocks(enode_locks_pb2.QueryLocksRequest(group="g", topic_id=topic.topic_id))).locks:
             await running.cluster.clock.sleep(0.01)
 
 
@@ -225,7 +234,7 @@ async def test_more_members_than_queues_leave_some_idle(tmp_path: Path) -> None:
         enode = enode_pb2_grpc.EnodeServiceStub(
             running.cluster.channels.channel_to(running.cluster.address_of("enode-0"))
         )
-        request = enode_pb2.QueryLocksRequest(group="g", topic_id=topic.topic_id)
+        request = enode_locks_pb2.QueryLocksRequest(group="g", topic_id=topic.topic_id)
         while [one.owner for one in (await enode.QueryLocks(request)).locks] != ["c0", "c1", "c2", "c3"]:
             await running.cluster.clock.sleep(0.02)
         for number, client in enumerate(clients[:4]):

@@ -10,6 +10,7 @@ from ortoo.enode.changes.groups import RetryCopiesStored
 from ortoo.enode.changes.halves import HalfEnded, HalfOpen, HalfVerdict, VerdictOrigin
 from ortoo.enode.changes.kinds import OffsetsCommitted, StateChange, TopicDeleted, decode_changes, encode_changes
 from ortoo.enode.changes.pops import PopFinished, PopLeased, PopReturned
+from ortoo.enode.changes.schedules import ScheduleAdvanced, ScheduleDeleted, SchedulePut
 from ortoo.enode.changes.timers import TimerEnd, TimersDone, TimersSet
 from ortoo.enode.state import table, timer_bucket
 from ortoo.enode.state.fold import State
@@ -67,7 +68,19 @@ def _transacted(state: State, chance: Randomness, count: int) -> StateChange:
     return HalfOpen(count, chance.below(3), 0, 3 * count, 1, 1, 1, 0, False, count, "p")
 
 
-@pytest.mark.parametrize("step", [_popped, _delayed, _transacted])
+def _scheduled(state: State, chance: Randomness, count: int) -> StateChange:
+    topic_id, name = 1 + chance.below(2), f"s{chance.below(3)}"
+    match chance.below(10):
+        case 0:
+            return TopicDeleted(topic_id)
+        case 1:
+            return ScheduleDeleted(topic_id, name)
+        case kind if kind < 7:
+            return ScheduleAdvanced(topic_id, count, count, name)
+    return SchedulePut(topic_id, 0, count, count, 0, 1_000, 1, count % 2 == 0, b"m", name, "", "")
+
+
+@pytest.mark.parametrize("step", [_popped, _delayed, _transacted, _scheduled])
 def test_what_changes_while_a_checkpoint_is_drawn_is_neither_lost_nor_told_twice(
     step: Step, monkeypatch: pytest.MonkeyPatch
 ) -> None:

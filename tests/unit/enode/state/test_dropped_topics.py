@@ -16,6 +16,7 @@ from ortoo.enode.changes.kinds import (
     WindowBatch,
 )
 from ortoo.enode.changes.pops import PopLeased, PopNote
+from ortoo.enode.changes.schedules import SchedulePut
 from ortoo.enode.changes.timers import TimersSet
 from ortoo.enode.state.fold import State
 
@@ -52,6 +53,7 @@ def fill(state: State, topic_id: int) -> None:
             RetryCopiesStored(topic_id, "g", 0, ((12, 0),)),
             ModeSet(topic_id, "g", GroupMode.OFFSETS),
             IdsRemembered(topic_id, 0, 0, False, 1, 2, (b"a" * 16,)),
+            SchedulePut(topic_id, 0, 1, 1, 0, 1_000, 1, False, b"m", "s", "", ""),
             HalfOpen(topic_id, topic_id, 0, topic_id, 1, 1, 1, 0, False, topic_id, "p"),
             TimersSet(topic_id, 0, topic_id, 8, 0, 1, 5, struct.pack("<q", 1_000)),
         ]

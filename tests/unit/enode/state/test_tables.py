@@ -18,10 +18,9 @@ from ortoo.enode.changes.kinds import (
 from ortoo.enode.state.interval_map import DeliveryState, IntervalMap, Phase, Piece
 from ortoo.enode.state.tables import groups, message_ids
 from ortoo.enode.state.tables.ends import QueueEndTable
-from ortoo.enode.state.tables.groups import GroupUseTable
+from ortoo.enode.state.tables.groups import GroupUseTable, check_mode
 from ortoo.enode.state.tables.halves import HalfMessageTable
 from ortoo.enode.state.tables.message_ids import MessageIdTable, RememberedId
-from ortoo.enode.state.tables.modes import check_mode
 from ortoo.enode.state.tables.offsets import GenerationReservations, GroupOffsetTable
 from ortoo.enode.state.tables.sent_back import RetryMarkTable
 from ortoo.enode.state.tables.topics import TopicTable

@@ -32,6 +32,7 @@ from ortoo.enode.changes.kinds import (
     encode_changes,
 )
 from ortoo.enode.changes.pops import LeasesInvalidated, PopFinished, PopLeased, PopNote, PopReturned
+from ortoo.enode.changes.schedules import ScheduleAdvanced, ScheduleDeleted, SchedulePut
 from ortoo.enode.state.fold import State
 
 SMALL = st.integers(0, 3)
@@ -66,6 +67,9 @@ CHANGES = st.one_of(
     st.builds(PopNote, *PLACE, SMALL, GROUP, GROUP),
     st.builds(HalfOpen, SMALL, TOPIC, SMALL, SMALL, COUNT, SMALL, SMALL, SMALL, st.booleans(), SMALL, GROUP),
     st.builds(HalfEnded, SMALL, TOPIC, st.just(int(HalfVerdict.COMMITTED)), st.just(int(VerdictOrigin.CHECK)), SMALL),
+    st.builds(SchedulePut, TOPIC, SMALL, SMALL, SMALL, SMALL, SMALL, SMALL, st.booleans(), ID, GROUP, GROUP, GROUP),
+    st.builds(ScheduleAdvanced, TOPIC, SMALL, SMALL, GROUP),
+    st.builds(ScheduleDeleted, TOPIC, GROUP),
     st.builds(TopicDeleted, TOPIC),
     st.builds(GroupDropped, TOPIC, GROUP),
 )
@@ -134,6 +138,7 @@ def test_nothing_of_a_group_or_a_topic_that_is_gone_is_left(
     others.apply(TopicDeleted(topic_id))
     assert knows(state) == knows(others)
     assert state.topics.get(topic_id) is None
+    assert not state.schedules.of_topic(topic_id)
     assert not [half for half in state.halves.open.values() if half.topic_id == topic_id]
     assert not [key for key, _ in state.ends.all() if key[0] == topic_id]
 

@@ -23,6 +23,7 @@ from ortoo.v1 import (
     producer_pb2,
     pull_pb2,
     reply_pb2,
+    schedule_pb2,
     session_pb2,
     topic_pb2,
 )
@@ -71,6 +72,10 @@ ROWS: list[tuple[str, Any, list[RequiredPermission]]] = [
         [topic("t", PUB), topic("u", PUB)],
     ),
     ("ProducerService/Publish", producer_pb2.PublishRequest(queue=OTHER), [topic("u", PUB)]),
+    *(
+        (f"AdminService/{name}", getattr(schedule_pb2, f"{name}Request")(topic="t"), [topic("t", PUB)])
+        for name in ("CreateSchedule", "DescribeSchedule", "SuspendSchedule", "ResumeSchedule", "DeleteSchedule")
+    ),
     ("ProducerService/Publish", producer_pb2.PublishRequest(), [topic("", PUB)]),
     ("ProducerService/Produce", producer_pb2.ProduceRequest(queue=QUEUE), [topic("t", PUB)]),
     ("ProducerService/RecallMessage", producer_pb2.RecallMessageRequest(recall_handle=DELAYED), SENT_BY_HANDLE),

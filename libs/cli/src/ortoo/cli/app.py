@@ -15,7 +15,6 @@ import typer
 from ortoo.cli.commands import (
     dead_letters,
     declarations,
-    delays,
     draining,
     groups,
     messages,
@@ -24,8 +23,8 @@ from ortoo.cli.commands import (
     replicas,
     top,
     topics,
-    transactions,
 )
+from ortoo.cli.commands.deferred import delays, schedules, transactions
 from ortoo.cli.terminal.command import Address, AsJson, command, run
 from ortoo.cli.terminal.completion import complete_groups, complete_profiles, complete_topics
 from ortoo.cli.terminal.printing import print_note, print_text
@@ -80,6 +79,17 @@ FAMILIES: dict[str, tuple[str, dict[str, Callable[..., Any]]]] = {
     ),
     "message": ("Find single messages.", {"get": messages.get, "at": messages.at, "find": messages.find}),
     "delay": ("Show and cancel delayed messages.", {"list": delays.show_all, "cancel": delays.cancel}),
+    "schedule": (
+        "Create, show, suspend and delete schedules of recurring messages.",
+        {
+            "create": schedules.create,
+            "list": schedules.show_all,
+            "describe": schedules.describe,
+            "suspend": schedules.suspend,
+            "resume": schedules.resume,
+            "delete": schedules.delete,
+        },
+    ),
     "enode": (
         "Drain an enode; show and change the replicas of enodes and their leader.",
         {

@@ -64,8 +64,10 @@ if TYPE_CHECKING:
         Reason,
     )
     from ortoo.client.admin.replicas import ForgottenEnode, ReplicaAdmin, ReplicaInfo, ReplicaSetInfo
+    from ortoo.client.admin.schedules import ListedSchedules, ScheduleAdmin, ScheduleInfo
     from ortoo.client.app import Client, connect
     from ortoo.client.apps.app import App, TopicProducer
+    from ortoo.client.apps.avro import avro_schema
     from ortoo.client.core.closed import ClientClosed, ConsumerClosed
     from ortoo.client.core.filters import Filter, Sql
     from ortoo.client.core.handlers import RetryLater
@@ -154,6 +156,7 @@ __all__ = [
     "Internal",
     "Invalid",
     "LagByState",
+    "ListedSchedules",
     "LostMessages",
     "Message",
     "MessageDeliveries",
@@ -191,6 +194,8 @@ __all__ = [
     "RequestOptions",
     "RequestTimeout",
     "RetryLater",
+    "ScheduleAdmin",
+    "ScheduleInfo",
     "SendFuture",
     "SendFutures",
     "Sql",
@@ -207,6 +212,7 @@ __all__ = [
     "TransactionalProducer",
     "Unavailable",
     "Unsupported",
+    "avro_schema",
     "connect",
 ]
 
@@ -252,8 +258,10 @@ _MODULES: dict[str, tuple[str, ...]] = {
         "Reason",
     ),
     "ortoo.client.admin.replicas": ("ForgottenEnode", "ReplicaAdmin", "ReplicaInfo", "ReplicaSetInfo"),
+    "ortoo.client.admin.schedules": ("ListedSchedules", "ScheduleAdmin", "ScheduleInfo"),
     "ortoo.client.app": ("Client", "connect"),
     "ortoo.client.apps.app": ("App", "TopicProducer"),
+    "ortoo.client.apps.avro": ("avro_schema",),
     "ortoo.client.core.closed": ("ClientClosed", "ConsumerClosed"),
     "ortoo.client.core.filters": ("Filter", "Sql"),
     "ortoo.client.core.handlers": ("RetryLater",),

@@ -9,6 +9,7 @@ from ortoo.v1 import flow_control_pb2 as ortoo_dot_v1_dot_flow__control__pb2
 from ortoo.v1 import group_deletion_pb2 as ortoo_dot_v1_dot_group__deletion__pb2
 from ortoo.v1 import namesrv_pb2 as ortoo_dot_v1_dot_namesrv__pb2
 from ortoo.v1 import replica_admin_pb2 as ortoo_dot_v1_dot_replica__admin__pb2
+from ortoo.v1 import schedule_pb2 as ortoo_dot_v1_dot_schedule__pb2
 
 
 class AdminServiceStub(object):
@@ -125,6 +126,36 @@ class AdminServiceStub(object):
                 '/ortoo.v1.AdminService/ListDelayedMessages',
                 request_serializer=ortoo_dot_v1_dot_admin__pb2.ListDelayedMessagesRequest.SerializeToString,
                 response_deserializer=ortoo_dot_v1_dot_admin__pb2.ListDelayedMessagesResponse.FromString,
+                )
+        self.CreateSchedule = channel.unary_unary(
+                '/ortoo.v1.AdminService/CreateSchedule',
+                request_serializer=ortoo_dot_v1_dot_schedule__pb2.CreateScheduleRequest.SerializeToString,
+                response_deserializer=ortoo_dot_v1_dot_schedule__pb2.CreateScheduleResponse.FromString,
+                )
+        self.ListSchedules = channel.unary_unary(
+                '/ortoo.v1.AdminService/ListSchedules',
+                request_serializer=ortoo_dot_v1_dot_schedule__pb2.ListSchedulesRequest.SerializeToString,
+                response_deserializer=ortoo_dot_v1_dot_schedule__pb2.ListSchedulesResponse.FromString,
+                )
+        self.DescribeSchedule = channel.unary_unary(
+                '/ortoo.v1.AdminService/DescribeSchedule',
+                request_serializer=ortoo_dot_v1_dot_schedule__pb2.DescribeScheduleRequest.SerializeToString,
+                response_deserializer=ortoo_dot_v1_dot_schedule__pb2.DescribeScheduleResponse.FromString,
+                )
+        self.SuspendSchedule = channel.unary_unary(
+                '/ortoo.v1.AdminService/SuspendSchedule',
+                request_serializer=ortoo_dot_v1_dot_schedule__pb2.SuspendScheduleRequest.SerializeToString,
+                response_deserializer=ortoo_dot_v1_dot_schedule__pb2.SuspendScheduleResponse.FromString,
+                )
+        self.ResumeSchedule = channel.unary_unary(
+                '/ortoo.v1.AdminService/ResumeSchedule',
+                request_serializer=ortoo_dot_v1_dot_schedule__pb2.ResumeScheduleRequest.SerializeToString,
+                response_deserializer=ortoo_dot_v1_dot_schedule__pb2.ResumeScheduleResponse.FromString,
+                )
+        self.DeleteSchedule = channel.unary_unary(
+                '/ortoo.v1.AdminService/DeleteSchedule',
+                request_serializer=ortoo_dot_v1_dot_schedule__pb2.DeleteScheduleRequest.SerializeToString,
+                response_deserializer=ortoo_dot_v1_dot_schedule__pb2.DeleteScheduleResponse.FromString,
                 )
         self.ListTransactions = channel.unary_unary(
                 '/ortoo.v1.AdminService/ListTransactions',
@@ -411,6 +442,51 @@ class AdminServiceServicer(object):
         """The delayed messages of a topic, ordered by due time.
 
         grpcurl -plaintext -d '{"topic":"t"}' HOST:PORT ortoo.v1.AdminService/ListDelayedMessages
+        """
+        context.set_code(grpc.StatusCode.UNIMPLEMENTED)
+        context.set_details('Method not implemented!')
+        raise NotImplementedError('Method not implemented!')
+
+    def CreateSchedule(self, request, context):
+        """Creates a schedule, which sends a message at each of its times. Returns when it is durable.
+
+        grpcurl -plaintext -d '{"topic":"t","name":"reports","cron":"0 6 * * 1-5","timezone":"Europe/Berlin",
+        "message":{"body":"cnVu"}}' HOST:PORT ortoo.v1.AdminService/CreateSchedule
+        """
+        context.set_code(grpc.StatusCode.UNIMPLEMENTED)
+        context.set_details('Method not implemented!')
+        raise NotImplementedError('Method not implemented!')
+
+    def ListSchedules(self, request, context):
+        """The schedules of a topic or of all topics.
+        """
+        context.set_code(grpc.StatusCode.UNIMPLEMENTED)
+        context.set_details('Method not implemented!')
+        raise NotImplementedError('Method not implemented!')
+
+    def DescribeSchedule(self, request, context):
+        """One schedule, with its message.
+        """
+        context.set_code(grpc.StatusCode.UNIMPLEMENTED)
+        context.set_details('Method not implemented!')
+        raise NotImplementedError('Method not implemented!')
+
+    def SuspendSchedule(self, request, context):
+        """Suspends a schedule.
+        """
+        context.set_code(grpc.StatusCode.UNIMPLEMENTED)
+        context.set_details('Method not implemented!')
+        raise NotImplementedError('Method not implemented!')
+
+    def ResumeSchedule(self, request, context):
+        """Resumes a suspended schedule.
+        """
+        context.set_code(grpc.StatusCode.UNIMPLEMENTED)
+        context.set_details('Method not implemented!')
+        raise NotImplementedError('Method not implemented!')
+
+    def DeleteSchedule(self, request, context):
+        """Deletes a schedule.
         """
         context.set_code(grpc.StatusCode.UNIMPLEMENTED)
         context.set_details('Method not implemented!')
@@ -712,6 +788,36 @@ def add_AdminServiceServicer_to_server(servicer, server):
                     servicer.ListDelayedMessages,
                     request_deserializer=ortoo_dot_v1_dot_admin__pb2.ListDelayedMessagesRequest.FromString,
                     response_serializer=ortoo_dot_v1_dot_admin__pb2.ListDelayedMessagesResponse.SerializeToString,
+            ),
+            'CreateSchedule': grpc.unary_unary_rpc_method_handler(
+                    servicer.CreateSchedule,
+                    request_deserializer=ortoo_dot_v1_dot_schedule__pb2.CreateScheduleRequest.FromString,
+                    response_serializer=ortoo_dot_v1_dot_schedule__pb2.CreateScheduleResponse.SerializeToString,
+            ),
+            'ListSchedules': grpc.unary_unary_rpc_method_handler(
+                    servicer.ListSchedules,
+                    request_deserializer=ortoo_dot_v1_dot_schedule__pb2.ListSchedulesRequest.FromString,
+                    response_serializer=ortoo_dot_v1_dot_schedule__pb2.ListSchedulesResponse.SerializeToString,
+            ),
+            'DescribeSchedule': grpc.unary_unary_rpc_method_handler(
+                    servicer.DescribeSchedule,
+                    request_deserializer=ortoo_dot_v1_dot_schedule__pb2.DescribeScheduleRequest.FromString,
+                    response_serializer=ortoo_dot_v1_dot_schedule__pb2.DescribeScheduleResponse.SerializeToString,
+            ),
+            'SuspendSchedule': grpc.unary_unary_rpc_method_handler(
+                    servicer.SuspendSchedule,
+                    request_deserializer=ortoo_dot_v1_dot_schedule__pb2.SuspendScheduleRequest.FromString,
+                    response_serializer=ortoo_dot_v1_dot_schedule__pb2.SuspendScheduleResponse.SerializeToString,
+            ),
+            'ResumeSchedule': grpc.unary_unary_rpc_method_handler(
+                    servicer.ResumeSchedule,
+                    request_deserializer=ortoo_dot_v1_dot_schedule__pb2.ResumeScheduleRequest.FromString,
+                    response_serializer=ortoo_dot_v1_dot_schedule__pb2.ResumeScheduleResponse.SerializeToString,
+            ),
+            'DeleteSchedule': grpc.unary_unary_rpc_method_handler(
+                    servicer.DeleteSchedule,
+                    request_deserializer=ortoo_dot_v1_dot_schedule__pb2.DeleteScheduleRequest.FromString,
+                    response_serializer=ortoo_dot_v1_dot_schedule__pb2.DeleteScheduleResponse.SerializeToString,
             ),
             'ListTransactions': grpc.unary_unary_rpc_method_handler(
                     servicer.ListTransactions,
@@ -1198,6 +1304,108 @@ class AdminService(object):
         return grpc.experimental.unary_unary(request, target, '/ortoo.v1.AdminService/ListDelayedMessages',
             ortoo_dot_v1_dot_admin__pb2.ListDelayedMessagesRequest.SerializeToString,
             ortoo_dot_v1_dot_admin__pb2.ListDelayedMessagesResponse.FromString,
+            options, channel_credentials,
+            insecure, call_credentials, compression, wait_for_ready, timeout, metadata)
+
+    @staticmethod
+    def CreateSchedule(request,
+            target,
+            options=(),
+            channel_credentials=None,
+            call_credentials=None,
+            insecure=False,
+            compression=None,
+            wait_for_ready=None,
+            timeout=None,
+            metadata=None):
+        return grpc.experimental.unary_unary(request, target, '/ortoo.v1.AdminService/CreateSchedule',
+            ortoo_dot_v1_dot_schedule__pb2.CreateScheduleRequest.SerializeToString,
+            ortoo_dot_v1_dot_schedule__pb2.CreateScheduleResponse.FromString,
+            options, channel_credentials,
+            insecure, call_credentials, compression, wait_for_ready, timeout, metadata)
+
+    @staticmethod
+    def ListSchedules(request,
+            target,
+            options=(),
+            channel_credentials=None,
+            call_credentials=None,
+            insecure=False,
+            compression=None,
+            wait_for_ready=None,
+            timeout=None,
+            metadata=None):
+        return grpc.experimental.unary_unary(request, target, '/ortoo.v1.AdminService/ListSchedules',
+            ortoo_dot_v1_dot_schedule__pb2.ListSchedulesRequest.SerializeToString,
+            ortoo_dot_v1_dot_schedule__pb2.ListSchedulesResponse.FromString,
+            options, channel_credentials,
+            insecure, call_credentials, compression, wait_for_ready, timeout, metadata)
+
+    @staticmethod
+    def DescribeSchedule(request,
+            target,
+            options=(),
+            channel_credentials=None,
+            call_credentials=None,
+            insecure=False,
+            compression=None,
+            wait_for_ready=None,
+            timeout=None,
+            metadata=None):
+        return grpc.experimental.unary_unary(request, target, '/ortoo.v1.AdminService/DescribeSchedule',
+            ortoo_dot_v1_dot_schedule__pb2.DescribeScheduleRequest.SerializeToString,
+            ortoo_dot_v1_dot_schedule__pb2.DescribeScheduleResponse.FromString,
+            options, channel_credentials,
+            insecure, call_credentials, compression, wait_for_ready, timeout, metadata)
+
+    @staticmethod
+    def SuspendSchedule(request,
+            target,
+            options=(),
+            channel_credentials=None,
+            call_credentials=None,
+            insecure=False,
+            compression=None,
+            wait_for_ready=None,
+            timeout=None,
+            metadata=None):
+        return grpc.experimental.unary_unary(request, target, '/ortoo.v1.AdminService/SuspendSchedule',
+            ortoo_dot_v1_dot_schedule__pb2.SuspendScheduleRequest.SerializeToString,
+            ortoo_dot_v1_dot_schedule__pb2.SuspendScheduleResponse.FromString,
+            options, channel_credentials,
+            insecure, call_credentials, compression, wait_for_ready, timeout, metadata)
+
+    @staticmethod
+    def ResumeSchedule(request,
+            target,
+            options=(),
+            channel_credentials=None,
+            call_credentials=None,
+            insecure=False,
+            compression=None,
+            wait_for_ready=None,
+            timeout=None,
+            metadata=None):
+        return grpc.experimental.unary_unary(request, target, '/ortoo.v1.AdminService/ResumeSchedule',
+            ortoo_dot_v1_dot_schedule__pb2.ResumeScheduleRequest.SerializeToString,
+            ortoo_dot_v1_dot_schedule__pb2.ResumeScheduleResponse.FromString,
+            options, channel_credentials,
+            insecure, call_credentials, compression, wait_for_ready, timeout, metadata)
+
+    @staticmethod
+    def DeleteSchedule(request,
+            target,
+            options=(),
+            channel_credentials=None,
+            call_credentials=None,
+            insecure=False,
+            compression=None,
+            wait_for_ready=None,
+            timeout=None,
+            metadata=None):
+        return grpc.experimental.unary_unary(request, target, '/ortoo.v1.AdminService/DeleteSchedule',
+            ortoo_dot_v1_dot_schedule__pb2.DeleteScheduleRequest.SerializeToString,
+            ortoo_dot_v1_dot_schedule__pb2.DeleteScheduleResponse.FromString,
             options, channel_credentials,
             insecure, call_credentials, compression, wait_for_ready, timeout, metadata)
 

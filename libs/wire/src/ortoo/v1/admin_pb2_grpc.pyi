@@ -12,6 +12,7 @@ from ortoo.v1 import flow_control_pb2 as _flow_control_pb2
 from ortoo.v1 import group_deletion_pb2 as _group_deletion_pb2
 from ortoo.v1 import namesrv_pb2 as _namesrv_pb2
 from ortoo.v1 import replica_admin_pb2 as _replica_admin_pb2
+from ortoo.v1 import schedule_pb2 as _schedule_pb2
 import abc as _abc_1
 
 
@@ -89,6 +90,22 @@ class AdminServiceStub:
 
     grpcurl -plaintext -d '{"topic":"t"}' HOST:PORT ortoo.v1.AdminService/ListDelayedMessages
     """
+    CreateSchedule: _aio.UnaryUnaryMultiCallable[_schedule_pb2.CreateScheduleRequest, _schedule_pb2.CreateScheduleResponse]
+    """Creates a schedule, which sends a message at each of its times. Returns when it is durable.
+
+    grpcurl -plaintext -d '{"topic":"t","name":"reports","cron":"0 6 * * 1-5","timezone":"Europe/Berlin",
+      "message":{"body":"cnVu"}}' HOST:PORT ortoo.v1.AdminService/CreateSchedule
+    """
+    ListSchedules: _aio.UnaryUnaryMultiCallable[_schedule_pb2.ListSchedulesRequest, _schedule_pb2.ListSchedulesResponse]
+    """The schedules of a topic or of all topics."""
+    DescribeSchedule: _aio.UnaryUnaryMultiCallable[_schedule_pb2.DescribeScheduleRequest, _schedule_pb2.DescribeScheduleResponse]
+    """One schedule, with its message."""
+    SuspendSchedule: _aio.UnaryUnaryMultiCallable[_schedule_pb2.SuspendScheduleRequest, _schedule_pb2.SuspendScheduleResponse]
+    """Suspends a schedule."""
+    ResumeSchedule: _aio.UnaryUnaryMultiCallable[_schedule_pb2.ResumeScheduleRequest, _schedule_pb2.ResumeScheduleResponse]
+    """Resumes a suspended schedule."""
+    DeleteSchedule: _aio.UnaryUnaryMultiCallable[_schedule_pb2.DeleteScheduleRequest, _schedule_pb2.DeleteScheduleResponse]
+    """Deletes a schedule."""
     ListTransactions: _aio.UnaryUnaryMultiCallable[_admin_pb2.ListTransactionsRequest, _admin_pb2.ListTransactionsResponse]
     """Open transactions, the oldest first. ProducerService/EndTransaction ends one.
 
@@ -362,6 +379,58 @@ class AdminServiceServicer(metaclass=_abc_1.ABCMeta):
 
         grpcurl -plaintext -d '{"topic":"t"}' HOST:PORT ortoo.v1.AdminService/ListDelayedMessages
         """
+
+    @_abc_1.abstractmethod
+    def CreateSchedule(
+        self,
+        request: _schedule_pb2.CreateScheduleRequest,
+        context: _aio.ServicerContext[_schedule_pb2.CreateScheduleRequest, _abc.Awaitable[_schedule_pb2.CreateScheduleResponse]],
+    ) -> _abc.Awaitable[_schedule_pb2.CreateScheduleResponse]:
+        """Creates a schedule, which sends a message at each of its times. Returns when it is durable.
+
+        grpcurl -plaintext -d '{"topic":"t","name":"reports","cron":"0 6 * * 1-5","timezone":"Europe/Berlin",
+          "message":{"body":"cnVu"}}' HOST:PORT ortoo.v1.AdminService/CreateSchedule
+        """
+
+    @_abc_1.abstractmethod
+    def ListSchedules(
+        self,
+        request: _schedule_pb2.ListSchedulesRequest,
+        context: _aio.ServicerContext[_schedule_pb2.ListSchedulesRequest, _abc.Awaitable[_schedule_pb2.ListSchedulesResponse]],
+    ) -> _abc.Awaitable[_schedule_pb2.ListSchedulesResponse]:
+        """The schedules of a topic or of all topics."""
+
+    @_abc_1.abstractmethod
+    def DescribeSchedule(
+        self,
+        request: _schedule_pb2.DescribeScheduleRequest,
+        context: _aio.ServicerContext[_schedule_pb2.DescribeScheduleRequest, _abc.Awaitable[_schedule_pb2.DescribeScheduleResponse]],
+    ) -> _abc.Awaitable[_schedule_pb2.DescribeScheduleResponse]:
+        """One schedule, with its message."""
+
+    @_abc_1.abstractmethod
+    def SuspendSchedule(
+        self,
+        request: _schedule_pb2.SuspendScheduleRequest,
+        context: _aio.ServicerContext[_schedule_pb2.SuspendScheduleRequest, _abc.Awaitable[_schedule_pb2.SuspendScheduleResponse]],
+    ) -> _abc.Awaitable[_schedule_pb2.SuspendScheduleResponse]:
+        """Suspends a schedule."""
+
+    @_abc_1.abstractmethod
+    def ResumeSchedule(
+        self,
+        request: _schedule_pb2.ResumeScheduleRequest,
+        context: _aio.ServicerContext[_schedule_pb2.ResumeScheduleRequest, _abc.Awaitable[_schedule_pb2.ResumeScheduleResponse]],
+    ) -> _abc.Awaitable[_schedule_pb2.ResumeScheduleResponse]:
+        """Resumes a suspended schedule."""
+
+    @_abc_1.abstractmethod
+    def DeleteSchedule(
+        self,
+        request: _schedule_pb2.DeleteScheduleRequest,
+        context: _aio.ServicerContext[_schedule_pb2.DeleteScheduleRequest, _abc.Awaitable[_schedule_pb2.DeleteScheduleResponse]],
+    ) -> _abc.Awaitable[_schedule_pb2.DeleteScheduleResponse]:
+        """Deletes a schedule."""
 
     @_abc_1.abstractmethod
     def ListTransactions(

@@ -14,14 +14,16 @@ _sym_db = _symbol_database.Default()
 
 from ortoo.v1 import enode_deferred_pb2 as ortoo_dot_v1_dot_enode__deferred__pb2
 from ortoo.v1 import enode_delivery_modes_pb2 as ortoo_dot_v1_dot_enode__delivery__modes__pb2
+from ortoo.v1 import enode_locks_pb2 as ortoo_dot_v1_dot_enode__locks__pb2
 from ortoo.v1 import enode_pop_pb2 as ortoo_dot_v1_dot_enode__pop__pb2
+from ortoo.v1 import enode_schedules_pb2 as ortoo_dot_v1_dot_enode__schedules__pb2
 from ortoo.v1 import enode_topics_pb2 as ortoo_dot_v1_dot_enode__topics__pb2
 from ortoo.v1 import failure_pb2 as ortoo_dot_v1_dot_failure__pb2
 from ortoo.v1 import lag_pb2 as ortoo_dot_v1_dot_lag__pb2
 from ortoo.v1 import record_pb2 as ortoo_dot_v1_dot_record__pb2
 
 
-DESCRIPTOR = _descriptor_pool.Default().AddSerializedFile(b'\n\x14ortoo/v1/enode.proto\x12\x08ortoo.v1\x1a\x1dortoo/v1/enode_deferred.proto\x1a#ortoo/v1/enode_delivery_modes.proto\x1a\x18ortoo/v1/enode_pop.proto\x1a\x1bortoo/v1/enode_topics.proto\x1a\x16ortoo/v1/failure.proto\x1a\x12ortoo/v1/lag.proto\x1a\x15ortoo/v1/record.proto\"\x96\x01\n\rAppendRequest\x12\x12\n\nrequest_id\x18\x01 \x01(\x04\x12\x10\n\x08topic_id\x18\x02 \x01(\x06\x12\x10\n\x08queue_id\x18\x03 \x01(\r\x12$\n\x05\x62\x61tch\x18\x04 \x01(\x0b\x32\x15.ortoo.v1.SealedBatch\x12\'\n\nflush_mode\x18\x05 \x01(\x0e\x32\x13.ortoo.v1.FlushMode\"\x9d\x01\n\x0e\x41ppendResponse\x12\x12\n\nrequest_id\x18\x01 \x01(\x04\x12\x14\n\x0c\x66irst_offset\x18\x02 \x01(\x03\x12\x14\n\x0cstored_at_ms\x18\x03 \x01(\x03\x12\'\n\nflush_mode\x18\x04 \x01(\x0e\x32\x13.ortoo.v1.FlushMode\x12\"\n\x07\x66\x61ilure\x18\x05 \x01(\x0b\x32\x11.ortoo.v1.Failure\"\xe4\x01\n\x13\x46\x65tchBatchesRequest\x12\x12\n\nrequest_id\x18\x01 \x01(\x04\x12\x10\n\x08topic_id\x18\x02 \x01(\x06\x12\x10\n\x08queue_id\x18\x03 \x01(\r\x12\x13\n\x0b\x66rom_offset\x18\x04 \x01(\x03\x12\x11\n\tbytes_max\x18\x05 \x01(\r\x12\x0f\n\x07wait_ms\x18\x06 \x01(\r\x12\r\n\x05group\x18\x07 \x01(\t\x12\x12\n\ngeneration\x18\x08 \x01(\x04\x12$\n\x08pushdown\x18\t \x01(\x0b\x32\x12.ortoo.v1.Pushdown\x12\x13\n\x0b\x61ny_replica\x18\n \x01(\x08\"p\n\x08Pushdown\x12\x16\n\x0etag_expression\x18\x01 \x01(\t\x12\x16\n\x0esql_expression\x18\x02 \x01(\t\x12\x0f\n\x07\x63olumns\x18\x03 \x03(\r\x12\x11\n\tto_offset\x18\x04 \x01(\x03\x12\x10\n\x08\x63oalesce\x18\x05 \x01(\x08\"\xca\x01\n\x14\x46\x65tchBatchesResponse\x12\x12\n\nrequest_id\x18\x01 \x01(\x04\x12&\n\x07\x62\x61tches\x18\x02 \x03(\x0b\x32\x15.ortoo.v1.StoredBatch\x12\x13\n\x0bnext_offset\x18\x03 \x01(\x03\x12\x12\n\nend_offset\x18\x04 \x01(\x03\x12\"\n\x07\x66\x61ilure\x18\x05 \x01(\x0b\x32\x11.ortoo.v1.Failure\x12\x14\n\x0c\x62\x65gin_offset\x18\x06 \x01(\x03\x12\x13\n\x0bpushed_down\x18\x07 \x01(\x08\"\x9c\x01\n\x0bStoredBatch\x12\x14\n\x0c\x66irst_offset\x18\x01 \x01(\x03\x12\x14\n\x0cstored_at_ms\x18\x02 \x01(\x03\x12$\n\x05\x62\x61tch\x18\x03 \x01(\x0b\x32\x15.ortoo.v1.SealedBatch\x12\x0c\n\x04rows\x18\x04 \x01(\x0c\x12\x13\n\x0bnext_offset\x18\x05 \x01(\x03\x12\x18\n\x10row_stored_at_ms\x18\x06 \x01(\x0c\"\x82\x01\n\x14\x43ommitOffsetsRequest\x12\x10\n\x08topic_id\x18\x01 \x01(\x06\x12\r\n\x05group\x18\x02 \x01(\t\x12&\n\x07offsets\x18\x03 \x03(\x0b\x32\x15.ortoo.v1.QueueOffset\x12\x12\n\ngeneration\x18\x04 \x01(\x04\x12\r\n\x05reset\x18\x05 \x01(\x08\"C\n\x0bQueueOffset\x12\x10\n\x08queue_id\x18\x01 \x01(\r\x12\x0e\n\x06offset\x18\x02 \x01(\x03\x12\x12\n\ngeneration\x18\x03 \x01(\x04\"1\n\x15\x43ommitOffsetsResponse\x12\x18\n\x10\x66\x65nced_queue_ids\x18\x01 \x03(\r\"I\n\x13QueryOffsetsRequest\x12\x10\n\x08topic_id\x18\x01 \x01(\x06\x12\r\n\x05group\x18\x02 \x01(\t\x12\x11\n\tqueue_ids\x18\x03 \x03(\r\">\n\x14QueryOffsetsResponse\x12&\n\x07offsets\x18\x01 \x03(\x0b\x32\x15.ortoo.v1.QueueOffset\")\n\x15\x44\x65scribeQueuesRequest\x12\x10\n\x08topic_id\x18\x01 \x01(\x06\">\n\x16\x44\x65scribeQueuesResponse\x12$\n\x06queues\x18\x01 \x03(\x0b\x32\x14.ortoo.v1.QueueRange\"H\n\nQueueRange\x12\x10\n\x08queue_id\x18\x01 \x01(\r\x12\x14\n\x0c\x62\x65gin_offset\x18\x02 \x01(\x03\x12\x12\n\nend_offset\x18\x03 \x01(\x03\"M\n\x11\x46indOffsetRequest\x12\x10\n\x08topic_id\x18\x01 \x01(\x06\x12\x10\n\x08queue_id\x18\x02 \x01(\r\x12\x14\n\x0cstored_at_ms\x18\x03 \x01(\x03\"$\n\x12\x46indOffsetResponse\x12\x0e\n\x06offset\x18\x01 \x01(\x03\"y\n\x13\x46indMessagesRequest\x12\x10\n\x08topic_id\x18\x01 \x01(\x06\x12\x0b\n\x03key\x18\x02 \x01(\t\x12\x12\n\nmessage_id\x18\x03 \x01(\t\x12\x10\n\x08\x62\x65gin_ms\x18\x04 \x01(\x03\x12\x0e\n\x06\x65nd_ms\x18\x05 \x01(\x03\x12\r\n\x05limit\x18\x06 \x01(\r\">\n\x14\x46indMessagesResponse\x12&\n\x06places\x18\x01 \x03(\x0b\x32\x16.ortoo.v1.MessagePlace\"F\n\x0cMessagePlace\x12\x10\n\x08queue_id\x18\x01 \x01(\r\x12\x0e\n\x06offset\x18\x02 \x01(\x03\x12\x14\n\x0cstored_at_ms\x18\x03 \x01(\x03\"\x16\n\x14\x44\x65scribeStoreRequest\"\x87\x02\n\x15\x44\x65scribeStoreResponse\x12\r\n\x05\x65node\x18\x01 \x01(\t\x12\x10\n\x08store_id\x18\x02 \x01(\t\x12\x11\n\tlog_bytes\x18\x03 \x01(\x04\x12\x15\n\rsegment_count\x18\x04 \x01(\r\x12\x19\n\x11\x61ppended_position\x18\x05 \x01(\x04\x12\x18\n\x10\x64urable_position\x18\x06 \x01(\x04\x12\x19\n\x11store_open_number\x18\x07 \x01(\x04\x12\x10\n\x08writable\x18\x08 \x01(\x08\x12\x0e\n\x06reason\x18\t \x01(\t\x12!\n\x07\x64\x61mages\x18\n \x03(\x0b\x32\x10.ortoo.v1.Damage\x12\x0e\n\x06snodes\x18\x0b \x03(\t\"v\n\x06\x44\x61mage\x12\x0c\n\x04\x66ile\x18\x01 \x01(\t\x12\x10\n\x08position\x18\x02 \x01(\x04\x12\x14\n\x0clength_bytes\x18\x03 \x01(\x04\x12&\n\x06queues\x18\x04 \x03(\x0b\x32\x16.ortoo.v1.DamagedQueue\x12\x0e\n\x06reason\x18\x05 \x01(\t\"\\\n\x0c\x44\x61magedQueue\x12\x10\n\x08topic_id\x18\x01 \x01(\x06\x12\x10\n\x08queue_id\x18\x02 \x01(\r\x12\x14\n\x0c\x62\x65gin_offset\x18\x03 \x01(\x03\x12\x12\n\nend_offset\x18\x04 \x01(\x03\"P\n\x10TakeLocksRequest\x12\x13\n\x0bincarnation\x18\x01 \x01(\t\x12\'\n\x08requests\x18\x02 \x03(\x0b\x32\x15.ortoo.v1.LockRequest\"s\n\x0bLockRequest\x12\r\n\x05group\x18\x01 \x01(\t\x12\x10\n\x08topic_id\x18\x02 \x01(\x06\x12\x10\n\x08queue_id\x18\x03 \x01(\r\x12\r\n\x05owner\x18\x04 \x01(\t\x12\x12\n\nsession_id\x18\x05 \x01(\t\x12\x0e\n\x06resume\x18\x06 \x01(\x08\"O\n\x11TakeLocksResponse\x12%\n\x07results\x18\x01 \x03(\x0b\x32\x14.ortoo.v1.LockResult\x12\x13\n\x0blifetime_ms\x18\x02 \x01(\r\"i\n\nLockResult\x12\x12\n\ngeneration\x18\x01 \x01(\x04\x12\r\n\x05owner\x18\x02 \x01(\t\x12\x14\n\x0cremaining_ms\x18\x03 \x01(\r\x12\"\n\x07\x66\x61ilure\x18\x04 \x01(\x0b\x32\x11.ortoo.v1.Failure\">\n\x13ReleaseLocksRequest\x12\'\n\x08requests\x18\x01 \x03(\x0b\x32\x15.ortoo.v1.LockRequest\"(\n\x14ReleaseLocksResponse\x12\x10\n\x08released\x18\x01 \x03(\x08\"4\n\x11QueryLocksRequest\x12\r\n\x05group\x18\x01 \x01(\t\x12\x10\n\x08topic_id\x18\x02 \x01(\x06\"7\n\x12QueryLocksResponse\x12!\n\x05locks\x18\x01 \x03(\x0b\x32\x12.ortoo.v1.HeldLock\"~\n\x08HeldLock\x12\x10\n\x08queue_id\x18\x01 \x01(\r\x12\r\n\x05owner\x18\x02 \x01(\t\x12\x12\n\nsession_id\x18\x03 \x01(\t\x12\x12\n\ngeneration\x18\x04 \x01(\x04\x12\x14\n\x0cremaining_ms\x18\x05 \x01(\r\x12\x13\n\x0bincarnation\x18\x06 \x01(\t\",\n\x18QueryOffsetGroupsRequest\x12\x10\n\x08topic_id\x18\x01 \x01(\x06\"+\n\x19QueryOffsetGroupsResponse\x12\x0e\n\x06groups\x18\x01 \x03(\t\"3\n\rAttachRequest\x12\r\n\x05snode\x18\x01 \x01(\t\x12\x13\n\x0bincarnation\x18\x02 \x01(\t\"4\n\x0e\x41ttachResponse\x12\"\n\x05\x66reed\x18\x01 \x03(\x0b\x32\x13.ortoo.v1.FreedLock\">\n\tFreedLock\x12\r\n\x05group\x18\x01 \x01(\t\x12\x10\n\x08topic_id\x18\x02 \x01(\x06\x12\x10\n\x08queue_id\x18\x03 \x01(\r*R\n\tFlushMode\x12\x1a\n\x16\x46LUSH_MODE_UNSPECIFIED\x10\x00\x12\x13\n\x0f\x46LUSH_MODE_SYNC\x10\x01\x12\x14\n\x10\x46LUSH_MODE_ASYNC\x10\x02\x32\x82\x16\n\x0c\x45nodeService\x12?\n\x06\x41ppend\x12\x17.ortoo.v1.AppendRequest\x1a\x18.ortoo.v1.AppendResponse(\x01\x30\x01\x12Q\n\x0c\x46\x65tchBatches\x12\x1d.ortoo.v1.FetchBatchesRequest\x1a\x1e.ortoo.v1.FetchBatchesResponse(\x01\x30\x01\x12P\n\rCommitOffsets\x12\x1e.ortoo.v1.CommitOffsetsRequest\x1a\x1f.ortoo.v1.CommitOffsetsResponse\x12M\n\x0cQueryOffsets\x12\x1d.ortoo.v1.QueryOffsetsRequest\x1a\x1e.ortoo.v1.QueryOffsetsResponse\x12S\n\x0e\x44\x65scribeQueues\x12\x1f.ortoo.v1.DescribeQueuesRequest\x1a .ortoo.v1.DescribeQueuesResponse\x12k\n\x16\x44\x65scribeQueuesOfTopics\x12\'.ortoo.v1.DescribeQueuesOfTopicsRequest\x1a(.ortoo.v1.DescribeQueuesOfTopicsResponse\x12\\\n\rMeasureQueues\x12$.ortoo.v1.MeasureStoredQueuesRequest\x1a%.ortoo.v1.MeasureStoredQueuesResponse\x12G\n\nFindOffset\x12\x1b.ortoo.v1.FindOffsetRequest\x1a\x1c.ortoo.v1.FindOffsetResponse\x12M\n\x0c\x46indMessages\x12\x1d.ortoo.v1.FindMessagesRequest\x1a\x1e.ortoo.v1.FindMessagesResponse\x12\x44\n\tTakeLocks\x12\x1a.ortoo.v1.TakeLocksRequest\x1a\x1b.ortoo.v1.TakeLocksResponse\x12M\n\x0cReleaseLocks\x12\x1d.ortoo.v1.ReleaseLocksRequest\x1a\x1e.ortoo.v1.ReleaseLocksResponse\x12G\n\nQueryLocks\x12\x1b.ortoo.v1.QueryLocksRequest\x1a\x1c.ortoo.v1.QueryLocksResponse\x12\\\n\x11QueryOffsetGroups\x12\".ortoo.v1.QueryOffsetGroupsRequest\x1a#.ortoo.v1.QueryOffsetGroupsResponse\x12?\n\x06\x41ttach\x12\x17.ortoo.v1.AttachRequest\x1a\x18.ortoo.v1.AttachResponse(\x01\x30\x01\x12P\n\rRecallDelayed\x12\x1e.ortoo.v1.RecallDelayedRequest\x1a\x1f.ortoo.v1.RecallDelayedResponse\x12J\n\x0bListDelayed\x12\x1c.ortoo.v1.ListDelayedRequest\x1a\x1d.ortoo.v1.ListDelayedResponse\x12M\n\x0c\x46indDeferred\x12\x1d.ortoo.v1.FindDeferredRequest\x1a\x1e.ortoo.v1.FindDeferredResponse\x12<\n\x05Lease\x12\x16.ortoo.v1.LeaseRequest\x1a\x17.ortoo.v1.LeaseResponse(\x01\x30\x01\x12\x44\n\tPopQueues\x12\x1a.ortoo.v1.PopQueuesRequest\x1a\x1b.ortoo.v1.PopQueuesResponse\x12_\n\x12\x44\x65scribeDeliveries\x12#.ortoo.v1.DescribeDeliveriesRequest\x1a$.ortoo.v1.DescribeDeliveriesResponse\x12M\n\x0c\x44\x65scribeLags\x12\x1d.ortoo.v1.DescribeLagsRequest\x1a\x1e.ortoo.v1.DescribeLagsResponse\x12\x62\n\x13RecordFailedAttempt\x12$.ortoo.v1.RecordFailedAttemptRequest\x1a%.ortoo.v1.RecordFailedAttemptResponse\x12M\n\x0cSettlePopped\x12\x1d.ortoo.v1.SettlePoppedRequest\x1a\x1e.ortoo.v1.SettlePoppedResponse\x12\x44\n\tStoreHalf\x12\x1a.ortoo.v1.StoreHalfRequest\x1a\x1b.ortoo.v1.StoreHalfResponse\x12G\n\nSettleHalf\x12\x1b.ortoo.v1.SettleHalfRequest\x1a\x1c.ortoo.v1.SettleHalfResponse\x12G\n\nListHalves\x12\x1b.ortoo.v1.ListHalvesRequest\x1a\x1c.ortoo.v1.ListHalvesResponse\x12G\n\nResumeHalf\x12\x1b.ortoo.v1.ResumeHalfRequest\x1a\x1c.ortoo.v1.ResumeHalfResponse\x12L\n\x0bWatchHalves\x12\x1c.ortoo.v1.WatchHalvesRequest\x1a\x1d.ortoo.v1.WatchHalvesResponse0\x01\x12P\n\rRetryMessages\x12\x1e.ortoo.v1.RetryMessagesRequest\x1a\x1f.ortoo.v1.RetryMessagesResponse\x12M\n\x0cReplayStored\x12\x1d.ortoo.v1.ReplayStoredRequest\x1a\x1e.ortoo.v1.ReplayStoredResponse\x12V\n\x0fUseDeliveryMode\x12 .ortoo.v1.UseDeliveryModeRequest\x1a!.ortoo.v1.UseDeliveryModeResponse\x12P\n\rSetStoredMode\x12\x1e.ortoo.v1.SetStoredModeRequest\x1a\x1f.ortoo.v1.SetStoredModeResponse\x12G\n\nQueryModes\x12\x1b.ortoo.v1.QueryModesRequest\x1a\x1c.ortoo.v1.QueryModesResponse\x12_\n\x12\x41ppendDeduplicated\x12#.ortoo.v1.AppendDeduplicatedRequest\x1a$.ortoo.v1.AppendDeduplicatedResponse\x12P\n\rDescribeStore\x12\x1e.ortoo.v1.DescribeStoreRequest\x1a\x1f.ortoo.v1.DescribeStoreResponseB\x12Z\x10ortoo/v1;ortoov1b\x06proto3')
+DESCRIPTOR = _descriptor_pool.Default().AddSerializedFile(b'\n\x14ortoo/v1/enode.proto\x12\x08ortoo.v1\x1a\x1dortoo/v1/enode_deferred.proto\x1a#ortoo/v1/enode_delivery_modes.proto\x1a\x1aortoo/v1/enode_locks.proto\x1a\x18ortoo/v1/enode_pop.proto\x1a\x1eortoo/v1/enode_schedules.proto\x1a\x1bortoo/v1/enode_topics.proto\x1a\x16ortoo/v1/failure.proto\x1a\x12ortoo/v1/lag.proto\x1a\x15ortoo/v1/record.proto\"\x96\x01\n\rAppendRequest\x12\x12\n\nrequest_id\x18\x01 \x01(\x04\x12\x10\n\x08topic_id\x18\x02 \x01(\x06\x12\x10\n\x08queue_id\x18\x03 \x01(\r\x12$\n\x05\x62\x61tch\x18\x04 \x01(\x0b\x32\x15.ortoo.v1.SealedBatch\x12\'\n\nflush_mode\x18\x05 \x01(\x0e\x32\x13.ortoo.v1.FlushMode\"\x9d\x01\n\x0e\x41ppendResponse\x12\x12\n\nrequest_id\x18\x01 \x01(\x04\x12\x14\n\x0c\x66irst_offset\x18\x02 \x01(\x03\x12\x14\n\x0cstored_at_ms\x18\x03 \x01(\x03\x12\'\n\nflush_mode\x18\x04 \x01(\x0e\x32\x13.ortoo.v1.FlushMode\x12\"\n\x07\x66\x61ilure\x18\x05 \x01(\x0b\x32\x11.ortoo.v1.Failure\"\xe4\x01\n\x13\x46\x65tchBatchesRequest\x12\x12\n\nrequest_id\x18\x01 \x01(\x04\x12\x10\n\x08topic_id\x18\x02 \x01(\x06\x12\x10\n\x08queue_id\x18\x03 \x01(\r\x12\x13\n\x0b\x66rom_offset\x18\x04 \x01(\x03\x12\x11\n\tbytes_max\x18\x05 \x01(\r\x12\x0f\n\x07wait_ms\x18\x06 \x01(\r\x12\r\n\x05group\x18\x07 \x01(\t\x12\x12\n\ngeneration\x18\x08 \x01(\x04\x12$\n\x08pushdown\x18\t \x01(\x0b\x32\x12.ortoo.v1.Pushdown\x12\x13\n\x0b\x61ny_replica\x18\n \x01(\x08\"p\n\x08Pushdown\x12\x16\n\x0etag_expression\x18\x01 \x01(\t\x12\x16\n\x0esql_expression\x18\x02 \x01(\t\x12\x0f\n\x07\x63olumns\x18\x03 \x03(\r\x12\x11\n\tto_offset\x18\x04 \x01(\x03\x12\x10\n\x08\x63oalesce\x18\x05 \x01(\x08\"\xca\x01\n\x14\x46\x65tchBatchesResponse\x12\x12\n\nrequest_id\x18\x01 \x01(\x04\x12&\n\x07\x62\x61tches\x18\x02 \x03(\x0b\x32\x15.ortoo.v1.StoredBatch\x12\x13\n\x0bnext_offset\x18\x03 \x01(\x03\x12\x12\n\nend_offset\x18\x04 \x01(\x03\x12\"\n\x07\x66\x61ilure\x18\x05 \x01(\x0b\x32\x11.ortoo.v1.Failure\x12\x14\n\x0c\x62\x65gin_offset\x18\x06 \x01(\x03\x12\x13\n\x0bpushed_down\x18\x07 \x01(\x08\"\x9c\x01\n\x0bStoredBatch\x12\x14\n\x0c\x66irst_offset\x18\x01 \x01(\x03\x12\x14\n\x0cstored_at_ms\x18\x02 \x01(\x03\x12$\n\x05\x62\x61tch\x18\x03 \x01(\x0b\x32\x15.ortoo.v1.SealedBatch\x12\x0c\n\x04rows\x18\x04 \x01(\x0c\x12\x13\n\x0bnext_offset\x18\x05 \x01(\x03\x12\x18\n\x10row_stored_at_ms\x18\x06 \x01(\x0c\"\x82\x01\n\x14\x43ommitOffsetsRequest\x12\x10\n\x08topic_id\x18\x01 \x01(\x06\x12\r\n\x05group\x18\x02 \x01(\t\x12&\n\x07offsets\x18\x03 \x03(\x0b\x32\x15.ortoo.v1.QueueOffset\x12\x12\n\ngeneration\x18\x04 \x01(\x04\x12\r\n\x05reset\x18\x05 \x01(\x08\"C\n\x0bQueueOffset\x12\x10\n\x08queue_id\x18\x01 \x01(\r\x12\x0e\n\x06offset\x18\x02 \x01(\x03\x12\x12\n\ngeneration\x18\x03 \x01(\x04\"1\n\x15\x43ommitOffsetsResponse\x12\x18\n\x10\x66\x65nced_queue_ids\x18\x01 \x03(\r\"I\n\x13QueryOffsetsRequest\x12\x10\n\x08topic_id\x18\x01 \x01(\x06\x12\r\n\x05group\x18\x02 \x01(\t\x12\x11\n\tqueue_ids\x18\x03 \x03(\r\">\n\x14QueryOffsetsResponse\x12&\n\x07offsets\x18\x01 \x03(\x0b\x32\x15.ortoo.v1.QueueOffset\")\n\x15\x44\x65scribeQueuesRequest\x12\x10\n\x08topic_id\x18\x01 \x01(\x06\">\n\x16\x44\x65scribeQueuesResponse\x12$\n\x06queues\x18\x01 \x03(\x0b\x32\x14.ortoo.v1.QueueRange\"H\n\nQueueRange\x12\x10\n\x08queue_id\x18\x01 \x01(\r\x12\x14\n\x0c\x62\x65gin_offset\x18\x02 \x01(\x03\x12\x12\n\nend_offset\x18\x03 \x01(\x03\"M\n\x11\x46indOffsetRequest\x12\x10\n\x08topic_id\x18\x01 \x01(\x06\x12\x10\n\x08queue_id\x18\x02 \x01(\r\x12\x14\n\x0cstored_at_ms\x18\x03 \x01(\x03\"$\n\x12\x46indOffsetResponse\x12\x0e\n\x06offset\x18\x01 \x01(\x03\"y\n\x13\x46indMessagesRequest\x12\x10\n\x08topic_id\x18\x01 \x01(\x06\x12\x0b\n\x03key\x18\x02 \x01(\t\x12\x12\n\nmessage_id\x18\x03 \x01(\t\x12\x10\n\x08\x62\x65gin_ms\x18\x04 \x01(\x03\x12\x0e\n\x06\x65nd_ms\x18\x05 \x01(\x03\x12\r\n\x05limit\x18\x06 \x01(\r\">\n\x14\x46indMessagesResponse\x12&\n\x06places\x18\x01 \x03(\x0b\x32\x16.ortoo.v1.MessagePlace\"F\n\x0cMessagePlace\x12\x10\n\x08queue_id\x18\x01 \x01(\r\x12\x0e\n\x06offset\x18\x02 \x01(\x03\x12\x14\n\x0cstored_at_ms\x18\x03 \x01(\x03\"\x16\n\x14\x44\x65scribeStoreRequest\"\x87\x02\n\x15\x44\x65scribeStoreResponse\x12\r\n\x05\x65node\x18\x01 \x01(\t\x12\x10\n\x08store_id\x18\x02 \x01(\t\x12\x11\n\tlog_bytes\x18\x03 \x01(\x04\x12\x15\n\rsegment_count\x18\x04 \x01(\r\x12\x19\n\x11\x61ppended_position\x18\x05 \x01(\x04\x12\x18\n\x10\x64urable_position\x18\x06 \x01(\x04\x12\x19\n\x11store_open_number\x18\x07 \x01(\x04\x12\x10\n\x08writable\x18\x08 \x01(\x08\x12\x0e\n\x06reason\x18\t \x01(\t\x12!\n\x07\x64\x61mages\x18\n \x03(\x0b\x32\x10.ortoo.v1.Damage\x12\x0e\n\x06snodes\x18\x0b \x03(\t\"v\n\x06\x44\x61mage\x12\x0c\n\x04\x66ile\x18\x01 \x01(\t\x12\x10\n\x08position\x18\x02 \x01(\x04\x12\x14\n\x0clength_bytes\x18\x03 \x01(\x04\x12&\n\x06queues\x18\x04 \x03(\x0b\x32\x16.ortoo.v1.DamagedQueue\x12\x0e\n\x06reason\x18\x05 \x01(\t\"\\\n\x0c\x44\x61magedQueue\x12\x10\n\x08topic_id\x18\x01 \x01(\x06\x12\x10\n\x08queue_id\x18\x02 \x01(\r\x12\x14\n\x0c\x62\x65gin_offset\x18\x03 \x01(\x03\x12\x12\n\nend_offset\x18\x04 \x01(\x03\",\n\x18QueryOffsetGroupsRequest\x12\x10\n\x08topic_id\x18\x01 \x01(\x06\"+\n\x19QueryOffsetGroupsResponse\x12\x0e\n\x06groups\x18\x01 \x03(\t\"3\n\rAttachRequest\x12\r\n\x05snode\x18\x01 \x01(\t\x12\x13\n\x0bincarnation\x18\x02 \x01(\t\"4\n\x0e\x41ttachResponse\x12\"\n\x05\x66reed\x18\x01 \x03(\x0b\x32\x13.ortoo.v1.FreedLock\">\n\tFreedLock\x12\r\n\x05group\x18\x01 \x01(\t\x12\x10\n\x08topic_id\x18\x02 \x01(\x06\x12\x10\n\x08queue_id\x18\x03 \x01(\r*R\n\tFlushMode\x12\x1a\n\x16\x46LUSH_MODE_UNSPECIFIED\x10\x00\x12\x13\n\x0f\x46LUSH_MODE_SYNC\x10\x01\x12\x14\n\x10\x46LUSH_MODE_ASYNC\x10\x02\x32\x9f\x18\n\x0c\x45nodeService\x12?\n\x06\x41ppend\x12\x17.ortoo.v1.AppendRequest\x1a\x18.ortoo.v1.AppendResponse(\x01\x30\x01\x12Q\n\x0c\x46\x65tchBatches\x12\x1d.ortoo.v1.FetchBatchesRequest\x1a\x1e.ortoo.v1.FetchBatchesResponse(\x01\x30\x01\x12P\n\rCommitOffsets\x12\x1e.ortoo.v1.CommitOffsetsRequest\x1a\x1f.ortoo.v1.CommitOffsetsResponse\x12M\n\x0cQueryOffsets\x12\x1d.ortoo.v1.QueryOffsetsRequest\x1a\x1e.ortoo.v1.QueryOffsetsResponse\x12S\n\x0e\x44\x65scribeQueues\x12\x1f.ortoo.v1.DescribeQueuesRequest\x1a .ortoo.v1.DescribeQueuesResponse\x12k\n\x16\x44\x65scribeQueuesOfTopics\x12\'.ortoo.v1.DescribeQueuesOfTopicsRequest\x1a(.ortoo.v1.DescribeQueuesOfTopicsResponse\x12\\\n\rMeasureQueues\x12$.ortoo.v1.MeasureStoredQueuesRequest\x1a%.ortoo.v1.MeasureStoredQueuesResponse\x12G\n\nFindOffset\x12\x1b.ortoo.v1.FindOffsetRequest\x1a\x1c.ortoo.v1.FindOffsetResponse\x12M\n\x0c\x46indMessages\x12\x1d.ortoo.v1.FindMessagesRequest\x1a\x1e.ortoo.v1.FindMessagesResponse\x12\x44\n\tTakeLocks\x12\x1a.ortoo.v1.TakeLocksRequest\x1a\x1b.ortoo.v1.TakeLocksResponse\x12M\n\x0cReleaseLocks\x12\x1d.ortoo.v1.ReleaseLocksRequest\x1a\x1e.ortoo.v1.ReleaseLocksResponse\x12G\n\nQueryLocks\x12\x1b.ortoo.v1.QueryLocksRequest\x1a\x1c.ortoo.v1.QueryLocksResponse\x12\\\n\x11QueryOffsetGroups\x12\".ortoo.v1.QueryOffsetGroupsRequest\x1a#.ortoo.v1.QueryOffsetGroupsResponse\x12?\n\x06\x41ttach\x12\x17.ortoo.v1.AttachRequest\x1a\x18.ortoo.v1.AttachResponse(\x01\x30\x01\x12P\n\rRecallDelayed\x12\x1e.ortoo.v1.RecallDelayedRequest\x1a\x1f.ortoo.v1.RecallDelayedResponse\x12J\n\x0bListDelayed\x12\x1c.ortoo.v1.ListDelayedRequest\x1a\x1d.ortoo.v1.ListDelayedResponse\x12M\n\x0c\x46indDeferred\x12\x1d.ortoo.v1.FindDeferredRequest\x1a\x1e.ortoo.v1.FindDeferredResponse\x12<\n\x05Lease\x12\x16.ortoo.v1.LeaseRequest\x1a\x17.ortoo.v1.LeaseResponse(\x01\x30\x01\x12\x44\n\tPopQueues\x12\x1a.ortoo.v1.PopQueuesRequest\x1a\x1b.ortoo.v1.PopQueuesResponse\x12_\n\x12\x44\x65scribeDeliveries\x12#.ortoo.v1.DescribeDeliveriesRequest\x1a$.ortoo.v1.DescribeDeliveriesResponse\x12M\n\x0c\x44\x65scribeLags\x12\x1d.ortoo.v1.DescribeLagsRequest\x1a\x1e.ortoo.v1.DescribeLagsResponse\x12\x62\n\x13RecordFailedAttempt\x12$.ortoo.v1.RecordFailedAttemptRequest\x1a%.ortoo.v1.RecordFailedAttemptResponse\x12M\n\x0cSettlePopped\x12\x1d.ortoo.v1.SettlePoppedRequest\x1a\x1e.ortoo.v1.SettlePoppedResponse\x12\x44\n\tStoreHalf\x12\x1a.ortoo.v1.StoreHalfRequest\x1a\x1b.ortoo.v1.StoreHalfResponse\x12G\n\nSettleHalf\x12\x1b.ortoo.v1.SettleHalfRequest\x1a\x1c.ortoo.v1.SettleHalfResponse\x12G\n\nListHalves\x12\x1b.ortoo.v1.ListHalvesRequest\x1a\x1c.ortoo.v1.ListHalvesResponse\x12G\n\nResumeHalf\x12\x1b.ortoo.v1.ResumeHalfRequest\x1a\x1c.ortoo.v1.ResumeHalfResponse\x12L\n\x0bWatchHalves\x12\x1c.ortoo.v1.WatchHalvesRequest\x1a\x1d.ortoo.v1.WatchHalvesResponse0\x01\x12P\n\rRetryMessages\x12\x1e.ortoo.v1.RetryMessagesRequest\x1a\x1f.ortoo.v1.RetryMessagesResponse\x12M\n\x0cReplayStored\x12\x1d.ortoo.v1.ReplayStoredRequest\x1a\x1e.ortoo.v1.ReplayStoredResponse\x12V\n\x0fUseDeliveryMode\x12 .ortoo.v1.UseDeliveryModeRequest\x1a!.ortoo.v1.UseDeliveryModeResponse\x12P\n\rSetStoredMode\x12\x1e.ortoo.v1.SetStoredModeRequest\x1a\x1f.ortoo.v1.SetStoredModeResponse\x12G\n\nQueryModes\x12\x1b.ortoo.v1.QueryModesRequest\x1a\x1c.ortoo.v1.QueryModesResponse\x12_\n\x12\x41ppendDeduplicated\x12#.ortoo.v1.AppendDeduplicatedRequest\x1a$.ortoo.v1.AppendDeduplicatedResponse\x12P\n\rStoreSchedule\x12\x1e.ortoo.v1.StoreScheduleRequest\x1a\x1f.ortoo.v1.StoreScheduleResponse\x12\x62\n\x13ListStoredSchedules\x12$.ortoo.v1.ListStoredSchedulesRequest\x1a%.ortoo.v1.ListStoredSchedulesResponse\x12\x65\n\x14\x43hangeStoredSchedule\x12%.ortoo.v1.ChangeStoredScheduleRequest\x1a&.ortoo.v1.ChangeStoredScheduleResponse\x12P\n\rDescribeStore\x12\x1e.ortoo.v1.DescribeStoreRequest\x1a\x1f.ortoo.v1.DescribeStoreResponseB\x12Z\x10ortoo/v1;ortoov1b\x06proto3')
 
 _globals = globals()
 _builder.BuildMessageAndEnumDescriptors(DESCRIPTOR, _globals)
@@ -29,82 +31,64 @@ _builder.BuildTopDescriptorsAndMessages(DESCRIPTOR, 'ortoo.v1.enode_pb2', _globa
 if _descriptor._USE_C_DESCRIPTORS == False:
   _globals['DESCRIPTOR']._options = None
   _globals['DESCRIPTOR']._serialized_options = b'Z\020ortoo/v1;ortoov1'
-  _globals['_FLUSHMODE']._serialized_start=3693
-  _globals['_FLUSHMODE']._serialized_end=3775
-  _globals['_APPENDREQUEST']._serialized_start=225
-  _globals['_APPENDREQUEST']._serialized_end=375
-  _globals['_APPENDRESPONSE']._serialized_start=378
-  _globals['_APPENDRESPONSE']._serialized_end=535
-  _globals['_FETCHBATCHESREQUEST']._serialized_start=538
-  _globals['_FETCHBATCHESREQUEST']._serialized_end=766
-  _globals['_PUSHDOWN']._serialized_start=768
-  _globals['_PUSHDOWN']._serialized_end=880
-  _globals['_FETCHBATCHESRESPONSE']._serialized_start=883
-  _globals['_FETCHBATCHESRESPONSE']._serialized_end=1085
-  _globals['_STOREDBATCH']._serialized_start=1088
-  _globals['_STOREDBATCH']._serialized_end=1244
-  _globals['_COMMITOFFSETSREQUEST']._serialized_start=1247
-  _globals['_COMMITOFFSETSREQUEST']._serialized_end=1377
-  _globals['_QUEUEOFFSET']._serialized_start=1379
-  _globals['_QUEUEOFFSET']._serialized_end=1446
-  _globals['_COMMITOFFSETSRESPONSE']._serialized_start=1448
-  _globals['_COMMITOFFSETSRESPONSE']._serialized_end=1497
-  _globals['_QUERYOFFSETSREQUEST']._serialized_start=1499
-  _globals['_QUERYOFFSETSREQUEST']._serialized_end=1572
-  _globals['_QUERYOFFSETSRESPONSE']._serialized_start=1574
-  _globals['_QUERYOFFSETSRESPONSE']._serialized_end=1636
-  _globals['_DESCRIBEQUEUESREQUEST']._serialized_start=1638
-  _globals['_DESCRIBEQUEUESREQUEST']._serialized_end=1679
-  _globals['_DESCRIBEQUEUESRESPONSE']._serialized_start=1681
-  _globals['_DESCRIBEQUEUESRESPONSE']._serialized_end=1743
-  _globals['_QUEUERANGE']._serialized_start=1745
-  _globals['_QUEUERANGE']._serialized_end=1817
-  _globals['_FINDOFFSETREQUEST']._serialized_start=1819
-  _globals['_FINDOFFSETREQUEST']._serialized_end=1896
-  _globals['_FINDOFFSETRESPONSE']._serialized_start=1898
-  _globals['_FINDOFFSETRESPONSE']._serialized_end=1934
-  _globals['_FINDMESSAGESREQUEST']._serialized_start=1936
-  _globals['_FINDMESSAGESREQUEST']._serialized_end=2057
-  _globals['_FINDMESSAGESRESPONSE']._serialized_start=2059
-  _globals['_FINDMESSAGESRESPONSE']._serialized_end=2121
-  _globals['_MESSAGEPLACE']._serialized_start=2123
-  _globals['_MESSAGEPLACE']._serialized_end=2193
-  _globals['_DESCRIBESTOREREQUEST']._serialized_start=2195
-  _globals['_DESCRIBESTOREREQUEST']._serialized_end=2217
-  _globals['_DESCRIBESTORERESPONSE']._serialized_start=2220
-  _globals['_DESCRIBESTORERESPONSE']._serialized_end=2483
-  _globals['_DAMAGE']._serialized_start=2485
-  _globals['_DAMAGE']._serialized_end=2603
-  _globals['_DAMAGEDQUEUE']._serialized_start=2605
-  _globals['_DAMAGEDQUEUE']._serialized_end=2697
-  _globals['_TAKELOCKSREQUEST']._serialized_start=2699
-  _globals['_TAKELOCKSREQUEST']._serialized_end=2779
-  _globals['_LOCKREQUEST']._serialized_start=2781
-  _globals['_LOCKREQUEST']._serialized_end=2896
-  _globals['_TAKELOCKSRESPONSE']._serialized_start=2898
-  _globals['_TAKELOCKSRESPONSE']._serialized_end=2977
-  _globals['_LOCKRESULT']._serialized_start=2979
-  _globals['_LOCKRESULT']._serialized_end=3084
-  _globals['_RELEASELOCKSREQUEST']._serialized_start=3086
-  _globals['_RELEASELOCKSREQUEST']._serialized_end=3148
-  _globals['_RELEASELOCKSRESPONSE']._serialized_start=3150
-  _globals['_RELEASELOCKSRESPONSE']._serialized_end=3190
-  _globals['_QUERYLOCKSREQUEST']._serialized_start=3192
-  _globals['_QUERYLOCKSREQUEST']._serialized_end=3244
-  _globals['_QUERYLOCKSRESPONSE']._serialized_start=3246
-  _globals['_QUERYLOCKSRESPONSE']._serialized_end=3301
-  _globals['_HELDLOCK']._serialized_start=3303
-  _globals['_HELDLOCK']._serialized_end=3429
-  _globals['_QUERYOFFSETGROUPSREQUEST']._serialized_start=3431
-  _globals['_QUERYOFFSETGROUPSREQUEST']._serialized_end=3475
-  _globals['_QUERYOFFSETGROUPSRESPONSE']._serialized_start=3477
-  _globals['_QUERYOFFSETGROUPSRESPONSE']._serialized_end=3520
-  _globals['_ATTACHREQUEST']._serialized_start=3522
-  _globals['_ATTACHREQUEST']._serialized_end=3573
-  _globals['_ATTACHRESPONSE']._serialized_start=3575
-  _globals['_ATTACHRESPONSE']._serialized_end=3627
-  _globals['_FREEDLOCK']._serialized_start=3629
-  _globals['_FREEDLOCK']._serialized_end=3691
-  _globals['_ENODESERVICE']._serialized_start=3778
-  _globals['_ENODESERVICE']._serialized_end=6596
+  _globals['_FLUSHMODE']._serialized_start=3021
+  _globals['_FLUSHMODE']._serialized_end=3103
+  _globals['_APPENDREQUEST']._serialized_start=285
+  _globals['_APPENDREQUEST']._serialized_end=435
+  _globals['_APPENDRESPONSE']._serialized_start=438
+  _globals['_APPENDRESPONSE']._serialized_end=595
+  _globals['_FETCHBATCHESREQUEST']._serialized_start=598
+  _globals['_FETCHBATCHESREQUEST']._serialized_end=826
+  _globals['_PUSHDOWN']._serialized_start=828
+  _globals['_PUSHDOWN']._serialized_end=940
+  _globals['_FETCHBATCHESRESPONSE']._serialized_start=943
+  _globals['_FETCHBATCHESRESPONSE']._serialized_end=1145
+  _globals['_STOREDBATCH']._serialized_start=1148
+  _globals['_STOREDBATCH']._serialized_end=1304
+  _globals['_COMMITOFFSETSREQUEST']._serialized_start=1307
+  _globals['_COMMITOFFSETSREQUEST']._serialized_end=1437
+  _globals['_QUEUEOFFSET']._serialized_start=1439
+  _globals['_QUEUEOFFSET']._serialized_end=1506
+  _globals['_COMMITOFFSETSRESPONSE']._serialized_start=1508
+  _globals['_COMMITOFFSETSRESPONSE']._serialized_end=1557
+  _globals['_QUERYOFFSETSREQUEST']._serialized_start=1559
+  _globals['_QUERYOFFSETSREQUEST']._serialized_end=1632
+  _globals['_QUERYOFFSETSRESPONSE']._serialized_start=1634
+  _globals['_QUERYOFFSETSRESPONSE']._serialized_end=1696
+  _globals['_DESCRIBEQUEUESREQUEST']._serialized_start=1698
+  _globals['_DESCRIBEQUEUESREQUEST']._serialized_end=1739
+  _globals['_DESCRIBEQUEUESRESPONSE']._serialized_start=1741
+  _globals['_DESCRIBEQUEUESRESPONSE']._serialized_end=1803
+  _globals['_QUEUERANGE']._serialized_start=1805
+  _globals['_QUEUERANGE']._serialized_end=1877
+  _globals['_FINDOFFSETREQUEST']._serialized_start=1879
+  _globals['_FINDOFFSETREQUEST']._serialized_end=1956
+  _globals['_FINDOFFSETRESPONSE']._serialized_start=1958
+  _globals['_FINDOFFSETRESPONSE']._serialized_end=1994
+  _globals['_FINDMESSAGESREQUEST']._serialized_start=1996
+  _globals['_FINDMESSAGESREQUEST']._serialized_end=2117
+  _globals['_FINDMESSAGESRESPONSE']._serialized_start=2119
+  _globals['_FINDMESSAGESRESPONSE']._serialized_end=2181
+  _globals['_MESSAGEPLACE']._serialized_start=2183
+  _globals['_MESSAGEPLACE']._serialized_end=2253
+  _globals['_DESCRIBESTOREREQUEST']._serialized_start=2255
+  _globals['_DESCRIBESTOREREQUEST']._serialized_end=2277
+  _globals['_DESCRIBESTORERESPONSE']._serialized_start=2280
+  _globals['_DESCRIBESTORERESPONSE']._serialized_end=2543
+  _globals['_DAMAGE']._serialized_start=2545
+  _globals['_DAMAGE']._serialized_end=2663
+  _globals['_DAMAGEDQUEUE']._serialized_start=2665
+  _globals['_DAMAGEDQUEUE']._serialized_end=2757
+  _globals['_QUERYOFFSETGROUPSREQUEST']._serialized_start=2759
+  _globals['_QUERYOFFSETGROUPSREQUEST']._serialized_end=2803
+  _globals['_QUERYOFFSETGROUPSRESPONSE']._serialized_start=2805
+  _globals['_QUERYOFFSETGROUPSRESPONSE']._serialized_end=2848
+  _globals['_ATTACHREQUEST']._serialized_start=2850
+  _globals['_ATTACHREQUEST']._serialized_end=2901
+  _globals['_ATTACHRESPONSE']._serialized_start=2903
+  _globals['_ATTACHRESPONSE']._serialized_end=2955
+  _globals['_FREEDLOCK']._serialized_start=2957
+  _globals['_FREEDLOCK']._serialized_end=3019
+  _globals['_ENODESERVICE']._serialized_start=3106
+  _globals['_ENODESERVICE']._serialized_end=6209
 # @@protoc_insertion_point(module_scope)

@@ -4,8 +4,10 @@ import grpc
 
 from ortoo.v1 import enode_deferred_pb2 as ortoo_dot_v1_dot_enode__deferred__pb2
 from ortoo.v1 import enode_delivery_modes_pb2 as ortoo_dot_v1_dot_enode__delivery__modes__pb2
+from ortoo.v1 import enode_locks_pb2 as ortoo_dot_v1_dot_enode__locks__pb2
 from ortoo.v1 import enode_pb2 as ortoo_dot_v1_dot_enode__pb2
 from ortoo.v1 import enode_pop_pb2 as ortoo_dot_v1_dot_enode__pop__pb2
+from ortoo.v1 import enode_schedules_pb2 as ortoo_dot_v1_dot_enode__schedules__pb2
 from ortoo.v1 import enode_topics_pb2 as ortoo_dot_v1_dot_enode__topics__pb2
 from ortoo.v1 import lag_pb2 as ortoo_dot_v1_dot_lag__pb2
 
@@ -67,18 +69,18 @@ class EnodeServiceStub(object):
                 )
         self.TakeLocks = channel.unary_unary(
                 '/ortoo.v1.EnodeService/TakeLocks',
-                request_serializer=ortoo_dot_v1_dot_enode__pb2.TakeLocksRequest.SerializeToString,
-                response_deserializer=ortoo_dot_v1_dot_enode__pb2.TakeLocksResponse.FromString,
+                request_serializer=ortoo_dot_v1_dot_enode__locks__pb2.TakeLocksRequest.SerializeToString,
+                response_deserializer=ortoo_dot_v1_dot_enode__locks__pb2.TakeLocksResponse.FromString,
                 )
         self.ReleaseLocks = channel.unary_unary(
                 '/ortoo.v1.EnodeService/ReleaseLocks',
-                request_serializer=ortoo_dot_v1_dot_enode__pb2.ReleaseLocksRequest.SerializeToString,
-                response_deserializer=ortoo_dot_v1_dot_enode__pb2.ReleaseLocksResponse.FromString,
+                request_serializer=ortoo_dot_v1_dot_enode__locks__pb2.ReleaseLocksRequest.SerializeToString,
+                response_deserializer=ortoo_dot_v1_dot_enode__locks__pb2.ReleaseLocksResponse.FromString,
                 )
         self.QueryLocks = channel.unary_unary(
                 '/ortoo.v1.EnodeService/QueryLocks',
-                request_serializer=ortoo_dot_v1_dot_enode__pb2.QueryLocksRequest.SerializeToString,
-                response_deserializer=ortoo_dot_v1_dot_enode__pb2.QueryLocksResponse.FromString,
+                request_serializer=ortoo_dot_v1_dot_enode__locks__pb2.QueryLocksRequest.SerializeToString,
+                response_deserializer=ortoo_dot_v1_dot_enode__locks__pb2.QueryLocksResponse.FromString,
                 )
         self.QueryOffsetGroups = channel.unary_unary(
                 '/ortoo.v1.EnodeService/QueryOffsetGroups',
@@ -189,6 +191,21 @@ class EnodeServiceStub(object):
                 '/ortoo.v1.EnodeService/AppendDeduplicated',
                 request_serializer=ortoo_dot_v1_dot_enode__delivery__modes__pb2.AppendDeduplicatedRequest.SerializeToString,
                 response_deserializer=ortoo_dot_v1_dot_enode__delivery__modes__pb2.AppendDeduplicatedResponse.FromString,
+                )
+        self.StoreSchedule = channel.unary_unary(
+                '/ortoo.v1.EnodeService/StoreSchedule',
+                request_serializer=ortoo_dot_v1_dot_enode__schedules__pb2.StoreScheduleRequest.SerializeToString,
+                response_deserializer=ortoo_dot_v1_dot_enode__schedules__pb2.StoreScheduleResponse.FromString,
+                )
+        self.ListStoredSchedules = channel.unary_unary(
+                '/ortoo.v1.EnodeService/ListStoredSchedules',
+                request_serializer=ortoo_dot_v1_dot_enode__schedules__pb2.ListStoredSchedulesRequest.SerializeToString,
+                response_deserializer=ortoo_dot_v1_dot_enode__schedules__pb2.ListStoredSchedulesResponse.FromString,
+                )
+        self.ChangeStoredSchedule = channel.unary_unary(
+                '/ortoo.v1.EnodeService/ChangeStoredSchedule',
+                request_serializer=ortoo_dot_v1_dot_enode__schedules__pb2.ChangeStoredScheduleRequest.SerializeToString,
+                response_deserializer=ortoo_dot_v1_dot_enode__schedules__pb2.ChangeStoredScheduleResponse.FromString,
                 )
         self.DescribeStore = channel.unary_unary(
                 '/ortoo.v1.EnodeService/DescribeStore',
@@ -441,6 +458,27 @@ class EnodeServiceServicer(object):
         context.set_details('Method not implemented!')
         raise NotImplementedError('Method not implemented!')
 
+    def StoreSchedule(self, request, context):
+        """Stores a schedule of recurring messages. Returns when it is durable.
+        """
+        context.set_code(grpc.StatusCode.UNIMPLEMENTED)
+        context.set_details('Method not implemented!')
+        raise NotImplementedError('Method not implemented!')
+
+    def ListStoredSchedules(self, request, context):
+        """The schedules of a topic or of all topics.
+        """
+        context.set_code(grpc.StatusCode.UNIMPLEMENTED)
+        context.set_details('Method not implemented!')
+        raise NotImplementedError('Method not implemented!')
+
+    def ChangeStoredSchedule(self, request, context):
+        """Suspends, resumes or deletes a schedule. Returns when that is durable.
+        """
+        context.set_code(grpc.StatusCode.UNIMPLEMENTED)
+        context.set_details('Method not implemented!')
+        raise NotImplementedError('Method not implemented!')
+
     def DescribeStore(self, request, context):
         """The state of the store: sizes, positions, health.
         """
@@ -498,18 +536,18 @@ def add_EnodeServiceServicer_to_server(servicer, server):
             ),
             'TakeLocks': grpc.unary_unary_rpc_method_handler(
                     servicer.TakeLocks,
-                    request_deserializer=ortoo_dot_v1_dot_enode__pb2.TakeLocksRequest.FromString,
-                    response_serializer=ortoo_dot_v1_dot_enode__pb2.TakeLocksResponse.SerializeToString,
+                    request_deserializer=ortoo_dot_v1_dot_enode__locks__pb2.TakeLocksRequest.FromString,
+                    response_serializer=ortoo_dot_v1_dot_enode__locks__pb2.TakeLocksResponse.SerializeToString,
             ),
             'ReleaseLocks': grpc.unary_unary_rpc_method_handler(
                     servicer.ReleaseLocks,
-                    request_deserializer=ortoo_dot_v1_dot_enode__pb2.ReleaseLocksRequest.FromString,
-                    response_serializer=ortoo_dot_v1_dot_enode__pb2.ReleaseLocksResponse.SerializeToString,
+                    request_deserializer=ortoo_dot_v1_dot_enode__locks__pb2.ReleaseLocksRequest.FromString,
+                    response_serializer=ortoo_dot_v1_dot_enode__locks__pb2.ReleaseLocksResponse.SerializeToString,
             ),
             'QueryLocks': grpc.unary_unary_rpc_method_handler(
                     servicer.QueryLocks,
-                    request_deserializer=ortoo_dot_v1_dot_enode__pb2.QueryLocksRequest.FromString,
-                    response_serializer=ortoo_dot_v1_dot_enode__pb2.QueryLocksResponse.SerializeToString,
+                    request_deserializer=ortoo_dot_v1_dot_enode__locks__pb2.QueryLocksRequest.FromString,
+                    response_serializer=ortoo_dot_v1_dot_enode__locks__pb2.QueryLocksResponse.SerializeToString,
             ),
             'QueryOffsetGroups': grpc.unary_unary_rpc_method_handler(
                     servicer.QueryOffsetGroups,
@@ -620,6 +658,21 @@ def add_EnodeServiceServicer_to_server(servicer, server):
                     servicer.AppendDeduplicated,
                     request_deserializer=ortoo_dot_v1_dot_enode__delivery__modes__pb2.AppendDeduplicatedRequest.FromString,
                     response_serializer=ortoo_dot_v1_dot_enode__delivery__modes__pb2.AppendDeduplicatedResponse.SerializeToString,
+            ),
+            'StoreSchedule': grpc.unary_unary_rpc_method_handler(
+                    servicer.StoreSchedule,
+                    request_deserializer=ortoo_dot_v1_dot_enode__schedules__pb2.StoreScheduleRequest.FromString,
+                    response_serializer=ortoo_dot_v1_dot_enode__schedules__pb2.StoreScheduleResponse.SerializeToString,
+            ),
+            'ListStoredSchedules': grpc.unary_unary_rpc_method_handler(
+                    servicer.ListStoredSchedules,
+                    request_deserializer=ortoo_dot_v1_dot_enode__schedules__pb2.ListStoredSchedulesRequest.FromString,
+                    response_serializer=ortoo_dot_v1_dot_enode__schedules__pb2.ListStoredSchedulesResponse.SerializeToString,
+            ),
+            'ChangeStoredSchedule': grpc.unary_unary_rpc_method_handler(
+                    servicer.ChangeStoredSchedule,
+                    request_deserializer=ortoo_dot_v1_dot_enode__schedules__pb2.ChangeStoredScheduleRequest.FromString,
+                    response_serializer=ortoo_dot_v1_dot_enode__schedules__pb2.ChangeStoredScheduleResponse.SerializeToString,
             ),
             'DescribeStore': grpc.unary_unary_rpc_method_handler(
                     servicer.DescribeStore,
@@ -802,8 +855,8 @@ class EnodeService(object):
             timeout=None,
             metadata=None):
         return grpc.experimental.unary_unary(request, target, '/ortoo.v1.EnodeService/TakeLocks',
-            ortoo_dot_v1_dot_enode__pb2.TakeLocksRequest.SerializeToString,
-            ortoo_dot_v1_dot_enode__pb2.TakeLocksResponse.FromString,
+            ortoo_dot_v1_dot_enode__locks__pb2.TakeLocksRequest.SerializeToString,
+            ortoo_dot_v1_dot_enode__locks__pb2.TakeLocksResponse.FromString,
             options, channel_credentials,
             insecure, call_credentials, compression, wait_for_ready, timeout, metadata)
 
@@ -819,8 +872,8 @@ class EnodeService(object):
             timeout=None,
             metadata=None):
         return grpc.experimental.unary_unary(request, target, '/ortoo.v1.EnodeService/ReleaseLocks',
-            ortoo_dot_v1_dot_enode__pb2.ReleaseLocksRequest.SerializeToString,
-            ortoo_dot_v1_dot_enode__pb2.ReleaseLocksResponse.FromString,
+            ortoo_dot_v1_dot_enode__locks__pb2.ReleaseLocksRequest.SerializeToString,
+            ortoo_dot_v1_dot_enode__locks__pb2.ReleaseLocksResponse.FromString,
             options, channel_credentials,
             insecure, call_credentials, compression, wait_for_ready, timeout, metadata)
 
@@ -836,8 +889,8 @@ class EnodeService(object):
             timeout=None,
             metadata=None):
         return grpc.experimental.unary_unary(request, target, '/ortoo.v1.EnodeService/QueryLocks',
-            ortoo_dot_v1_dot_enode__pb2.QueryLocksRequest.SerializeToString,
-            ortoo_dot_v1_dot_enode__pb2.QueryLocksResponse.FromString,
+            ortoo_dot_v1_dot_enode__locks__pb2.QueryLocksRequest.SerializeToString,
+            ortoo_dot_v1_dot_enode__locks__pb2.QueryLocksResponse.FromString,
             options, channel_credentials,
             insecure, call_credentials, compression, wait_for_ready, timeout, metadata)
 
@@ -1212,6 +1265,57 @@ class EnodeService(object):
         return grpc.experimental.unary_unary(request, target, '/ortoo.v1.EnodeService/AppendDeduplicated',
             ortoo_dot_v1_dot_enode__delivery__modes__pb2.AppendDeduplicatedRequest.SerializeToString,
             ortoo_dot_v1_dot_enode__delivery__modes__pb2.AppendDeduplicatedResponse.FromString,
+            options, channel_credentials,
+            insecure, call_credentials, compression, wait_for_ready, timeout, metadata)
+
+    @staticmethod
+    def StoreSchedule(request,
+            target,
+            options=(),
+            channel_credentials=None,
+            call_credentials=None,
+            insecure=False,
+            compression=None,
+            wait_for_ready=None,
+            timeout=None,
+            metadata=None):
+        return grpc.experimental.unary_unary(request, target, '/ortoo.v1.EnodeService/StoreSchedule',
+            ortoo_dot_v1_dot_enode__schedules__pb2.StoreScheduleRequest.SerializeToString,
+            ortoo_dot_v1_dot_enode__schedules__pb2.StoreScheduleResponse.FromString,
+            options, channel_credentials,
+            insecure, call_credentials, compression, wait_for_ready, timeout, metadata)
+
+    @staticmethod
+    def ListStoredSchedules(request,
+            target,
+            options=(),
+            channel_credentials=None,
+            call_credentials=None,
+            insecure=False,
+            compression=None,
+            wait_for_ready=None,
+            timeout=None,
+            metadata=None):
+        return grpc.experimental.unary_unary(request, target, '/ortoo.v1.EnodeService/ListStoredSchedules',
+            ortoo_dot_v1_dot_enode__schedules__pb2.ListStoredSchedulesRequest.SerializeToString,
+            ortoo_dot_v1_dot_enode__schedules__pb2.ListStoredSchedulesResponse.FromString,
+            options, channel_credentials,
+            insecure, call_credentials, compression, wait_for_ready, timeout, metadata)
+
+    @staticmethod
+    def ChangeStoredSchedule(request,
+            target,
+            options=(),
+            channel_credentials=None,
+            call_credentials=None,
+            insecure=False,
+            compression=None,
+            wait_for_ready=None,
+            timeout=None,
+            metadata=None):
+        return grpc.experimental.unary_unary(request, target, '/ortoo.v1.EnodeService/ChangeStoredSchedule',
+            ortoo_dot_v1_dot_enode__schedules__pb2.ChangeStoredScheduleRequest.SerializeToString,
+            ortoo_dot_v1_dot_enode__schedules__pb2.ChangeStoredScheduleResponse.FromString,
             options, channel_credentials,
             insecure, call_credentials, compression, wait_for_ready, timeout, metadata)
 

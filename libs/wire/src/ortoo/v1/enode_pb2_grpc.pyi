@@ -7,8 +7,10 @@ from collections import abc as _abc
 from grpc import aio as _aio
 from ortoo.v1 import enode_deferred_pb2 as _enode_deferred_pb2
 from ortoo.v1 import enode_delivery_modes_pb2 as _enode_delivery_modes_pb2
+from ortoo.v1 import enode_locks_pb2 as _enode_locks_pb2
 from ortoo.v1 import enode_pb2 as _enode_pb2
 from ortoo.v1 import enode_pop_pb2 as _enode_pop_pb2
+from ortoo.v1 import enode_schedules_pb2 as _enode_schedules_pb2
 from ortoo.v1 import enode_topics_pb2 as _enode_topics_pb2
 from ortoo.v1 import lag_pb2 as _lag_pb2
 import abc as _abc_1
@@ -41,11 +43,11 @@ class EnodeServiceStub:
     """The offset of the first message stored at or after a time."""
     FindMessages: _aio.UnaryUnaryMultiCallable[_enode_pb2.FindMessagesRequest, _enode_pb2.FindMessagesResponse]
     """The positions in a topic of messages with a key or with an id that their producer chose, the newest first."""
-    TakeLocks: _aio.UnaryUnaryMultiCallable[_enode_pb2.TakeLocksRequest, _enode_pb2.TakeLocksResponse]
+    TakeLocks: _aio.UnaryUnaryMultiCallable[_enode_locks_pb2.TakeLocksRequest, _enode_locks_pb2.TakeLocksResponse]
     """Acquires or renews queue locks. Returns when new ones are durable."""
-    ReleaseLocks: _aio.UnaryUnaryMultiCallable[_enode_pb2.ReleaseLocksRequest, _enode_pb2.ReleaseLocksResponse]
+    ReleaseLocks: _aio.UnaryUnaryMultiCallable[_enode_locks_pb2.ReleaseLocksRequest, _enode_locks_pb2.ReleaseLocksResponse]
     """Releases queue locks. Returns when that is durable."""
-    QueryLocks: _aio.UnaryUnaryMultiCallable[_enode_pb2.QueryLocksRequest, _enode_pb2.QueryLocksResponse]
+    QueryLocks: _aio.UnaryUnaryMultiCallable[_enode_locks_pb2.QueryLocksRequest, _enode_locks_pb2.QueryLocksResponse]
     """The queue locks of a group in a topic."""
     QueryOffsetGroups: _aio.UnaryUnaryMultiCallable[_enode_pb2.QueryOffsetGroupsRequest, _enode_pb2.QueryOffsetGroupsResponse]
     """The groups that have an offset in a topic."""
@@ -93,6 +95,12 @@ class EnodeServiceStub:
     """The delivery modes of a group."""
     AppendDeduplicated: _aio.UnaryUnaryMultiCallable[_enode_delivery_modes_pb2.AppendDeduplicatedRequest, _enode_delivery_modes_pb2.AppendDeduplicatedResponse]
     """Stores messages with ids that the application chose, each once. Returns when they are durable."""
+    StoreSchedule: _aio.UnaryUnaryMultiCallable[_enode_schedules_pb2.StoreScheduleRequest, _enode_schedules_pb2.StoreScheduleResponse]
+    """Stores a schedule of recurring messages. Returns when it is durable."""
+    ListStoredSchedules: _aio.UnaryUnaryMultiCallable[_enode_schedules_pb2.ListStoredSchedulesRequest, _enode_schedules_pb2.ListStoredSchedulesResponse]
+    """The schedules of a topic or of all topics."""
+    ChangeStoredSchedule: _aio.UnaryUnaryMultiCallable[_enode_schedules_pb2.ChangeStoredScheduleRequest, _enode_schedules_pb2.ChangeStoredScheduleResponse]
+    """Suspends, resumes or deletes a schedule. Returns when that is durable."""
     DescribeStore: _aio.UnaryUnaryMultiCallable[_enode_pb2.DescribeStoreRequest, _enode_pb2.DescribeStoreResponse]
     """The state of the store: sizes, positions, health."""
 
@@ -176,25 +184,25 @@ class EnodeServiceServicer(metaclass=_abc_1.ABCMeta):
     @_abc_1.abstractmethod
     def TakeLocks(
         self,
-        request: _enode_pb2.TakeLocksRequest,
-        context: _aio.ServicerContext[_enode_pb2.TakeLocksRequest, _abc.Awaitable[_enode_pb2.TakeLocksResponse]],
-    ) -> _abc.Awaitable[_enode_pb2.TakeLocksResponse]:
+        request: _enode_locks_pb2.TakeLocksRequest,
+        context: _aio.ServicerContext[_enode_locks_pb2.TakeLocksRequest, _abc.Awaitable[_enode_locks_pb2.TakeLocksResponse]],
+    ) -> _abc.Awaitable[_enode_locks_pb2.TakeLocksResponse]:
         """Acquires or renews queue locks. Returns when new ones are durable."""
 
     @_abc_1.abstractmethod
     def ReleaseLocks(
         self,
-        request: _enode_pb2.ReleaseLocksRequest,
-        context: _aio.ServicerContext[_enode_pb2.ReleaseLocksRequest, _abc.Awaitable[_enode_pb2.ReleaseLocksResponse]],
-    ) -> _abc.Awaitable[_enode_pb2.ReleaseLocksResponse]:
+        request: _enode_locks_pb2.ReleaseLocksRequest,
+        context: _aio.ServicerContext[_enode_locks_pb2.ReleaseLocksRequest, _abc.Awaitable[_enode_locks_pb2.ReleaseLocksResponse]],
+    ) -> _abc.Awaitable[_enode_locks_pb2.ReleaseLocksResponse]:
         """Releases queue locks. Returns when that is durable."""
 
     @_abc_1.abstractmethod
     def QueryLocks(
         self,
-        request: _enode_pb2.QueryLocksRequest,
-        context: _aio.ServicerContext[_enode_pb2.QueryLocksRequest, _abc.Awaitable[_enode_pb2.QueryLocksResponse]],
-    ) -> _abc.Awaitable[_enode_pb2.QueryLocksResponse]:
+        request: _enode_locks_pb2.QueryLocksRequest,
+        context: _aio.ServicerContext[_enode_locks_pb2.QueryLocksRequest, _abc.Awaitable[_enode_locks_pb2.QueryLocksResponse]],
+    ) -> _abc.Awaitable[_enode_locks_pb2.QueryLocksResponse]:
         """The queue locks of a group in a topic."""
 
     @_abc_1.abstractmethod
@@ -374,6 +382,30 @@ class EnodeServiceServicer(metaclass=_abc_1.ABCMeta):
         context: _aio.ServicerContext[_enode_delivery_modes_pb2.AppendDeduplicatedRequest, _abc.Awaitable[_enode_delivery_modes_pb2.AppendDeduplicatedResponse]],
     ) -> _abc.Awaitable[_enode_delivery_modes_pb2.AppendDeduplicatedResponse]:
         """Stores messages with ids that the application chose, each once. Returns when they are durable."""
+
+    @_abc_1.abstractmethod
+    def StoreSchedule(
+        self,
+        request: _enode_schedules_pb2.StoreScheduleRequest,
+        context: _aio.ServicerContext[_enode_schedules_pb2.StoreScheduleRequest, _abc.Awaitable[_enode_schedules_pb2.StoreScheduleResponse]],
+    ) -> _abc.Awaitable[_enode_schedules_pb2.StoreScheduleResponse]:
+        """Stores a schedule of recurring messages. Returns when it is durable."""
+
+    @_abc_1.abstractmethod
+    def ListStoredSchedules(
+        self,
+        request: _enode_schedules_pb2.ListStoredSchedulesRequest,
+        context: _aio.ServicerContext[_enode_schedules_pb2.ListStoredSchedulesRequest, _abc.Awaitable[_enode_schedules_pb2.ListStoredSchedulesResponse]],
+    ) -> _abc.Awaitable[_enode_schedules_pb2.ListStoredSchedulesResponse]:
+        """The schedules of a topic or of all topics."""
+
+    @_abc_1.abstractmethod
+    def ChangeStoredSchedule(
+        self,
+        request: _enode_schedules_pb2.ChangeStoredScheduleRequest,
+        context: _aio.ServicerContext[_enode_schedules_pb2.ChangeStoredScheduleRequest, _abc.Awaitable[_enode_schedules_pb2.ChangeStoredScheduleResponse]],
+    ) -> _abc.Awaitable[_enode_schedules_pb2.ChangeStoredScheduleResponse]:
+        """Suspends, resumes or deletes a schedule. Returns when that is durable."""
 
     @_abc_1.abstractmethod
     def DescribeStore(

@@ -126,6 +126,11 @@ DELAYED_MESSAGES_LOST = error(
     "Damaged delayed messages were lost when retention removed their segment.",
     "Check the disk. Send the messages again if they matter.",
 )
+SCHEDULE_SEND_FAILED_RETRYING = warning(
+    "schedule_send_failed_retrying",
+    "Due messages of a schedule could not be stored. The enode retries.",
+    "Check the replica set if the event repeats.",
+)
 TRANSACTION_PARKED = warning(
     "transaction_parked",
     "No producer ended a transaction within `transaction_checks_max` checks. The transaction is parked: the enode no "

@@ -1,5 +1,6 @@
 """`ortoo enode drain` and `ortoo enode fill`: stop and resume sends to an enode."""
 
+import contextlib
 from collections.abc import Sequence
 from typing import TYPE_CHECKING, Annotated, NamedTuple
 
@@ -8,7 +9,7 @@ import typer
 from ortoo.cli.terminal.command import EnodeName
 from ortoo.cli.terminal.completion import SYSTEM_PREFIX
 from ortoo.cli.terminal.output import CommandOutput, OutputTable
-from ortoo.common.errors import Conflict, NotFound, Unavailable
+from ortoo.common.errors import Conflict, NotFound, Unavailable, Unsupported
 
 if TYPE_CHECKING:
     from ortoo.client import Client, TopicInfo
@@ -109,7 +110,7 @@ def _order_without(topic: "TopicInfo", enode: str) -> list[tuple[str, int]]:
 
 
 async def _remaining(mq: "Client", enode: str, topics: "Sequence[TopicInfo]") -> list[RemainingMessages]:
-    """Unread, delayed and transactional messages on an enode."""
+    """Unread, delayed and transactional messages on an enode, and its schedules."""
     remaining = []
     for topic in topics:
         for group in await mq.admin.groups.list_topic_groups(topic.name):
@@ -127,6 +128,10 @@ async def _remaining(mq: "Client", enode: str, topics: "Sequence[TopicInfo]") ->
     here = sum(one.queue.enode == enode for one in transactions)
     if here or len(transactions) == LISTED_MAX:  # others beyond the limit may be on this enode
         remaining.append(RemainingMessages("(any)", "(transactions)", here))
+    with contextlib.suppress(Unsupported):  # by a snode of an older version, whose enodes have none
+        schedules = (await mq.admin.schedules.list(limit=LISTED_MAX)).schedules
+        if here := sum(one.queue.enode == enode for one in schedules):
+            remaining.append(RemainingMessages("(any)", "(schedules)", here))
     return remaining
 
 

@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING, Annotated, NamedTuple
 
 import typer
 
-from ortoo.cli.commands.delays import milliseconds_of
+from ortoo.cli.commands.deferred.delays import milliseconds_of
 from ortoo.cli.terminal.command import TopicName
 from ortoo.cli.terminal.completion import complete_enodes
 from ortoo.cli.terminal.output import Columns, CommandOutput, OutputTable, body_start, message_fields, when_unread
@@ -63,7 +63,7 @@ async def send(
 
     if dedup_id is not None and body in (None, "-"):
         raise Invalid("a dedup id is for one message; give its body", field="--dedup-id")
-    properties = _properties(prop or [])
+    properties = properties_of(prop or [])
     clock = SystemClock()
     delay_ms = milliseconds_of(delay) if delay is not None else None
     life_ms = milliseconds_of(expire) if expire is not None else None
@@ -255,7 +255,8 @@ def _filter_of(tags: str, sql: str | None) -> "Filter":
     return Sql(sql)
 
 
-def _properties(pairs: Sequence[str]) -> dict[str, str]:
+def properties_of(pairs: Sequence[str]) -> dict[str, str]:
+    """The properties of a message from texts NAME=VALUE. Errors: Invalid."""
     properties = {}
     for pair in pairs:
         name, equals, value = pair.partition("=")

@@ -4,7 +4,7 @@ from typing import TYPE_CHECKING, Annotated
 
 import typer
 
-from ortoo.cli.commands.delays import milliseconds_of
+from ortoo.cli.commands.deferred.delays import milliseconds_of
 from ortoo.cli.terminal.command import TopicName
 from ortoo.cli.terminal.completion import complete_deleted_topics, complete_enodes, complete_orphaned_topics
 from ortoo.cli.terminal.output import Columns, CommandOutput, OutputTable, utc

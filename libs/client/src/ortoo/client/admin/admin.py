@@ -19,6 +19,7 @@ from ortoo.client.admin.groups import GroupAdmin, group_info
 from ortoo.client.admin.lag import GroupLag
 from ortoo.client.admin.operations import Operations
 from ortoo.client.admin.replicas import ReplicaAdmin
+from ortoo.client.admin.schedules import ScheduleAdmin
 from ortoo.client.admin.topics import TopicCalls, check_count
 from ortoo.client.core.connection import Connection
 from ortoo.client.core.filters import Filter, Sql, filter_expressions
@@ -51,6 +52,8 @@ class Admin(TopicCalls):
         """Calls about groups and clients (`groups`) and about processes and diagnosis (`operations`)."""
         self.replicas = ReplicaAdmin(connection)
         """Calls about the replicas of enodes."""
+        self.schedules = ScheduleAdmin(connection)
+        """Calls about schedules of recurring messages."""
         self._connection = connection
 
     async def list_groups(self) -> list[GroupInfo]:

@@ -29,8 +29,9 @@ from typing import Any, Generic, TypeVar, cast
 
 from ortoo.client import log_events
 from ortoo.client.app import Client, connect
-from ortoo.client.apps.codecs import BodyCodec, Undecodable, codec_of
+from ortoo.client.apps.codecs import SCHEMA_ID, BodyCodec, Undecodable, codec_of
 from ortoo.client.apps.providers import Provider, Providers, parameters_of, result_of
+from ortoo.client.apps.schedules import DeclaredSchedule
 from ortoo.client.core.closed import ClientClosed
 from ortoo.client.core.filters import Filter
 from ortoo.client.core.handlers import PARK_LEVEL, RetryLater
@@ -97,10 +98,10 @@ class TopicProducer(Generic[T]):
         return self._producer
 
     def _message(self, value: T, template: Message | None) -> Message:
-        body = self._codec.encode(value)
-        return (
-            Message(body) if template is None else Message(body, template.tag, template.keys, **template.rare._asdict())
-        )
+        body, own = self._codec.encode(value), self._codec.properties()
+        if template is None:
+            return Message(body, properties=own)
+        return template.replace(body=body, properties={**template.properties, **own})
 
     @asynccontextmanager
     async def open(self, mq: Client) -> AsyncIterator[None]:
@@ -139,7 +140,8 @@ class _DeclaredConsumer:
 
         def arguments(message: PoppedMessage) -> dict[str, Any]:
             try:
-                values = {name: codec.decode(message.body) for name, codec in codecs.items()}
+                schema_id = message.properties.get(SCHEMA_ID, "")
+                values = {name: codec.read(message.body, schema_id) for name, codec in codecs.items()}
             except Undecodable as error:
                 raise RetryLater(PARK_LEVEL) from error
             return dependencies | dict.fromkeys(messages, message) | values
@@ -203,6 +205,7 @@ class App:
         self._providers = Providers()
         self._consumers: list[_DeclaredConsumer] = []
         self._producers: list[TopicProducer[Any]] = []
+        self._schedules: list[DeclaredSchedule] = []
 
     def consumer(
         self,
@@ -230,6 +233,53 @@ class App:
             parameters_of(handler)
             declared = _DeclaredConsumer(handler, topic, group or self.group, filter, retries, concurrency, settings)
             self._consumers.append(declared)
+            return handler
+
+        return declare
+
+    def cron(
+        self,
+        expression: str,
+        *,
+        timezone: str = "",
+        name: str = "",
+        topic: str = "",
+        catch_up: str = "last",
+        retries: Sequence[timedelta] | None = None,
+    ) -> Callable[[Handler], Handler]:
+        """Call the decorated function at each time of five cron fields in `timezone` (empty = UTC).
+
+        The servers keep the schedule, so that one process of the program is called for each occurrence. A failed call
+        is retried as in `consumer`. `name` is by default that of the function, `topic` the program's group and
+        "-schedules". Occurrences that are late, for example because no process ran, wait as messages. Those that the
+        servers could not send follow `catch_up`: last, skip or all. A schedule whose declaration is removed continues
+        until it is deleted.
+        """
+        return self._schedule(name, topic, retries, cron=expression, timezone=timezone, catch_up=catch_up)
+
+    def every(
+        self,
+        period: timedelta,
+        *,
+        name: str = "",
+        topic: str = "",
+        catch_up: str = "last",
+        retries: Sequence[timedelta] | None = None,
+    ) -> Callable[[Handler], Handler]:
+        """Call the decorated function each time `period` has passed, at least 1 s; otherwise as `cron`."""
+        return self._schedule(name, topic, retries, every=period, catch_up=catch_up)
+
+    def _schedule(
+        self, name: str, topic: str, retries: Sequence[timedelta] | None, **rule: Any
+    ) -> Callable[[Handler], Handler]:
+        def declare(handler: Handler) -> Handler:
+            own_name = name or getattr(handler, "__name__", "")
+            schedule = DeclaredSchedule(topic or f"{self.group}-schedules", own_name, **rule)
+            if any((one.topic, one.name) == (schedule.topic, own_name) for one in self._schedules):
+                raise Invalid(f"two schedules of topic {schedule.topic} are named {own_name!r}; name one", field="name")
+            group = f"{self.group}-{own_name}"
+            self.consumer(schedule.topic, group=group, filter=own_name, retries=retries, concurrency=1)(handler)
+            self._schedules.append(schedule)
             return handler
 
         return declare
@@ -265,6 +315,8 @@ class App:
                 await stack.enter_async_context(producer.open(mq))
             provided = await self._providers.make(stack)
             handlers = [declared.bind(provided) for declared in self._consumers]
+            for schedule in self._schedules:
+                await schedule.create(mq)
             consumers = [
                 await stack.enter_async_context(mq.pop_consumer(one.group, one.topic, one.filter, one.pop_settings))
                 for one in self._consumers

@@ -3,6 +3,7 @@
 from ortoo.client.admin.admin import Admin as AsyncAdmin
 from ortoo.client.admin.groups import GroupAdmin as AsyncGroupAdmin
 from ortoo.client.admin.replicas import ReplicaAdmin as AsyncReplicaAdmin
+from ortoo.client.admin.schedules import ScheduleAdmin as AsyncScheduleAdmin
 from ortoo.client.blocking.facade import BlockingFacade, blocking, iterating
 from ortoo.client.blocking.loop_thread import LoopThread
 
@@ -36,6 +37,17 @@ class BlockingReplicaAdmin(BlockingFacade[AsyncReplicaAdmin]):
     forget = blocking(AsyncReplicaAdmin.forget)
 
 
+class BlockingScheduleAdmin(BlockingFacade[AsyncScheduleAdmin]):
+    """An operator's calls about schedules of recurring messages; see `ortoo.client.ScheduleAdmin`."""
+
+    create = blocking(AsyncScheduleAdmin.create)
+    list = blocking(AsyncScheduleAdmin.list)
+    describe = blocking(AsyncScheduleAdmin.describe)
+    suspend = blocking(AsyncScheduleAdmin.suspend)
+    resume = blocking(AsyncScheduleAdmin.resume)
+    delete = blocking(AsyncScheduleAdmin.delete)
+
+
 class BlockingAdmin(BlockingFacade[AsyncAdmin]):
     """An operator's calls; see `ortoo.client.Admin`."""
 
@@ -46,6 +58,8 @@ class BlockingAdmin(BlockingFacade[AsyncAdmin]):
         """Calls about groups and clients."""
         self.replicas = BlockingReplicaAdmin(thread, wrapped.replicas)
         """Calls about the replicas of enodes."""
+        self.schedules = BlockingScheduleAdmin(thread, wrapped.schedules)
+        """Calls about schedules of recurring messages."""
 
     create_topic = blocking(AsyncAdmin.create_topic)
     ensure_topic = blocking(AsyncAdmin.ensure_topic)

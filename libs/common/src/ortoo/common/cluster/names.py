@@ -29,6 +29,11 @@ def check_group_name(name: str, field: str = "group") -> None:
     _check(name, field, "group", _NAME, "letters, digits and _ - % |", GROUP_NAME_LENGTH_MAX)
 
 
+def check_schedule_name(name: str, field: str = "name") -> None:
+    """Raise Invalid unless `name` is valid for a schedule."""
+    _check(name, field, "schedule", _NAME, "letters, digits and _ - % |", TOPIC_NAME_LENGTH_MAX)
+
+
 def check_process_name(name: str, field: str = "name") -> None:
     """Raise Invalid unless `name` is valid for an enode or a snode. `@` separates an availability zone: zone@name."""
     _check(name, field, "process", _PROCESS_NAME, "letters, digits and _ - . @", PROCESS_NAME_LENGTH_MAX)

@@ -25,6 +25,7 @@ from ortoo.enode.changes.pops import (
     PopNote,
     PopReturned,
 )
+from ortoo.enode.changes.schedules import ScheduleAdvanced, ScheduleDeleted, SchedulePut
 from ortoo.enode.changes.timers import TimerRows, TimersDone, TimersSet
 
 StateChange = codec.StateChange
@@ -208,6 +209,9 @@ KINDS: Mapping[int, type[StateChange]] = {
     66: TimersDone,
     67: HalfOpen,
     68: HalfEnded,
+    69: SchedulePut,
+    70: ScheduleAdvanced,
+    71: ScheduleDeleted,
     128: GroupUsed,
     129: GroupDeclared,
     130: GroupDropped,

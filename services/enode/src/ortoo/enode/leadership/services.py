@@ -38,6 +38,7 @@ from ortoo.enode.pops.leasing import PopLeasing
 from ortoo.enode.pops.retry_copies import RetryCopies
 from ortoo.enode.rpc.service import EnodeService, reachable_address
 from ortoo.enode.rpc.streams.attach import AttachedSnodes
+from ortoo.enode.schedules.runner import ScheduleRunner
 from ortoo.enode.settings import EnodeSettings
 from ortoo.enode.store.store import Store
 from ortoo.enode.transactions.coordinator import TransactionCoordinator
@@ -78,6 +79,7 @@ class EnodeServices:
     groups: GroupRetention
     delays: DelayScheduler
     transactions: TransactionCoordinator
+    schedules: ScheduleRunner
     appends: AppendRouter
     handlers: EnodeService
 
@@ -146,6 +148,7 @@ class EnodeServices:
                 "registration": leases.run(),
                 "delays": self.delays.run(),
                 "transactions": self.transactions.run(),
+                "schedules": self.schedules.run(),
             }.items():
                 stack.callback(self.background.spawn(name, work).cancel)
             lines = self.handlers.pops.lines
@@ -196,9 +199,12 @@ async def open_enode_services(
         retry_copies = RetryCopies(store, pops.batches, appends, clock, background)
         backlogs = Backlogs(store, clock, retry_copies)
         attached = AttachedSnodes(store)
-        handlers = EnodeService(store, topics, traced_appends, deduplicated, pops, retry_copies, attached, backlogs)
+        schedules = ScheduleRunner(store, background, clock=clock)
+        handlers = EnodeService(
+            store, topics, traced_appends, deduplicated, pops, retry_copies, attached, backlogs, schedules
+        )
         yield EnodeServices(
-            settings, background, clock, randomness, store, groups, delays, transactions, appends, handlers
+            settings, background, clock, randomness, store, groups, delays, transactions, schedules, appends, handlers
         )
 
 

@@ -15,6 +15,7 @@ from ortoo.enode.pops.leasing import PopLeasing
 from ortoo.enode.pops.retry_copies import RetryCopies
 from ortoo.enode.rpc.streams.attach import AttachedSnodes
 from ortoo.enode.rpc.streams.runner import StreamRunner
+from ortoo.enode.schedules.runner import ScheduleRunner
 from ortoo.enode.store.store import Store
 from ortoo.v1 import record_pb2
 from ortoo.v1.enode_pb2_grpc import EnodeServiceServicer
@@ -35,6 +36,7 @@ class EnodeHandlers(EnodeServiceServicer):
     retry_copies: RetryCopies
     attached: AttachedSnodes
     backlogs: Backlogs
+    schedules: ScheduleRunner
     streams: StreamRunner = field(init=False)
     """Set by the server, which ends them when it stops."""
 

@@ -71,6 +71,9 @@ CONSISTENCY: Mapping[str, Consistency] = {
     "SetStoredMode": Consistency.CONFIRMED,
     "QueryModes": Consistency.CONFIRMED,
     "AppendDeduplicated": Consistency.CONFIRMED,
+    "StoreSchedule": Consistency.CONFIRMED,
+    "ListStoredSchedules": Consistency.CONFIRMED,
+    "ChangeStoredSchedule": Consistency.CONFIRMED,
     "DescribeStore": Consistency.ANY,
 }
 """Each method of EnodeService. A method without an entry cannot be served."""

@@ -11,7 +11,7 @@ from ortoo.common.grpc.messages import write
 from ortoo.enode.changes.groups import GroupMode
 from ortoo.enode.rpc.handlers import EnodeHandlers
 from ortoo.enode.store.lock_table import LIFETIME_S, LockDenied, LockGranted, LockKey, LockRequest
-from ortoo.v1 import enode_pb2 as pb
+from ortoo.v1 import enode_locks_pb2 as pb
 
 LOCKS_MAX = 10_000
 """The number of locks in one request."""

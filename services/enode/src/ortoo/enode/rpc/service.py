@@ -18,6 +18,7 @@ from ortoo.enode.rpc.groups import GroupHandlers
 from ortoo.enode.rpc.leader_only import LeaderOnlyService
 from ortoo.enode.rpc.locks import LockHandlers
 from ortoo.enode.rpc.pop import PopHandlers
+from ortoo.enode.rpc.schedules import ScheduleHandlers
 from ortoo.enode.rpc.storage import StorageHandlers
 from ortoo.enode.rpc.streams.append import AppendStream
 from ortoo.enode.rpc.streams.attach import AttachStream
@@ -36,7 +37,7 @@ QUEUE_FRONT_METHODS = tuple(
 """Methods that snodes call about once for each client call: served by the queue front."""
 
 
-class EnodeService(GroupHandlers, StorageHandlers, LockHandlers, PopHandlers, DeferredHandlers):
+class EnodeService(GroupHandlers, StorageHandlers, LockHandlers, PopHandlers, DeferredHandlers, ScheduleHandlers):
     """The gRPC service with which snodes use the storage of one enode."""
 
     async def Append(  # type: ignore[override]  # see bulk_calls

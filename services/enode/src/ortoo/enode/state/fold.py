@@ -10,13 +10,13 @@ from ortoo.enode.log.frame import FrameHeader
 from ortoo.enode.state.table import StateTable
 from ortoo.enode.state.tables.dedup import SequenceWindowTable
 from ortoo.enode.state.tables.ends import QueueEndTable
-from ortoo.enode.state.tables.groups import GroupUseTable
+from ortoo.enode.state.tables.groups import GroupUseTable, ModeTable
 from ortoo.enode.state.tables.halves import HalfMessageTable
 from ortoo.enode.state.tables.locks import StoredLockTable
 from ortoo.enode.state.tables.message_ids import MessageIdTable
-from ortoo.enode.state.tables.modes import ModeTable
 from ortoo.enode.state.tables.offsets import GroupOffsetTable
 from ortoo.enode.state.tables.pops import PopTable
+from ortoo.enode.state.tables.schedules import ScheduleTable
 from ortoo.enode.state.tables.sent_back import RetryMarkTable
 from ortoo.enode.state.tables.timers import TimerTable
 from ortoo.enode.state.tables.topics import TopicTable
@@ -46,6 +46,7 @@ class State:
         self.ids = MessageIdTable()
         self.ends = QueueEndTable()
         self.groups = GroupUseTable()
+        self.schedules = ScheduleTable()
         self.tables: Mapping[str, StateTable[Any]] = dict(vars(self))
         """Tables by name; new tables must be appended at the end."""
         self._tables = tuple(self.tables.values())

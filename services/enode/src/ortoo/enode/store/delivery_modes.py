@@ -6,7 +6,7 @@ from collections.abc import Iterable, Iterator
 from ortoo.common.errors import OrtooError
 from ortoo.enode.changes.groups import GroupMode, ModeSet
 from ortoo.enode.changes.kinds import StateChange
-from ortoo.enode.state.tables.modes import check_mode
+from ortoo.enode.state.tables.groups import check_mode
 from ortoo.enode.store.engine import Engine
 
 RETRY_PREFIX = "%RETRY%"

@@ -22,6 +22,7 @@ from ortoo.enode.log.settings import FlushMode
 from ortoo.enode.reading.reader import OnBatch
 from ortoo.enode.state.tables.dedup import Duplicate
 from ortoo.enode.state.tables.halves import HalfMessageTable
+from ortoo.enode.state.tables.schedules import ScheduleTable
 from ortoo.enode.state.tables.timers import TimerTable
 from ortoo.enode.state.tables.topics import topic_change
 from ortoo.enode.store.batch_write import BatchWrite, ChangesAt, Deferral
@@ -299,6 +300,11 @@ class Store:
     def halves(self) -> HalfMessageTable:
         """The transactions."""
         return self._state.halves
+
+    @property
+    def schedules(self) -> ScheduleTable:
+        """The schedules of recurring messages."""
+        return self._state.schedules
 
     def topic(self, topic_id: int) -> TopicCopy | None:
         """The copy of a topic, if there is one."""

@@ -44,6 +44,8 @@ from ortoo.snode.enodes.link import (
     OpenHalf,
     QueueRange,
     QueueSize,
+    ScheduleChange,
+    StoredSchedule,
     TopicLag,
     VerdictSource,
 )
@@ -56,10 +58,13 @@ from ortoo.snode.enodes.pop_wire import (
     encode_settlement,
 )
 from ortoo.snode.enodes.replica_link import ReplicaLink
+from ortoo.snode.enodes.schedule_wire import decode_schedule, encode_schedule
 from ortoo.v1 import enode_deferred_pb2 as deferred_pb
 from ortoo.v1 import enode_delivery_modes_pb2 as lives_pb
+from ortoo.v1 import enode_locks_pb2 as locks_pb
 from ortoo.v1 import enode_pb2 as pb
 from ortoo.v1 import enode_pop_pb2 as pop_pb
+from ortoo.v1 import enode_schedules_pb2 as schedules_pb
 from ortoo.v1 import enode_topics_pb2 as topics_pb
 from ortoo.v1 import lag_pb2 as lag_pb
 
@@ -168,8 +173,8 @@ class GrpcEnodeLink(ReplicaLink):
 
     async def take_locks(self, incarnation: str, requests: Sequence[LockRequest]) -> list[LockResult]:
         """Take or renew locks of queues; returns a result for each. Locks of an incarnation end when it detaches."""
-        message = pb.TakeLocksRequest(
-            incarnation=incarnation, requests=[write(pb.LockRequest, one) for one in requests]
+        message = locks_pb.TakeLocksRequest(
+            incarnation=incarnation, requests=[write(locks_pb.LockRequest, one) for one in requests]
         )
         response = await self._call(lambda stub: stub.TakeLocks, message)
         return [
@@ -179,7 +184,7 @@ class GrpcEnodeLink(ReplicaLink):
 
     async def release_locks(self, requests: Sequence[LockRequest]) -> list[bool]:
         """Release locks of queues; returns for each request whether its session had the lock."""
-        message = pb.ReleaseLocksRequest(requests=[write(pb.LockRequest, one) for one in requests])
+        message = locks_pb.ReleaseLocksRequest(requests=[write(locks_pb.LockRequest, one) for one in requests])
         return list((await self._call(lambda stub: stub.ReleaseLocks, message)).released)
 
     async def attach(self, snode: str, incarnation: str, on_freed: Callable[[Sequence[LockKey]], None]) -> None:
@@ -368,3 +373,24 @@ class GrpcEnodeLink(ReplicaLink):
         """The delivery modes of a group by topic id. A mode that this process does not know stays a number."""
         response = await self._call(lambda stub: stub.QueryModes, lives_pb.QueryModesRequest(group=group))
         return [(one.topic_id, known_or(DeliveryMode, one.mode, one.mode)) for one in response.modes]
+
+    async def store_schedule(self, schedule: StoredSchedule, *, replaces: bool) -> StoredSchedule:
+        """Create or replace a schedule. Errors: AlreadyExists, Invalid, Overloaded."""
+        request = schedules_pb.StoreScheduleRequest(schedule=encode_schedule(schedule), replace=replaces)
+        return decode_schedule((await self._call(lambda stub: stub.StoreSchedule, request)).schedule)
+
+    async def list_schedules(
+        self, topic_id: int, name: str, limit: int, *, with_messages: bool = False
+    ) -> list[StoredSchedule]:
+        """Schedules, by topic and name. Topic id 0 means all topics, an empty name means all names."""
+        request = schedules_pb.ListStoredSchedulesRequest(
+            topic_id=topic_id, name=name, limit=limit, with_messages=with_messages
+        )
+        response = await self._call(lambda stub: stub.ListStoredSchedules, request)
+        return list(map(decode_schedule, response.schedules))
+
+    async def change_schedule(self, topic_id: int, name: str, change: ScheduleChange) -> None:
+        """Suspend, resume or delete a schedule. Errors: NotFound."""
+        number: Any = change.value
+        request = schedules_pb.ChangeStoredScheduleRequest(topic_id=topic_id, name=name, change=number)
+        await self._call(lambda stub: stub.ChangeStoredSchedule, request)

@@ -244,6 +244,33 @@ class DueHalf:
     batch: SealedBatch
 
 
+@dataclass(frozen=True, slots=True)
+class StoredSchedule:
+    """A schedule on one enode. `catch_up` is the number of a policy, which the enode checks."""
+
+    topic_id: int
+    queue_id: int
+    name: str
+    cron: str
+    timezone: str
+    period_ms: int
+    catch_up: int
+    batch: SealedBatch | None = None
+    """Its message; None in lists without messages."""
+    suspended: bool = False
+    settled_ms: int = 0
+    sent_count: int = 0
+    next_ms: int = 0
+
+
+class ScheduleChange(enum.IntEnum):
+    """A change of a schedule; the values are those of the protobuf enum."""
+
+    SUSPEND = 1
+    RESUME = 2
+    DELETE = 3
+
+
 class HalfVerdict(enum.IntEnum):
     """The end of a transaction, commit or roll back; the values are those of the protobuf enum."""
 

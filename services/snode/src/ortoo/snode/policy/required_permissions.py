@@ -97,6 +97,10 @@ def _sends(request: Any, _: TopicNameOf) -> list[RequiredPermission]:
     return [_topic(name, PUB) for name in dict.fromkeys(filter(None, (request.topic, queued))) or [""]]
 
 
+def _schedules(request: Any, _: TopicNameOf) -> list[RequiredPermission]:
+    return [_topic(request.topic, PUB)]
+
+
 def _begins(request: Any, name_of: TopicNameOf) -> list[RequiredPermission]:
     """As `_sends`, and for the producer group, whose members receive the checks with the messages."""
     return [*_sends(request, name_of), _group(request.producer_group, PUB)]
@@ -194,6 +198,8 @@ REQUIRED_PERMISSIONS: Mapping[str, PermissionsOf] = {
     ),
     **{f"AdminService/{name}": _consumes for name in ("Tail", "FindMessages")},
     "AdminService/DescribeLag": lambda request, _: [_group(request.group), _topic(request.topic, ANY)],
+    **{f"AdminService/{name}": _schedules for name in ("CreateSchedule", "DescribeSchedule")},
+    **{f"AdminService/{name}": _schedules for name in ("SuspendSchedule", "ResumeSchedule", "DeleteSchedule")},
     "AdminService/DescribeGroup": lambda request, _: [_group(request.name)],
     "Admin/ChangeLogLevel": _admins,
     "FindingsService/ListFindings": _admins,
@@ -209,7 +215,7 @@ REQUIRED_PERMISSIONS: Mapping[str, PermissionsOf] = {
             *("DescribeFlowControl", "UpdateFlowControl", "UndeleteTopic", "ListDeletedTopics"),
             *("ListOrphanedTopics", "AdoptTopics", "UndeleteGroup", "ListDeletedGroups"),
             *("ListReplicas", "HandOver", "ElectReplica", "AddReplica", "RemoveReplica", "AcceptStore"),
-            "ForgetEnode",
+            *("ForgetEnode", "ListSchedules"),
         )
     },
     **{f"ExternalScaler/{name}": _scales for name in ("IsActive", "StreamIsActive", "GetMetricSpec", "GetMetrics")},

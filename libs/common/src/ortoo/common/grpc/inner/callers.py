@@ -58,6 +58,7 @@ CALLERS: Mapping[str, Callers] = {
     **_rows("EnodeService", SNODE, "Lease", "PopQueues", "SettlePopped", "RetryMessages", "ReplayStored"),
     **_rows("EnodeService", SNODE, "RecallDelayed", "ListDelayed"),
     **_rows("EnodeService", SNODE, "StoreHalf", "SettleHalf", "ListHalves", "ResumeHalf", "WatchHalves"),
+    **_rows("EnodeService", SNODE, "StoreSchedule", "ListStoredSchedules", "ChangeStoredSchedule"),
     **_rows("EnodeService", SNODE, "UseDeliveryMode", "SetStoredMode", "QueryModes"),
     # Replication between the replicas of an enode, and its administration.
     **_rows("ReplicationService", ENODE, "Exchange", "Join", "CopyFrame"),

@@ -1,4 +1,4 @@
-"""AdminService: contents of queues and state of the cluster. Other modules of this package have its other calls."""
+"""AdminService: contents of queues, schedules, state of the cluster. Other modules of this package have other calls."""
 
 import contextlib
 from collections.abc import AsyncIterator
@@ -6,9 +6,12 @@ from dataclasses import dataclass
 
 from ortoo.common.errors import NotFound
 from ortoo.common.filters.message_filter import compile_filter
+from ortoo.common.grpc.enum_values import check_known
 from ortoo.common.grpc.errors import Context
 from ortoo.common.grpc.messages import read, write
-from ortoo.snode.cluster.wire import encode_queue, encode_topic
+from ortoo.common.records.batch import open_batch
+from ortoo.snode.cluster.wire import decode_message, encode_queue, encode_topic
+from ortoo.snode.enodes.link import ScheduleChange, StoredSchedule
 from ortoo.snode.pull.message_search import SearchRequest
 from ortoo.snode.pull.queue_reader import PlacedMessage
 from ortoo.snode.rpc.conversion import body_text
@@ -16,9 +19,10 @@ from ortoo.snode.rpc.operators.groups import GroupAdminHandlers
 from ortoo.snode.rpc.operators.replicas import ReplicaAdminHandlers
 from ortoo.snode.rpc.streams import LongCalls
 from ortoo.snode.send import SendComponents
+from ortoo.snode.send.schedules import PlacedSchedule
 from ortoo.snode.send.transactions import OpenTransaction
 from ortoo.v1 import admin_pb2 as pb
-from ortoo.v1 import lag_pb2, topic_pb2
+from ortoo.v1 import lag_pb2, record_pb2, schedule_pb2, topic_pb2
 
 NAME = pb.DESCRIPTOR.services_by_name["AdminService"].full_name
 
@@ -96,6 +100,65 @@ class AdminService(ReplicaAdminHandlers, GroupAdminHandlers):
         listed = await self.sending.delayed.list_messages(request.topic, request.from_ms, request.limit)
         return pb.ListDelayedMessagesResponse(messages=[write(pb.DelayedMessage, one) for one in listed])
 
+    async def CreateSchedule(
+        self, request: schedule_pb2.CreateScheduleRequest, context: Context
+    ) -> schedule_pb2.CreateScheduleResponse:
+        """Create or replace a schedule."""
+        check_known(request, "catch_up")
+        asked = StoredSchedule(
+            topic_id=0,
+            queue_id=0,
+            name=request.name,
+            cron=request.cron,
+            timezone=request.timezone,
+            period_ms=request.period_ms,
+            catch_up=request.catch_up,
+        )
+        message = decode_message(request.message)
+        created = await self.sending.schedules.create(request.topic, asked, message, replaces=request.replace)
+        return schedule_pb2.CreateScheduleResponse(schedule=_encode_schedule(created))
+
+    async def ListSchedules(
+        self, request: schedule_pb2.ListSchedulesRequest, context: Context
+    ) -> schedule_pb2.ListSchedulesResponse:
+        """The schedules of a topic, or of all topics."""
+        listed, unreachable = await self.sending.schedules.list_all(request.topic, request.limit)
+        return schedule_pb2.ListSchedulesResponse(
+            schedules=map(_encode_schedule, listed), unreachable_enodes=unreachable
+        )
+
+    async def DescribeSchedule(
+        self, request: schedule_pb2.DescribeScheduleRequest, context: Context
+    ) -> schedule_pb2.DescribeScheduleResponse:
+        """One schedule with its message."""
+        found = await self.sending.schedules.describe(request.topic, request.name)
+        answer = schedule_pb2.DescribeScheduleResponse(schedule=_encode_schedule(found))
+        assert found.stored.batch is not None
+        (message,) = open_batch(found.stored.batch)
+        answer.schedule.message.CopyFrom(write(record_pb2.Message, message))
+        return answer
+
+    async def SuspendSchedule(
+        self, request: schedule_pb2.SuspendScheduleRequest, context: Context
+    ) -> schedule_pb2.SuspendScheduleResponse:
+        """Suspend a schedule."""
+        await self.sending.schedules.change(request.topic, request.name, ScheduleChange.SUSPEND)
+        return schedule_pb2.SuspendScheduleResponse()
+
+    async def ResumeSchedule(
+        self, request: schedule_pb2.ResumeScheduleRequest, context: Context
+    ) -> schedule_pb2.ResumeScheduleResponse:
+        """Resume a schedule."""
+        await self.sending.schedules.change(request.topic, request.name, ScheduleChange.RESUME)
+        return schedule_pb2.ResumeScheduleResponse()
+
+    async def DeleteSchedule(
+        self, request: schedule_pb2.DeleteScheduleRequest, context: Context
+    ) -> schedule_pb2.DeleteScheduleResponse:
+        """Delete a schedule."""
+        await self.sending.schedules.change(request.topic, request.name, ScheduleChange.DELETE)
+        return schedule_pb2.DeleteScheduleResponse()
+
     async def ListTransactions(
         self, request: pb.ListTransactionsRequest, context: Context
     ) -> pb.ListTransactionsResponse:
@@ -134,3 +197,8 @@ def _encode_transaction(one: OpenTransaction) -> pb.OpenTransaction:
 
 def _encode_tailed(placed: PlacedMessage) -> pb.TailResponse:
     return write(pb.TailResponse, placed, body_text=body_text(placed.message))
+
+
+def _encode_schedule(one: PlacedSchedule) -> schedule_pb2.Schedule:
+    queue = encode_queue(one.queue)
+    return write(schedule_pb2.Schedule, one.stored, topic=one.queue.topic, queue=queue, message=None)

@@ -40,11 +40,11 @@ async def cancel(
         yield CommandOutput({"recalled": handle}, f"recalled {handle}")
 
 
-def milliseconds_of(duration: str) -> int:
-    """Convert a duration such as 500ms, 90s, 15m, 2h or 30d to milliseconds. Errors: Invalid."""
+def milliseconds_of(duration: str, field: str = "delay") -> int:
+    """Convert a duration such as 500ms, 90s, 15m, 2h or 30d to milliseconds. Errors: Invalid, naming `field`."""
     match = re.fullmatch(r"(\d+(?:\.\d+)?)(ms|s|m|h|d)", duration.strip())
     if match is None:
-        raise Invalid(f"{duration!r}; expected a number and a unit, such as 500ms, 90s, 15m, 2h or 30d", field="delay")
+        raise Invalid(f"{duration!r}; expected a number and a unit, such as 500ms, 90s, 15m, 2h or 30d", field=field)
     return round(float(match[1]) * _UNITS_MS[match[2]])
 
 

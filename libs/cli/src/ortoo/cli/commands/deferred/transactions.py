@@ -5,7 +5,7 @@ from typing import TYPE_CHECKING, Annotated
 
 import typer
 
-from ortoo.cli.commands.delays import Limit, text_of_time
+from ortoo.cli.commands.deferred.delays import Limit, text_of_time
 from ortoo.cli.terminal.completion import complete_topics
 from ortoo.cli.terminal.output import Columns, CommandOutput, OutputTable
 
