@@ -1,9 +1,10 @@
 """Replica 1 of three with its real driver, log and files on a disk in memory. The test plays the other two."""
 
+import asyncio
 import contextlib
-from collections.abc import AsyncIterator, Callable
+from collections.abc import AsyncIterator, Callable, Coroutine
 from dataclasses import dataclass, field
-from typing import TypeVar
+from typing import Any, TypeVar
 
 from ortoo.common.process.background import Background
 from ortoo.common.process.randomness import Randomness
@@ -41,6 +42,7 @@ TURNS_MAX = 10_000
 LEASE_GRANTED_S = 1.0
 """A replica that just started votes only after this time."""
 Kind = TypeVar("Kind", bound=Message)
+Result = TypeVar("Result")
 
 
 @dataclass(frozen=True, slots=True)
@@ -100,7 +102,7 @@ class Machine:
 
             driver = make_driver(log, self.membership, send, background, StateComparison())
             driver.start()
-            yield RealReplica(self, log, driver, sent)
+            yield RealReplica(self, log, driver, sent, background)
 
 
 @dataclass(eq=False)
@@ -111,6 +113,7 @@ class RealReplica:
     log: ReplicatedLog
     driver: Driver
     sent: list[Sent]
+    background: Background
     copied_opening: int = 0
     """The number of the opening in the frames of the last leader."""
 
@@ -159,20 +162,36 @@ class RealReplica:
         self.driver.post(AppendAck(epoch, TWO, 1, self.end))
         self.driver.post(HeartbeatResponse(epoch, TWO, self.driver.replica.round_count, 1, self.end))
 
+    async def stored(self, epoch: int, work: Coroutine[Any, Any, Result]) -> Result:
+        """The result of a change at this leader, whose frames replica 2 acknowledges."""
+        task: asyncio.Task[Result] = self.background.spawn("change", work)
+        for _ in range(TURNS_MAX):
+            if task.done():
+                break
+            await self.machine.clock.sleep(0)
+            if any(one.end == self.end for one in self.messages(Frames)):
+                self.acknowledge(epoch)
+        return await task
+
     @property
     def end(self) -> int:
         """The end of the log."""
         return self.driver.replica.log.appended
 
-    async def follow(self, epoch: int, *, opening: int) -> None:
-        """Follow replica 2, which leads an epoch; its frames have this number of the opening."""
+    async def follow(self, epoch: int, *, opening: int, end: int | None = None) -> None:
+        """Follow replica 2, which leads an epoch; its frames have this number of the opening.
+
+        Its log ends where this one does, or at `end`.
+        """
         self.copied_opening = opening
         self.beat(epoch)
         await self.until(lambda: any(one.epoch == epoch for one in self.messages(LogMatchRequest)))
         stream = self.messages(LogMatchRequest)[-1].stream
         history, configuration = self.driver.replica.log.history, self.driver.replica.log.configuration
         base = LogBase(0, 0, configuration)
-        self.driver.post(LogMatchResponse(epoch, self.own, stream, history.last_epoch, self.end, base))
+        self.driver.post(
+            LogMatchResponse(epoch, self.own, stream, history.last_epoch, self.end if end is None else end, base)
+        )
         await self.until(lambda: any(one.epoch == epoch for one in self.messages(LogMatched)))
 
     def beat(self, epoch: int, *, committed: int = 0) -> None:

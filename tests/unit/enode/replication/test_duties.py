@@ -21,8 +21,10 @@ from ortoo.enode.disk.hard_state_file import read_hard_state
 from ortoo.enode.disk.segment_files import SegmentFiles
 from ortoo.enode.leadership.replica_process import ReplicaProcess
 from ortoo.enode.log.frame import FrameHeader, FrameKind
+from ortoo.enode.log.results import TopicCopy
 from ortoo.enode.log.scan import walk
 from ortoo.enode.log.segment import Segment, segment_name
+from ortoo.enode.log.settings import FlushMode
 from ortoo.enode.pops.lines import PopLines
 from ortoo.enode.replication.protocol.identity import HardState
 from ortoo.enode.replication.protocol.log_summary import LogBase
@@ -37,10 +39,12 @@ from ortoo.enode.replication.protocol.messages import (
     Vote,
 )
 from ortoo.enode.rpc.leader_only import LeaderOnlyService
+from ortoo.enode.store.batch_write import BatchWrite
 from ortoo.enode.store.store import Store
 from ortoo.testing.disks.memory_disk import MemoryDisk
 from ortoo.v1.enode_pb2_grpc import EnodeServiceServicer
 from ortoo.verification.store.workload import FOLDER
+from tests.contract.one_store import QUEUES, TOPIC, batch
 from tests.unit.enode.replication.real_replica import LEASE_GRANTED_S, THREE, TWO, Machine, RealReplica
 
 
@@ -171,6 +175,33 @@ async def test_each_leader_numbers_its_openings_above_those_of_all_earlier_leade
         (2, own + 50),
         (3, own + 51),
     ]
+
+
+async def test_a_leader_decides_by_the_folded_state_alone() -> None:
+    """Its earlier term had a batch on its way, which the next leader truncated: the retry is not a duplicate of it.
+
+    Leases that a crash lost count only for messages from before the term.
+    """
+    machine = Machine()
+    async with machine.start() as replica:
+        await replica.lead(1)
+        store = Store(replica.log.engine)
+        await replica.stored(1, store.put_topics([TopicCopy(TOPIC, "orders", QUEUES, 1)]))
+        await replica.stored(1, store.append(TOPIC, 0, batch(b"kept", producer_id=9)))
+        end, truncated = replica.end, batch(b"truncated", producer_id=9, first_sequence=1)
+        lost = store.begin(BatchWrite(TOPIC, 0, truncated), FlushMode.SYNC)
+        assert lost is not None
+        await replica.until(lambda: replica.driver.replica.log.flushed > end)
+        await replica.follow(2, opening=20, end=end)
+        assert replica.end == end
+        await flushed(replica, replica.receive(2, FrameKind.EPOCH))
+        with pytest.raises(Unavailable, match="unknown"):
+            await lost
+        await replica.lead(3)
+        queue = replica.log.engine.catalog.queue((TOPIC, 0))
+        assert queue.end_at_opening == queue.end_offset == 1
+        result = await replica.stored(3, Store(replica.log.engine).append(TOPIC, 0, truncated))
+        assert (result.first_offset, queue.end_offset) == (1, 2)
 
 
 async def flushed(replica: RealReplica, end: int) -> None:
