@@ -155,6 +155,18 @@ async def test_what_one_name_server_accepts_all_accept(two: list[NameServiceStub
                 break
 
 
+async def test_a_log_end_that_one_name_server_knows_counts_at_all(two: list[NameServiceStub]) -> None:
+    """The other one learns it from the database, at the latest when it would store a shorter log."""
+    for stub in two:
+        await register(stub, "first", log=(7, 0, 100))
+    await register(two[0], "first", log=(8, 1_000, 1_000))
+    for stub in (two[1], two[0]):
+        with pytest.raises(Conflict, match="durable up to position 1000"):
+            await register(stub, "first", log=(9, 200, 200))
+    for stub in two:
+        await register(stub, "first", log=(10, 1_000, 1_000))
+
+
 async def test_a_set_without_any_known_replica_is_refused_also_after_a_start(tmp_path: Path) -> None:
     """It has the set's id and the higher epoch.
 
