@@ -224,6 +224,10 @@ No file shows that a whole disk was restored from an older image. But the number
 start from such a disk gets a number that no earlier start had. Votes and messages for an earlier start do not count for
 the new start. A name server that knows a later start of the disk refuses the replica. No other replica truncates
 messages that it knows to be committed. Never start a replica with such a disk: empty the disk.
+
+An enode without replicas reports the number of its start and the ends of its log to the name servers. They refuse a
+start that found a shorter log than an earlier start had reported ([older
+copies](../operations/backups.md#older-copies-of-a-store)).
 """
 
 

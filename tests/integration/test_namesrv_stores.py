@@ -18,11 +18,14 @@ from ortoo.verification.servers.postgres import postgres
 from tests.integration.name_server import name_server
 
 
-async def register(stub: NameServiceStub, store_id: str, *, made_from: str = "") -> None:
-    """Register an enode once. Errors: those of the name server."""
+async def register(
+    stub: NameServiceStub, store_id: str, *, made_from: str = "", log: tuple[int, int, int] | None = None
+) -> None:
+    """Register an enode once. `log` is its start, and the ends of its log. Errors: those of the name server."""
     enode = topic_pb2.Enode(name="e", address="h:1", store_id=store_id, made_from=made_from)
+    reported = topic_pb2.EnodeLog(start=log[0], opened_end=log[1], durable_end=log[2]) if log else None
     with rpc_errors("name server"):
-        await stub.RegisterEnode(namesrv_pb2.RegisterEnodeRequest(enode=enode))
+        await stub.RegisterEnode(namesrv_pb2.RegisterEnodeRequest(enode=enode, log=reported))
 
 
 async def leave(stub: NameServiceStub) -> None:
@@ -105,6 +108,26 @@ async def test_a_store_that_was_made_of_the_known_one_needs_no_word(tmp_path: Pa
             await register(stub, "first")
 
 
+async def test_a_log_that_was_longer_is_refused_also_after_a_start(tmp_path: Path) -> None:
+    """Each start of the enode is another one. An older version reports no log, and a restored store has another one."""
+    async with name_server("", tmp_path) as stub:
+        await register(stub, "first")
+        await register(stub, "first", log=(7, 0, 1_000))
+        await register(stub, "first", log=(8, 1_000, 1_064))
+    async with name_server("", tmp_path) as stub:
+        for start in (7, 9):
+            with pytest.raises(Conflict, match="older copy") as refused:
+                await register(stub, "first", log=(start, 1_000, 2_000))
+            assert refused.value.field in OTHER_STORE_FIELDS
+        with pytest.raises(Invalid):
+            await register(stub, "first", log=(1 << 63, 1_000, 2_000))
+        await register(stub, "first")
+        await register(stub, "first", log=(8, 1_000, 2_000))
+        await leave(stub)
+        await register(stub, "restored", made_from="first", log=(10, 64, 64))
+        await register(stub, "restored", log=(11, 64, 128))
+
+
 @pytest.fixture
 async def two(tmp_path: Path) -> AsyncIterator[list[NameServiceStub]]:
     """Two name servers over one PostgreSQL."""
@@ -130,6 +153,18 @@ async def test_what_one_name_server_accepts_all_accept(two: list[NameServiceStub
             with contextlib.suppress(Conflict):
                 await register(two[1], second)
                 break
+
+
+async def test_a_log_end_that_one_name_server_knows_counts_at_all(two: list[NameServiceStub]) -> None:
+    """The other one learns it from the database, at the latest when it would store a shorter log."""
+    for stub in two:
+        await register(stub, "first", log=(7, 0, 100))
+    await register(two[0], "first", log=(8, 1_000, 1_000))
+    for stub in (two[1], two[0]):
+        with pytest.raises(Conflict, match="durable up to position 1000"):
+            await register(stub, "first", log=(9, 200, 200))
+    for stub in two:
+        await register(stub, "first", log=(10, 1_000, 1_000))
 
 
 async def test_a_set_without_any_known_replica_is_refused_also_after_a_start(tmp_path: Path) -> None:

@@ -21,7 +21,7 @@ from ortoo.enode.recovery.restored import read_openings_gap
 from ortoo.enode.replication.membership import ReplicaMembership
 from ortoo.enode.replication.protocol.identity import Configuration, ReplicaId
 from ortoo.enode.replication.protocol.log_summary import LogSummary
-from ortoo.namesrv.decisions.process_leases import KnownStore, may_come
+from ortoo.namesrv.decisions.known_stores import KnownStore, may_come
 from ortoo.testing.disks.disk_image import KEEP_UNSYNCED
 from ortoo.testing.disks.memory_disk import MemoryDisk
 from ortoo.verification.store.single_store import open_single_store

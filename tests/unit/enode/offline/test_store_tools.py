@@ -3,6 +3,7 @@
 import json
 import re
 from collections.abc import Iterator
+from itertools import product
 from pathlib import Path
 from typing import get_type_hints
 
@@ -12,14 +13,21 @@ from ortoo.common.errors import Conflict, DataLoss, Invalid, NotFound
 from ortoo.common.process.clock import SystemClock
 from ortoo.common.process.randomness import Randomness
 from ortoo.common.records.sealed_batch import SealedBatch, crc32c
-from ortoo.enode.disk.disk import RealDisk
+from ortoo.enode.disk.disk import Disk, RealDisk
+from ortoo.enode.disk.identity import read_identity
 from ortoo.enode.log.frame import FrameHeader
 from ortoo.enode.log.results import TopicCopy
 from ortoo.enode.log.segment import segment_name
 from ortoo.enode.log.settings import StoreSettings
 from ortoo.enode.offline import inspect, repair
+from ortoo.enode.recovery.restored import read_openings_gap
+from ortoo.enode.replication.membership import ReplicaMembership
 from ortoo.enode.store.lock_table import LockGranted, LockRequest
+from ortoo.testing.disks.disk_image import KEEP_UNSYNCED
+from ortoo.testing.disks.memory_disk import MemoryDisk
 from ortoo.verification.store.single_store import SingleStore, open_single_store
+from ortoo.verification.store.workload import FOLDER
+from tests.contract.one_store import OneStore
 
 SETTINGS = StoreSettings(
     segment_bytes=16 << 10, headroom_bytes=0, retention_age_ms=0, retention_bytes=40_000, retention_interval_ms=5
@@ -205,6 +213,41 @@ async def test_what_is_given_up_is_nobodys_any_more(folder: Path) -> None:
     assert after.generation > lost.generation > kept.generation
     assert store.describe().store_open_number > opening + 1_000
     await store.close()
+
+
+async def test_name_servers_accept_a_cut_store_after_an_interruption_between_any_two_writes() -> None:
+    """They refuse a shorter log under the former id. The next start, or the repeated command, completes the new id."""
+    one = OneStore()
+    await one.open()
+    await one.append(b"a message")
+    await one.store.close()
+    identity = read_identity(one.disk, FOLDER)
+    assert identity is not None
+    assert isinstance(one.disk.inner, MemoryDisk)
+
+    def cut(disk: Disk) -> None:
+        for step in repair.remove_caches(disk, FOLDER, one.clock, Randomness(2), discards_end=True):
+            step.run()
+
+    whole = one.disk.inner.after_crash(Randomness(1), KEEP_UNSYNCED, record=True)
+    cut(whole)
+    assert len(whole.operations) > 10
+    for done, is_repeated in product(range(len(whole.operations) + 1), (False, True)):
+        left = one.disk.after_crash(Randomness(1), KEEP_UNSYNCED)
+        for operation in whole.operations[:done]:
+            left.apply(operation)
+        if is_repeated:
+            cut(left)
+        kept = ReplicaMembership(left, FOLDER, one.clock, Randomness(4)).stored
+        renewed = read_identity(left, FOLDER)
+        assert renewed is not None
+        assert renewed.store_id == kept.set_id
+        is_cut = kept.set_id != identity.store_id
+        assert is_cut or not is_repeated
+        if is_cut:
+            assert renewed.made_from == identity.store_id
+            assert renewed.begins_anew
+            assert read_openings_gap(left, FOLDER)
 
 
 async def test_a_stray_beside_a_log_that_is_gone_is_no_log(folder: Path) -> None:

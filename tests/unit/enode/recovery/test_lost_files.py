@@ -11,6 +11,7 @@ from itertools import pairwise
 import pytest
 
 from ortoo.common.errors import DataLoss
+from ortoo.common.process.randomness import Randomness
 from ortoo.enode.disk.identity import read_identity
 from ortoo.enode.disk.segment_files import SegmentFiles
 from ortoo.enode.log.results import TopicCopy
@@ -123,7 +124,7 @@ async def is_missed(files: Mapping[str, bytes]) -> None:
     life = Life(50, disk_of(files))
     with pytest.raises(DataLoss, match="--caches"):
         await life.open()
-    for step in remove_caches(life.disk, FOLDER):
+    for step in remove_caches(life.disk, FOLDER, life.clock, Randomness(9)):
         step.run()
     store = await life.open()
     assert min(store.describe().store_open_number, store.engine.appender.epoch) > OPENINGS_GAP

@@ -3,7 +3,7 @@
 import pytest
 
 from ortoo.common.errors import Conflict
-from ortoo.namesrv.decisions.process_leases import KnownStore, check_lineage, check_store
+from ortoo.namesrv.decisions.known_stores import KnownStore, check_lineage, check_store
 from ortoo.namesrv.decisions.replicas import ReplicaId, ReplicaReport
 
 ONE, TWO, THREE, FOUR, FIVE = (ReplicaId(number, f"disk-{number}") for number in range(1, 6))

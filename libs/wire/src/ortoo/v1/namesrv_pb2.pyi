@@ -31,6 +31,7 @@ class RegisterEnodeRequest(_message.Message):
     DIRECTORY_ID_FIELD_NUMBER: _builtins.int
     UNKNOWN_TOPICS_FIELD_NUMBER: _builtins.int
     UNLISTED_TOPIC_COUNT_FIELD_NUMBER: _builtins.int
+    LOG_FIELD_NUMBER: _builtins.int
     directory_id: _builtins.str
     """The id of the directory that the enode watches; empty = none yet."""
     unlisted_topic_count: _builtins.int
@@ -40,54 +41,29 @@ class RegisterEnodeRequest(_message.Message):
         """Name, address and store id."""
 
     @_builtins.property
-    def unknown_topics(self) -> _containers.RepeatedCompositeFieldContainer[Global___StoredTopic]:
+    def unknown_topics(self) -> _containers.RepeatedCompositeFieldContainer[_topic_pb2.StoredTopic]:
         """Topics that the enode holds and the directory does not place there; at most 10,000."""
+
+    @_builtins.property
+    def log(self) -> _topic_pb2.EnodeLog:
+        """The log of an enode without other replicas; absent = its end is not compared."""
 
     def __init__(
         self,
         *,
         enode: _topic_pb2.Enode | None = ...,
         directory_id: _builtins.str = ...,
-        unknown_topics: _abc.Iterable[Global___StoredTopic] | None = ...,
+        unknown_topics: _abc.Iterable[_topic_pb2.StoredTopic] | None = ...,
         unlisted_topic_count: _builtins.int = ...,
+        log: _topic_pb2.EnodeLog | None = ...,
     ) -> None: ...
-    _HasFieldArgType: _TypeAlias = _typing.Literal["enode", b"enode"]  # noqa: Y015
+    _HasFieldArgType: _TypeAlias = _typing.Literal["enode", b"enode", "log", b"log"]  # noqa: Y015
     def HasField(self, field_name: _HasFieldArgType) -> _builtins.bool: ...
-    _ClearFieldArgType: _TypeAlias = _typing.Literal["directory_id", b"directory_id", "enode", b"enode", "unknown_topics", b"unknown_topics", "unlisted_topic_count", b"unlisted_topic_count"]  # noqa: Y015
+    _ClearFieldArgType: _TypeAlias = _typing.Literal["directory_id", b"directory_id", "enode", b"enode", "log", b"log", "unknown_topics", b"unknown_topics", "unlisted_topic_count", b"unlisted_topic_count"]  # noqa: Y015
     def ClearField(self, field_name: _ClearFieldArgType) -> None: ...
     def WhichOneof(self, oneof_group: _Never) -> None: ...
 
 Global___RegisterEnodeRequest: _TypeAlias = RegisterEnodeRequest  # noqa: Y015
-
-@_typing.final
-class StoredTopic(_message.Message):
-    """A topic as stored on an enode."""
-
-    DESCRIPTOR: _descriptor.Descriptor
-
-    TOPIC_ID_FIELD_NUMBER: _builtins.int
-    NAME_FIELD_NUMBER: _builtins.int
-    QUEUE_COUNT_FIELD_NUMBER: _builtins.int
-    topic_id: _builtins.int
-    """Its id."""
-    name: _builtins.str
-    """Its last name that the enode knows."""
-    queue_count: _builtins.int
-    """Queues 0 to this number, exclusive."""
-    def __init__(
-        self,
-        *,
-        topic_id: _builtins.int = ...,
-        name: _builtins.str = ...,
-        queue_count: _builtins.int = ...,
-    ) -> None: ...
-    _HasFieldArgType: _TypeAlias = _Never  # noqa: Y015
-    def HasField(self, field_name: _HasFieldArgType) -> _builtins.bool: ...
-    _ClearFieldArgType: _TypeAlias = _typing.Literal["name", b"name", "queue_count", b"queue_count", "topic_id", b"topic_id"]  # noqa: Y015
-    def ClearField(self, field_name: _ClearFieldArgType) -> None: ...
-    def WhichOneof(self, oneof_group: _Never) -> None: ...
-
-Global___StoredTopic: _TypeAlias = StoredTopic  # noqa: Y015
 
 @_typing.final
 class RegisterEnodeResponse(_message.Message):

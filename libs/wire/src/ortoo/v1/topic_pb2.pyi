@@ -573,6 +573,66 @@ class Enode(_message.Message):
 Global___Enode: _TypeAlias = Enode  # noqa: Y015
 
 @_typing.final
+class StoredTopic(_message.Message):
+    """A topic as stored on an enode."""
+
+    DESCRIPTOR: _descriptor.Descriptor
+
+    TOPIC_ID_FIELD_NUMBER: _builtins.int
+    NAME_FIELD_NUMBER: _builtins.int
+    QUEUE_COUNT_FIELD_NUMBER: _builtins.int
+    topic_id: _builtins.int
+    """Its id."""
+    name: _builtins.str
+    """Its last name that the enode knows."""
+    queue_count: _builtins.int
+    """Queues 0 to this number, exclusive."""
+    def __init__(
+        self,
+        *,
+        topic_id: _builtins.int = ...,
+        name: _builtins.str = ...,
+        queue_count: _builtins.int = ...,
+    ) -> None: ...
+    _HasFieldArgType: _TypeAlias = _Never  # noqa: Y015
+    def HasField(self, field_name: _HasFieldArgType) -> _builtins.bool: ...
+    _ClearFieldArgType: _TypeAlias = _typing.Literal["name", b"name", "queue_count", b"queue_count", "topic_id", b"topic_id"]  # noqa: Y015
+    def ClearField(self, field_name: _ClearFieldArgType) -> None: ...
+    def WhichOneof(self, oneof_group: _Never) -> None: ...
+
+Global___StoredTopic: _TypeAlias = StoredTopic  # noqa: Y015
+
+@_typing.final
+class EnodeLog(_message.Message):
+    """The log of an enode without other replicas. The positions are bytes."""
+
+    DESCRIPTOR: _descriptor.Descriptor
+
+    START_FIELD_NUMBER: _builtins.int
+    OPENED_END_FIELD_NUMBER: _builtins.int
+    DURABLE_END_FIELD_NUMBER: _builtins.int
+    start: _builtins.int
+    """The number of this start of the enode, another one at each start; below 2^63."""
+    opened_end: _builtins.int
+    """Its end when this start opened it. A start is refused if an earlier start had a durable end behind it."""
+    durable_end: _builtins.int
+    """Its durable end now."""
+    def __init__(
+        self,
+        *,
+        start: _builtins.int = ...,
+        opened_end: _builtins.int = ...,
+        durable_end: _builtins.int = ...,
+    ) -> None: ...
+    _HasFieldArgType: _TypeAlias = _Never  # noqa: Y015
+    def HasField(self, field_name: _HasFieldArgType) -> _builtins.bool: ...
+    _ClearFieldArgType: _TypeAlias = _typing.Literal["durable_end", b"durable_end", "opened_end", b"opened_end", "start", b"start"]  # noqa: Y015
+    def ClearField(self, field_name: _ClearFieldArgType) -> None: ...
+    def WhichOneof(self, oneof_group: _Never) -> None: ...
+
+Global___EnodeLog: _TypeAlias = EnodeLog  # noqa: Y015
+
+@_typing.final
 class EnodeReplica(_message.Message):
     """One of the replicas of an enode, as registered at the name server."""
 

@@ -4,8 +4,10 @@ from ortoo.common.logs.log_event import error, info, warning
 
 STORE_REFUSED = error(
     "store_refused",
-    "A name server has another store registered for this enode. The enode accepts no messages.",
-    "Mount the right volume, or correct `data_dir`. If the former store is gone, run `ortoo enode accept-store`.",
+    "A name server has another store registered for this enode, or a longer log of its store. The enode accepts no "
+    "messages.",
+    "Mount the right volume, or correct `data_dir`. If the former store is gone, run `ortoo enode accept-store`. If "
+    "the log is shorter, see [older copies](backups.md#older-copies-of-a-store).",
 )
 DELETED_GROUP_IN_USE = info(
     "deleted_group_in_use",

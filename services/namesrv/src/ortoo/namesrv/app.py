@@ -92,7 +92,7 @@ async def open_namesrv(
             clock=clock,
         )
         await elections.load()
-        stores = StoresOfEnodes(catalog.stores, shared=catalog.shared)
+        stores = StoresOfEnodes(catalog.stores, shared=catalog.shared, clock=clock)
 
         def drop_enode(name: str) -> None:
             directory.drop_enode(name)

@@ -7,7 +7,9 @@ STORE_FIELD = "store_id"
 """The field of a refusal because the enode is registered with another store."""
 DOUBLE_FIELD = f"enode.{STORE_FIELD}"
 """The field of a refusal like that of `STORE_FIELD`, while a process with the registered store is alive."""
-OTHER_STORE_FIELDS = (STORE_FIELD, DOUBLE_FIELD)
+LOG_FIELD = "log.opened_end"
+"""The field of a refusal because the log of the enode is shorter than it was."""
+OTHER_STORE_FIELDS = (STORE_FIELD, DOUBLE_FIELD, LOG_FIELD)
 """The fields of refusals that an operator has to resolve. A store that is refused with such a field accepts no
 messages."""
 LEASE_FIELD = "enode.name"
@@ -23,6 +25,15 @@ def refused(observed: str, error: Conflict | Fenced) -> Finding:
             "the enode gets no lease and takes no messages, because it could assign offsets and message ids twice",
             "mount its volume and correct its data_dir, then restart it; if its former store is lost permanently, "
             "ortoo enode accept-store ENODE STORE",
+        )
+    if error.field == LOG_FIELD:
+        return Finding(
+            "log rolled back",
+            observed,
+            "the enode gets no lease and takes no messages, because it would assign offsets and leases of lost "
+            "messages again",
+            "mount its newest volume and restart it. If the end of its log is lost permanently, stop it, run "
+            "ortoo-enode elect DIR --lose --apply, and start it",
         )
     return Finding(
         "registration rejected",

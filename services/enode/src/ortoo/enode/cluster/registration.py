@@ -24,6 +24,7 @@ def enode_registration(
     topics: TopicCopies,
     is_index_nearly_full: Callable[[], bool],
     write_refusal: Callable[[], str],
+    log: Callable[[], topic_pb2.EnodeLog | None],
     name_servers: NameServers,
     channels: Channels,
     *,
@@ -34,7 +35,7 @@ def enode_registration(
     """The registrations of `enode` at the name servers, renewed at least every `interval_s`.
 
     Each request says whether the index is nearly full. It contains the reason if the enode refuses writes, and the
-    `topics` that the directory does not know.
+    `topics` that the directory does not know. Without other replicas it also contains the ends of the `log`.
     """
 
     def stub(address: str) -> namesrv_pb2_grpc.NameServiceStub:
@@ -45,8 +46,9 @@ def enode_registration(
         request = namesrv_pb2.RegisterEnodeRequest(
             enode=enode,
             directory_id=topics.directory_id,
-            unknown_topics=[write(namesrv_pb2.StoredTopic, copy) for copy in unknown[:UNKNOWN_TOPICS_MAX]],
+            unknown_topics=[write(topic_pb2.StoredTopic, copy) for copy in unknown[:UNKNOWN_TOPICS_MAX]],
             unlisted_topic_count=max(0, len(unknown) - UNKNOWN_TOPICS_MAX),
+            log=log(),
         )
         request.enode.index_nearly_full = is_index_nearly_full()
         request.enode.write_refusal = write_refusal()[:REASON_CHARACTERS]

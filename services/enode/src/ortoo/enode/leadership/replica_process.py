@@ -343,7 +343,13 @@ class ReplicaProcess:
             background.run_contained("drain", _end_streams(self.server, services, over))
             stack.callback(services.register_metrics(self.metrics))
             announced = services.announce(
-                self.server, self.name_servers, self.channels, epoch=epoch, is_alone=self.is_alone
+                self.server,
+                self.name_servers,
+                self.channels,
+                epoch=epoch,
+                is_alone=self.is_alone,
+                start=self.membership.stored.incarnation,
+                opened_end=log.summary.appended,
             )
             self._announcement = await stack.enter_async_context(announced)
             self.leader_service.service, self.services = services.handlers, services

@@ -103,12 +103,27 @@ class EnodeServices:
 
     @contextlib.asynccontextmanager
     async def announce(
-        self, server: GrpcServer, name_servers: NameServers, channels: Channels, *, epoch: int, is_alone: bool
+        self,
+        server: GrpcServer,
+        name_servers: NameServers,
+        channels: Channels,
+        *,
+        epoch: int,
+        is_alone: bool,
+        start: int,
+        opened_end: int,
     ) -> AsyncIterator[Announcement]:
         """Register the enode at the name servers with the address of `server`, follow them, and run background work.
 
         The leases are released at the end if the enode `is_alone`; otherwise another replica may already hold them.
+        `start` is the number of this start, which found the end of the log at `opened_end`.
         """
+
+        def log() -> topic_pb2.EnodeLog | None:
+            durable_end = self.store.engine.appender.durable_position
+            found = topic_pb2.EnodeLog(start=start, opened_end=opened_end, durable_end=durable_end)
+            return found if is_alone else None
+
         enode = topic_pb2.Enode(
             name=self.settings.name,
             address=reachable_address(self.settings, server),
@@ -123,6 +138,7 @@ class EnodeServices:
                 self.handlers.topics,
                 lambda: self.store.engine.housekeeping.index_is_nearly_full,
                 lambda: self.store.describe().reason,
+                log,
                 name_servers,
                 channels,
                 interval_s=self.settings.heartbeat_interval_s,

@@ -26,8 +26,8 @@ from ortoo.enode.disk.clean_stop import read_clean_stop, write_clean_stop
 from ortoo.enode.disk.disk import Disk, RealDisk
 from ortoo.enode.disk.durable_mark import FILE_NAME as TIDE_NAME
 from ortoo.enode.disk.durable_mark import DurableMark, read_durable_mark
-from ortoo.enode.disk.hard_state_file import read_hard_state
-from ortoo.enode.disk.identity import FILE_NAME, StoreIdentity, write_identity
+from ortoo.enode.disk.hard_state_file import read_hard_state, write_hard_state
+from ortoo.enode.disk.identity import FILE_NAME, StoreIdentity, read_identity, write_identity
 from ortoo.enode.disk.log_begin import FILE_NAME as BEGIN_NAME
 from ortoo.enode.disk.log_begin import read_log_begin, write_log_begin
 from ortoo.enode.disk.segment_files import SegmentFiles
@@ -40,7 +40,7 @@ from ortoo.enode.recovery.hard_state import check_files, check_never_of_a_set, c
 from ortoo.enode.recovery.only_copy import make_clean_stop, recover
 from ortoo.enode.recovery.opening import durable_end
 from ortoo.enode.recovery.restored import FILE_NAME as RESTORED_NAME
-from ortoo.enode.recovery.restored import write_restored_mark
+from ortoo.enode.recovery.restored import write_mark, write_restored_mark
 from ortoo.enode.recovery.strays import find_strays
 
 ANY_TAG = 0
@@ -75,14 +75,15 @@ def main(arguments: Sequence[str]) -> int:
             if read_hard_state(disk, folder) is None:
                 check_never_of_a_set(disk, folder)
             check_only_replica(disk, folder, REPLICA_ADVICE)
+        clock, randomness = SystemClock(), Randomness()
         if chosen.caches:
-            steps = list(remove_caches(disk, folder))
+            steps = list(remove_caches(disk, folder, clock, randomness))
         elif chosen.identity:
-            steps = list(renew_identity(disk, folder, chosen.identity, SystemClock(), Randomness()))
+            steps = list(renew_identity(disk, folder, chosen.identity, clock, randomness))
         elif chosen.without_checkpoint:
             steps = list(accept_lost_state(disk, folder))
         elif chosen.cut is not None:
-            steps = list(cut_log(disk, folder, chosen.cut))
+            steps = list(cut_log(disk, folder, chosen.cut, clock, randomness))
         else:
             return _diagnose(disk, folder)
         for step in steps:
@@ -95,7 +96,9 @@ def main(arguments: Sequence[str]) -> int:
     return 0
 
 
-def remove_caches(disk: Disk, folder: Path, *, discards_end: bool = False) -> Iterator[RepairStep]:
+def remove_caches(
+    disk: Disk, folder: Path, clock: Clock, randomness: Randomness, *, discards_end: bool = False
+) -> Iterator[RepairStep]:
     """Remove every file that is rebuilt from the log.
 
     The durable position cannot be rebuilt from a damaged or missing end. So the durable mark stays while there is a
@@ -108,8 +111,9 @@ def remove_caches(disk: Disk, folder: Path, *, discards_end: bool = False) -> It
     if discards_end or ((end or has_voted) and _are_strays(disk, folder, starts)):
         end = 0
         yield RepairStep(
-            f"write {RESTORED_NAME}: the locks, leases and transactions of the removed end become invalid",
-            partial(write_restored_mark, disk, folder, Randomness()),
+            f"write {RESTORED_NAME}: the locks, leases and transactions of the removed end become invalid, and the "
+            "store gets another id",
+            partial(_begin_anew, disk, folder, clock, randomness),
         )
     if end > read_durable_mark(disk, folder):
         yield RepairStep(
@@ -117,6 +121,26 @@ def remove_caches(disk: Disk, folder: Path, *, discards_end: bool = False) -> It
         )
     whole = (CLEAN_NAME,) if end else (CLEAN_NAME, TIDE_NAME)
     yield from _removals(disk, folder, [name for name in names if name in whole])
+
+
+def _begin_anew(disk: Disk, folder: Path, clock: Clock, randomness: Randomness) -> None:
+    """Mark a store whose log loses its end, and give it another id, made from its former one.
+
+    Name servers refuse a shorter log under the former id. A store that was not started since its last mark keeps its
+    id. After an interruption the next start completes the change of the id.
+    """
+    identity, stored = read_identity(disk, folder), read_hard_state(disk, folder)
+    if identity is None or identity.begins_anew:
+        write_restored_mark(disk, folder, randomness)
+        return
+    write_mark(disk, folder, randomness)
+    renewed = replace(identity.renewed(randomness.id_text(), clock.now_ms()), begins_anew=True)
+    if stored is not None:
+        renewed_state = replace(
+            stored, set_id=renewed.store_id, created_at_ms=renewed.created_at_ms, made_from=renewed.made_from
+        )
+        write_hard_state(disk, folder, renewed_state)
+    write_identity(disk, folder, renewed)
 
 
 def _removals(disk: Disk, folder: Path, names: Sequence[str]) -> Iterator[RepairStep]:
@@ -195,7 +219,7 @@ def accept_lost_state(disk: Disk, folder: Path) -> Iterator[RepairStep]:
     )
 
 
-def cut_log(disk: Disk, folder: Path, position: int) -> Iterator[RepairStep]:
+def cut_log(disk: Disk, folder: Path, position: int, clock: Clock, randomness: Randomness) -> Iterator[RepairStep]:
     """Remove every segment that begins at or behind `position`, and zero the rest of the one that contains it.
 
     Errors: Invalid when no frame begins there.
@@ -213,7 +237,7 @@ def cut_log(disk: Disk, folder: Path, position: int) -> Iterator[RepairStep]:
         raise Invalid(
             f"no frame begins at position {position}; `ortoo-enode inspect --frames` shows where frames begin"
         )
-    yield from remove_caches(disk, folder, discards_end=True)
+    yield from remove_caches(disk, folder, clock, randomness, discards_end=True)
     for base in sorted((one for one in starts if one > holder), reverse=True):
         name = segment_name(base)
         yield RepairStep(f"remove {name}: all its frames are lost", partial(_remove, disk, folder / name))

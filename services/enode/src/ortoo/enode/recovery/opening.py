@@ -6,7 +6,7 @@ little as possible is written. Frames that no flush of this disk covers are rewr
 truncated.
 """
 
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, field, replace
 from itertools import pairwise
 from pathlib import Path
@@ -220,7 +220,7 @@ class _Opening:
         active = before[-1] if before else None
         surveyed = survey(active.read, active.base, at) if active else SegmentSurvey(end_position=at, is_ended=True)
         is_full = surveyed.is_ended and surveyed.end_position == at
-        if is_full and behind and behind[0].base == at:
+        if surveyed.end_position == at and _is_followed(at, behind):
             active = behind.pop(0)
             self.adopt_segments(catalog, [*before, active])
         elif active is not None:
@@ -291,7 +291,10 @@ class _Opening:
         return end
 
     def _add_frames_behind(self, log: ReplicaLog, segments: list[Segment]) -> None:
-        """Read the frames behind the committed position, up to the first gap."""
+        """Read the frames behind the committed position, up to the first gap.
+
+        A full segment may have no end mark: an earlier version began the next segment behind it after a clean stop.
+        """
         recovered, at = log.recovered, log.recovered.end_position
         end = at
         for number, segment in enumerate(segments):
@@ -310,10 +313,15 @@ class _Opening:
                 recovered.store_open = max(recovered.store_open, header.store_open)
                 recovered.stored_at_ms = max(recovered.stored_at_ms, header.stored_at_ms)
                 is_ended = bool(header.flags & FrameFlag.SEGMENT_END)
-            if not is_ended:
+            if not (is_ended or _is_followed(end, segments[number + 1 :])):
                 break
             segment.end, segment.last_stored_at_ms = end, recovered.stored_at_ms
         log.summary = _as_synced(self.protocol_frames.applied_to(log.summary, end), end, at)
+
+
+def _is_followed(end: int, later: Sequence[Segment]) -> bool:
+    """Whether the next one of the `later` segments begins at the position `end`."""
+    return bool(later) and later[0].base == end
 
 
 def _whole_frames(segment: Segment, position: int) -> Iterator[tuple[FrameHeader, bytes]]:

@@ -15,7 +15,6 @@ from ortoo.enode.changes.kinds import (
 from ortoo.enode.changes.timers import TimersSet
 from ortoo.enode.index.catalog import QueueLog
 from ortoo.enode.log.flushing.flush_group import FlushGroup
-from ortoo.enode.log.frame import FrameFlag
 from ortoo.enode.reading.waiting import wake_all
 from ortoo.enode.state.tables.dedup import Sequencer
 from ortoo.enode.state.tables.offsets import GenerationReservations
@@ -58,6 +57,7 @@ class Committer:
         all replicas, and each start, have the same state at a position.
         """
         catalog, state, recent, checkpoints = self.catalog, self.state, self.recent, self.housekeeping.checkpoints
+        next_segments = self.housekeeping.appender.next_segments
         woken: dict[QueueLog, None] = {}
         topic_ids: set[int] = set()
         for entry in group.entries:
@@ -86,9 +86,9 @@ class Committer:
             elif entry.slice_at is not None:
                 catalog.active_parts.slices.append(entry.slice_at)
                 checkpoints.count_slice(entry.slice_at, header.frame_bytes)
-            if header.flags & FrameFlag.SEGMENT_END:
+            if next_segments and next_segments[0].base == header.end_position:
                 self.housekeeping.on_segment_sealed(catalog.seal_active(catalog.active))
-                catalog.segments.append(self.housekeeping.appender.next_segments.pop(0))
+                catalog.segments.append(next_segments.pop(0))
         for queue in woken:
             wake_all(queue.waiters)
         for stored in self.on_stored if topic_ids else ():

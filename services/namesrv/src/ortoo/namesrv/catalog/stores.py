@@ -6,7 +6,7 @@ import sqlalchemy as sa
 
 from ortoo.namesrv.catalog import tables
 from ortoo.namesrv.catalog.database import Database
-from ortoo.namesrv.decisions.process_leases import KnownStore
+from ortoo.namesrv.decisions.known_stores import KnownStore
 
 
 class Stores:
@@ -46,4 +46,4 @@ class Stores:
 
 
 def _known(row: Any) -> KnownStore:
-    return KnownStore(row.enode, row.store_id, row.replicas, row.version, row.accepted)
+    return KnownStore(row.enode, row.store_id, row.replicas, row.version, row.accepted, row.log_start, row.log_end)

@@ -217,6 +217,9 @@ stores = sa.Table(
     ),
     sa.Column("version", sa.BigInteger, nullable=False),
     sa.Column("accepted", sa.String(255), nullable=False, server_default=""),
+    # Since revision 0014, both.
+    sa.Column("log_start", sa.BigInteger, nullable=False, server_default="0"),
+    sa.Column("log_end", sa.BigInteger, nullable=False, server_default="0"),
 )
 """The registered store of each enode."""
 

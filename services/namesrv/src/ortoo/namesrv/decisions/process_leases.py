@@ -1,23 +1,26 @@
-"""The registered enodes and snodes: leases that end unless they are renewed. Pure: `now_s` is monotonic seconds.
+"""The registered enodes and snodes: leases that end unless they are renewed, and refused requests for a lease.
 
-The registered store of an enode outlives its lease, so that an enode with an empty folder is refused. That enode would
-assign the offsets and message ids of its former store again.
+Pure: `now_s` is monotonic seconds.
 """
 
 import dataclasses
 from collections import deque
-from collections.abc import Mapping
+from collections.abc import Iterator, Mapping
 from dataclasses import dataclass, field
 
 from ortoo.common.cluster.names import check_process_name
-from ortoo.common.cluster.refused import DOUBLE_FIELD, LEASE_FIELD, STORE_FIELD
+from ortoo.common.cluster.refused import DOUBLE_FIELD, LEASE_FIELD, refused
 from ortoo.common.errors import Conflict, Fenced, Overloaded
-from ortoo.namesrv.decisions.replicas import EnodeReplica, ReplicaId, ReplicaReport, ReplicaSet, left_ms
+from ortoo.common.errors.findings import Finding
+from ortoo.namesrv.decisions.replicas import EnodeReplica, ReplicaSet, left_ms
 from ortoo.namesrv.decisions.text_checks import check_address, check_text
 
 ENODES_MAX = 1_000
 SNODES_MAX = 1_000
 REPLACED_INCARNATIONS_MAX = 8
+REFUSAL_RETENTION_S = 30.0
+"""Longer than the interval at which a refused process retries."""
+REFUSALS_MAX = 100
 
 
 @dataclass(frozen=True, slots=True)
@@ -39,47 +42,6 @@ class Enode:
     """The id of the store from which an operator made this one."""
     other_directory_id: str = ""
     """The id of another directory that the enode has followed for a whole lease; empty = it follows this one."""
-
-
-@dataclass(frozen=True, slots=True)
-class KnownStore:
-    """The store that an enode has registered; it stays registered when the enode's processes end."""
-
-    enode: str
-    store_id: str
-    """The id of its store, or of its replica set; empty = the enode is forgotten, and no store is registered."""
-    replicas: tuple[ReplicaId, ...] = ()
-    """The last known replicas of the set, including learners; empty for an enode without replicas."""
-    version: int = 0
-    """The number of changes, so that an older copy of the database is ignored."""
-    accepted: str = ""
-    """The id of another store that an operator has permitted to replace the registered one."""
-
-    @property
-    def is_forgotten(self) -> bool:
-        """Whether an operator has forgotten the enode."""
-        return not self.store_id
-
-    def forgotten(self) -> "KnownStore":
-        """A copy with the next version and without a registered store, so that every store needs a permission."""
-        return KnownStore(self.enode, "", version=self.version + 1)
-
-    def changed(self, store_id: str, replicas: tuple[ReplicaId, ...]) -> "KnownStore":
-        """A copy for a newly registered store, with the next version.
-
-        If `store_id` differs from the registered store, the permission for another store ends.
-        """
-        accepted = self.accepted if store_id == self.store_id else ""
-        version = self.version + 1
-        return dataclasses.replace(self, store_id=store_id, replicas=replicas, version=version, accepted=accepted)
-
-    def accepting(self, store_id: str) -> "KnownStore":
-        """A copy that permits the store `store_id` as well, with the next version.
-
-        If `store_id` is the registered store, the copy permits no other store.
-        """
-        accepted = store_id if store_id != self.store_id else ""
-        return dataclasses.replace(self, version=self.version + 1, accepted=accepted)
 
 
 @dataclass(frozen=True, slots=True)
@@ -307,44 +269,27 @@ class ProcessLeases:
                 )
 
 
-def may_come(known: KnownStore | None, store_id: str, made_from: str) -> bool:
-    """Whether an enode may use a store: the registered or permitted one, or one that was made from either."""
-    return known is None or not ({known.store_id, known.accepted} - {""}).isdisjoint((store_id, made_from))
+class LeaseRefusals:
+    """The processes that were refused a lease a short time ago, with the reasons."""
 
+    def __init__(self) -> None:
+        """Start empty."""
+        self._reasons: dict[str, tuple[Conflict | Fenced, float]] = {}
 
-def check_store(known: KnownStore | None, enode: str, store_id: str, made_from: str) -> None:
-    """Refuse a store that an enode may not use. Errors: Conflict, which names the command that permits the store."""
-    if known is None or may_come(known, store_id, made_from):
-        return
-    if known.is_forgotten:
-        raise Conflict(
-            f"enode {enode!r} was forgotten by an operator, and its topics have no queues on it any more. If it is to "
-            f"return with its store {store_id}, permit it with `ortoo enode accept-store {enode} {store_id}`; then it "
-            "offers its topics for adoption",
-            field=STORE_FIELD,
-        )
-    raise Conflict(
-        f"enode {enode!r} has registered store {known.store_id}, and this process has store {store_id}. Check whether "
-        "its volume is mounted and its data_dir is the right one. If the former store is permanently lost, `ortoo "
-        f"enode accept-store {enode} {store_id}` lets the enode continue with the new store",
-        field=STORE_FIELD,
-    )
+    def record_refusal(self, process: str, error: Conflict | Fenced, now_s: float) -> None:
+        """Record that a process was refused a lease."""
+        if process in self._reasons or len(self._recent(now_s)) < REFUSALS_MAX:
+            self._reasons[process] = (error, now_s + REFUSAL_RETENTION_S)
 
+    def record_acceptance(self, process: str) -> None:
+        """Forget the refusals of a process, because it got a lease."""
+        self._reasons.pop(process, None)
 
-def check_lineage(known: KnownStore | None, report: ReplicaReport) -> None:
-    """Refuse a report from another replica set with the registered set's id. Errors: Conflict.
+    def findings(self, now_s: float) -> Iterator[Finding]:
+        """Yield a finding for each refused process, with the reason."""
+        for who, (error, _) in sorted(self._recent(now_s).items()):
+            yield refused(f"{who} was refused: {error.message}", error)
 
-    Replicas change one at a time, so two consecutive configurations of a set have replicas in common. A set with none
-    of the registered replicas is therefore another set.
-    """
-    if known is None or not known.replicas or report.set_id != known.store_id or not report.voters:
-        return
-    if report.replica in known.replicas or not set(known.replicas).isdisjoint(report.voters):
-        return
-    numbers = ", ".join(f"{one.number} (disk {one.disk})" for one in known.replicas)
-    raise Conflict(
-        f"set {report.set_id} of enode {report.enode!r} has the replicas {numbers}; replica {report.replica.number} "
-        f"(disk {report.replica.disk}) is none of them, and its log names none of them. This replica created another "
-        "set with the same id. Stop the replica, empty its folder, and add it as a new replica",
-        field="set_id",
-    )
+    def _recent(self, now_s: float) -> dict[str, tuple[Conflict | Fenced, float]]:
+        self._reasons = {who: one for who, one in self._reasons.items() if one[1] > now_s}
+        return self._reasons

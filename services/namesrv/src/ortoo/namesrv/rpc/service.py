@@ -17,9 +17,9 @@ from ortoo.common.grpc.messages import read, read_request, write
 from ortoo.common.process.clock import Clock
 from ortoo.namesrv.catalog.catalog import Catalog
 from ortoo.namesrv.catalog.users import Users
-from ortoo.namesrv.decisions.lease_refusals import LeaseRefusals
+from ortoo.namesrv.decisions.known_stores import EnodeLog
 from ortoo.namesrv.decisions.orphaned_topics import StoredTopic
-from ortoo.namesrv.decisions.process_leases import Enode, Snode
+from ortoo.namesrv.decisions.process_leases import Enode, LeaseRefusals, Snode
 from ortoo.namesrv.decisions.replicas import ReplicaReport
 from ortoo.namesrv.decisions.route_changes import WatchStart
 from ortoo.namesrv.decisions.topics import NewTopic
@@ -85,12 +85,13 @@ class NameService(NameServiceServicer):
         unknown = [read(StoredTopic, one) for one in request.unknown_topics]
         # Replicas come from their own reports, and this name server compares the directories.
         enode = read(Enode, request.enode, alive=True, replicas=(), other_directory_id="")
+        log = read(EnodeLog, request.log) if request.HasField("log") else None
         with self._recording_refusals(f"enode {enode.name} at {enode.address}"):
             may_succeed = self.stores.is_acceptable(enode.name, enode.store_id, enode.made_from)
             self.directory.check_double(enode, may_succeed=may_succeed)
-            self.stores.check(enode.name, enode.store_id, enode.made_from)
+            self.stores.check(enode.name, enode.store_id, enode.made_from, log)
             self.directory.register_enode(enode, request.directory_id, unknown, request.unlisted_topic_count)
-            await self.stores.note(enode.name, enode.store_id)
+            await self.stores.note(enode.name, enode.store_id, log=log)
         return write(pb.RegisterEnodeResponse, self.directory, lease_ms=self.directory.lease_ms)
 
     async def RegisterSnode(self, request: pb.RegisterSnodeRequest, context: Context) -> pb.RegisterSnodeResponse:

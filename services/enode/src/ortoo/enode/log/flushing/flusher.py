@@ -280,8 +280,7 @@ class Flusher:
             except Exception as defect:
                 self._fail(defect, (group,))
                 raise
-            if group.parts:
-                self.committed_position = group.end_position
+            self.committed_position = max(self.committed_position, group.end_position)
             _answer_waiters(group.waiters)
             _answer_waiters(group.disk_waiters)
             self.flushed.set()
