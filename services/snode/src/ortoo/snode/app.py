@@ -32,7 +32,7 @@ from ortoo.snode.enodes import EnodeComponents
 from ortoo.snode.enodes.grpc_links import GrpcLinks
 from ortoo.snode.enodes.queue_locks import LOCK_RETRY_S
 from ortoo.snode.membership import open_membership
-from ortoo.snode.membership.store import redis_client
+from ortoo.snode.membership.redis_url import redis_client
 from ortoo.snode.observe import open_observation
 from ortoo.snode.observe.trace_topic import TraceTopic
 from ortoo.snode.policy import Policy, open_policy
