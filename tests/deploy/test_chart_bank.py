@@ -79,10 +79,9 @@ NEEDS: dict[str, Callable[[Objects], bool]] = {
     "annotations of every object": lambda all_: all(
         one["metadata"]["annotations"]["owner"] == "payments@bank.example" for one in of_chart(all_)
     ),
-    "labels of pods": lambda all_: named(all_, "StatefulSet", f"{FULL}-enode")["spec"]["template"]["metadata"][
-        "labels"
-    ]["backup-policy"]
-    == "gold",
+    "labels of pods": lambda all_: (
+        named(all_, "StatefulSet", f"{FULL}-enode")["spec"]["template"]["metadata"]["labels"]["backup-policy"] == "gold"
+    ),
     "users that the platform chooses": lambda all_: all(
         not {"runAsUser", "runAsGroup", "fsGroup"} & pod["securityContext"].keys() for pod in pods(all_)
     ),
@@ -100,70 +99,87 @@ NEEDS: dict[str, Callable[[Objects], bool]] = {
         if one["kind"] == "Service"
     ),
     "listening on both families": lambda all_: variables(enode(all_))["ORTOO_ENODE_LISTEN_ADDRESS"] == "[::]:8091",
-    "addresses of pods in brackets": lambda all_: variables(snode_spec(all_)["template"]["spec"]["containers"][0])[
-        "ORTOO_SNODE_ADVERTISED_ADDRESS"
-    ]
-    == "[$(POD_IP)]:8081",
-    "own roots of certificates": lambda all_: variables(enode(all_))["SSL_CERT_FILE"]
-    == "/etc/ortoo/trusted-ca/ca.crt"
-    and {"name": "trusted-ca", "configMap": {"name": "bank-roots", "items": [{"key": "roots.pem", "path": "ca.crt"}]}}
-    in enode_pod(all_)["volumes"],
-    "own service account": lambda all_: {pod["serviceAccountName"] for pod in pods(all_)} == {"payments-mq-workload"}
-    and not [one for one in all_ if one["kind"] == "ServiceAccount"],
+    "addresses of pods in brackets": lambda all_: (
+        variables(snode_spec(all_)["template"]["spec"]["containers"][0])["ORTOO_SNODE_ADVERTISED_ADDRESS"]
+        == "[$(POD_IP)]:8081"
+    ),
+    "own roots of certificates": lambda all_: (
+        variables(enode(all_))["SSL_CERT_FILE"] == "/etc/ortoo/trusted-ca/ca.crt"
+        and {
+            "name": "trusted-ca",
+            "configMap": {"name": "bank-roots", "items": [{"key": "roots.pem", "path": "ca.crt"}]},
+        }
+        in enode_pod(all_)["volumes"]
+    ),
+    "own service account": lambda all_: (
+        {pod["serviceAccountName"] for pod in pods(all_)} == {"payments-mq-workload"}
+        and not [one for one in all_ if one["kind"] == "ServiceAccount"]
+    ),
     "variables": lambda all_: variables(enode(all_))["TZ"] == "UTC",
-    "sources of variables": lambda all_: named(all_, "StatefulSet", f"{FULL}-namesrv")["spec"]["template"]["spec"][
-        "containers"
-    ][0]["envFrom"]
-    == [{"configMapRef": {"name": "proxy-settings"}}],
+    "sources of variables": lambda all_: (
+        named(all_, "StatefulSet", f"{FULL}-namesrv")["spec"]["template"]["spec"]["containers"][0]["envFrom"]
+        == [{"configMapRef": {"name": "proxy-settings"}}]
+    ),
     "volumes": lambda all_: "audit" in {one["name"] for one in enode_pod(all_)["volumes"]},
     "mounts": lambda all_: {"name": "audit", "mountPath": "/var/log/audit"} in enode(all_)["volumeMounts"],
     "init containers": lambda all_: [one["name"] for one in enode_pod(all_)["initContainers"]] == ["await-vault"],
     "sidecars": lambda all_: [one["name"] for one in enode_pod(all_)["containers"]] == ["enode", "log-shipper"],
-    "timing of probes": lambda all_: enode(all_)["startupProbe"]["failureThreshold"] == 900
-    and enode(all_)["livenessProbe"]["timeoutSeconds"] == 20
-    and enode(all_)["livenessProbe"]["grpc"] == {"port": 8091, "service": "live"},
-    "Redis behind Sentinels": lambda all_: redis_client(
-        named(all_, "Secret", f"{FULL}-redis")["stringData"]["url"]
-    ).connection_pool.service_name
-    == "groups",
-    "an Ingress for gRPC": lambda all_: named(all_, "Ingress", FULL)["spec"]["rules"][0]["http"]["paths"][0]["backend"]
-    == {"service": {"name": FULL, "port": {"number": 8081}}},
-    "a route of a Gateway": lambda all_: named(all_, "GRPCRoute", FULL)["spec"]["rules"][0]["backendRefs"]
-    == [{"name": FULL, "port": 8081}],
+    "timing of probes": lambda all_: (
+        enode(all_)["startupProbe"]["failureThreshold"] == 900
+        and enode(all_)["livenessProbe"]["timeoutSeconds"] == 20
+        and enode(all_)["livenessProbe"]["grpc"] == {"port": 8091, "service": "live"}
+    ),
+    "Redis behind Sentinels": lambda all_: (
+        redis_client(named(all_, "Secret", f"{FULL}-redis")["stringData"]["url"]).connection_pool.service_name
+        == "groups"
+    ),
+    "an Ingress for gRPC": lambda all_: (
+        named(all_, "Ingress", FULL)["spec"]["rules"][0]["http"]["paths"][0]["backend"]
+        == {"service": {"name": FULL, "port": {"number": 8081}}}
+    ),
+    "a route of a Gateway": lambda all_: (
+        named(all_, "GRPCRoute", FULL)["spec"]["rules"][0]["backendRefs"] == [{"name": FULL, "port": 8081}]
+    ),
     "limited outgoing connections": lambda all_: all(
         one["spec"]["policyTypes"] == ["Ingress", "Egress"] and len(one["spec"]["egress"]) == 4
         for one in all_
         if one["kind"] == "NetworkPolicy"
     ),
-    "backup of the directory": lambda all_: cron(all_, "directory")["containers"][0]["command"][2].startswith(
-        "exec ortoo-namesrv backup"
-    )
-    and "affinity" not in cron(all_, "directory"),
-    "backup of each enode": lambda all_: [
-        cron(all_, f"enode-{n}")["containers"][0]["command"][-1] for n in range(2)
-    ]
-    == ["/backup/enode-0", "/backup/enode-1"],
-    "declared topics and groups": lambda all_: named(all_, "Job", f"{FULL}-declarations")["spec"]["template"]["spec"][
-        "containers"
-    ][0]["command"][:2]
-    == ["ortoo", "apply"],
-    "merged fields of pods": lambda all_: enode_pod(all_)["runtimeClassName"] == "gvisor"
-    and enode_pod(all_)["hostAliases"][0]["ip"] == "10.20.0.9"
-    and enode_pod(all_)["automountServiceAccountToken"] is False,
-    "patched claims": lambda all_: named(all_, "StatefulSet", f"{FULL}-enode")["spec"]["volumeClaimTemplates"][0][
-        "metadata"
-    ]["annotations"]
-    == {"encryption": "hsm"},
-    "patched strategy and lifecycle": lambda all_: snode_spec(all_)["strategy"]["rollingUpdate"]
-    == {"maxSurge": "25%", "maxUnavailable": 0}
-    and "preStop" in snode_spec(all_)["template"]["spec"]["containers"][0]["lifecycle"],
-    "removed and changed fields": lambda all_: named(all_, "PodDisruptionBudget", f"{FULL}-snode")["spec"].items()
-    >= {"minAvailable": 2}.items()
-    and "maxUnavailable" not in named(all_, "PodDisruptionBudget", f"{FULL}-snode")["spec"],
-    "a load balancer of another class": lambda all_: named(all_, "Service", FULL)["spec"]["loadBalancerClass"]
-    == "internal",
-    "objects of other operators": lambda all_: named(all_, "ExternalSecret", "payments-mq-secrets")["spec"]["dataFrom"]
-    == [{"extract": {"key": "payments/r"}}],
+    "backup of the directory": lambda all_: (
+        cron(all_, "directory")["containers"][0]["command"][2].startswith("exec ortoo-namesrv backup")
+        and "affinity" not in cron(all_, "directory")
+    ),
+    "backup of each enode": lambda all_: (
+        [cron(all_, f"enode-{n}")["containers"][0]["command"][-1] for n in range(2)]
+        == ["/backup/enode-0", "/backup/enode-1"]
+    ),
+    "declared topics and groups": lambda all_: (
+        named(all_, "Job", f"{FULL}-declarations")["spec"]["template"]["spec"]["containers"][0]["command"][:2]
+        == ["ortoo", "apply"]
+    ),
+    "merged fields of pods": lambda all_: (
+        enode_pod(all_)["runtimeClassName"] == "gvisor"
+        and enode_pod(all_)["hostAliases"][0]["ip"] == "10.20.0.9"
+        and enode_pod(all_)["automountServiceAccountToken"] is False
+    ),
+    "patched claims": lambda all_: (
+        named(all_, "StatefulSet", f"{FULL}-enode")["spec"]["volumeClaimTemplates"][0]["metadata"]["annotations"]
+        == {"encryption": "hsm"}
+    ),
+    "patched strategy and lifecycle": lambda all_: (
+        snode_spec(all_)["strategy"]["rollingUpdate"] == {"maxSurge": "25%", "maxUnavailable": 0}
+        and "preStop" in snode_spec(all_)["template"]["spec"]["containers"][0]["lifecycle"]
+    ),
+    "removed and changed fields": lambda all_: (
+        named(all_, "PodDisruptionBudget", f"{FULL}-snode")["spec"].items() >= {"minAvailable": 2}.items()
+        and "maxUnavailable" not in named(all_, "PodDisruptionBudget", f"{FULL}-snode")["spec"]
+    ),
+    "a load balancer of another class": lambda all_: (
+        named(all_, "Service", FULL)["spec"]["loadBalancerClass"] == "internal"
+    ),
+    "objects of other operators": lambda all_: (
+        named(all_, "ExternalSecret", "payments-mq-secrets")["spec"]["dataFrom"] == [{"extract": {"key": "payments/r"}}]
+    ),
 }
 
 
@@ -225,7 +241,7 @@ LONG = ("payments-settlement-northern-europe-production-a", "payments-settlement
 
 @pytest.mark.parametrize("helm", HELMS)
 def test_releases_with_long_names_have_different_objects(helm: str) -> None:
-    """What is cut from a name is replaced by a hash, and no name exceeds the limit of its kind."""
+    """A hash replaces the part of a name that is cut, and no name exceeds the limit of its kind."""
     names = []
     for release in LONG:
         options = ("--set", "backup.enabled=true", "--set", "enode.replicas=101")
@@ -260,7 +276,7 @@ async def test_backups_run_with_a_read_only_root(tmp_path: Path) -> None:
     """The commands of the CronJobs back up a running cluster, and write nowhere but into the volume of the backup."""
     unshare = shutil.which("unshare")
     if unshare is None or run(unshare, "--mount", "true").returncode:
-        pytest.skip("NOT CHECKED, this user may not mount")
+        pytest.skip("NOT CHECKED, this user may not mount; run the test as root")
     made = found("backup.enabled=true")
     path = f"{Path(sys.executable).parent}:{os.environ['PATH']}"
     (backups := tmp_path / "backups").mkdir()

@@ -4,11 +4,13 @@ import asyncio
 import contextlib
 from collections.abc import AsyncIterator
 from pathlib import Path
+from typing import Any
 
 import pytest
 import redis.asyncio
 
 from ortoo.common.errors import Invalid
+from ortoo.common.process.clock import SystemClock
 from ortoo.snode.membership.redis_url import redis_client
 from ortoo.verification.servers.cluster import open_cluster
 from ortoo.verification.servers.valkey import Valkey, valkey
@@ -16,6 +18,7 @@ from tests.integration.session_client import SessionClient
 from tests.integration.test_two_snodes import TwoSnodes
 
 SLOTS = 16384
+CLOCK = SystemClock()
 
 
 @contextlib.asynccontextmanager
@@ -114,7 +117,7 @@ async def until_replica_follows(replica: Valkey) -> None:
     """Wait until the replica has its master's data."""
     async with asyncio.timeout(60), contextlib.aclosing(redis_client(replica.url)) as client:
         while (await client.info("replication"))["master_link_status"] != "up":
-            await asyncio.sleep(0.05)
+            await CLOCK.sleep(0.05)
 
 
 async def role_of(server: Valkey) -> str:
@@ -129,7 +132,7 @@ async def until_sentinel_knows_replica(sentinel: Valkey) -> None:
     """Wait until the Sentinel could promote the replica."""
     async with asyncio.timeout(60), contextlib.aclosing(redis.asyncio.from_url(sentinel.url)) as client:
         while not await client.sentinel_slaves("groups"):
-            await asyncio.sleep(0.05)
+            await CLOCK.sleep(0.05)
 
 
 async def join_nodes(nodes: list[Valkey]) -> None:
@@ -137,18 +140,23 @@ async def join_nodes(nodes: list[Valkey]) -> None:
     part = SLOTS // len(nodes)
     async with asyncio.timeout(60):
         for n, node in enumerate(nodes):
-            async with contextlib.aclosing(redis.asyncio.from_url(node.url, decode_responses=True)) as client:
+            async with contextlib.aclosing(node_client(node)) as client:
                 await client.execute_command("CLUSTER", "ADDSLOTSRANGE", n * part, (n + 1) * part - 1)
                 await client.execute_command("CLUSTER", "SET-CONFIG-EPOCH", n + 1)
                 if n:
                     await client.execute_command("CLUSTER", "MEET", "127.0.0.1", nodes[0].port)
         for node in nodes:
-            async with contextlib.aclosing(redis.asyncio.from_url(node.url, decode_responses=True)) as client:
+            async with contextlib.aclosing(node_client(node)) as client:
                 while "cluster_state:ok" not in str(await client.execute_command("CLUSTER", "INFO")):
-                    await asyncio.sleep(0.05)
+                    await CLOCK.sleep(0.05)
 
 
 async def keys_of(node: Valkey) -> list[str]:
     """All keys of one node."""
-    async with contextlib.aclosing(redis.asyncio.from_url(node.url, decode_responses=True)) as client:
+    async with contextlib.aclosing(node_client(node)) as client:
         return [key async for key in client.scan_iter()]
+
+
+def node_client(node: Valkey) -> Any:
+    """A client of one node, which follows no redirection."""
+    return redis.asyncio.from_url(node.url, decode_responses=True)

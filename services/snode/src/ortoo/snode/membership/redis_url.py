@@ -63,8 +63,8 @@ def _client(url: str, **options: Any) -> Any:
     from redis.backoff import NoBackoff
 
     scheme, _, rest = url.partition("://")
-    ends = [at for sign in "/?#" if (at := rest.find(sign)) >= 0]
-    authority, tail = rest[: min(ends, default=len(rest))], rest[min(ends, default=len(rest)) :]
+    end = min((found for sign in "/?#" if (found := rest.find(sign)) >= 0), default=len(rest))
+    authority, tail = rest[:end], rest[end:]
     if "@" in tail:  # errors would show a part of the password as the host
         raise ValueError("a password with one of / ? #")
     kind = _kind(url)
@@ -90,7 +90,8 @@ def _client(url: str, **options: Any) -> Any:
     # After the first Sentinel that cannot be reached, the next one is asked at once.
     watching |= {"retry": Retry(NoBackoff(), 0)}
     watching |= {key: value for key, value in parsed.items() if key.startswith("ssl")} | options
-    return redis.asyncio.Sentinel(addresses, sentinel_kwargs=watching, **parsed, **options).master_for(service)
+    connect: Any = redis.asyncio.Sentinel
+    return connect(addresses, sentinel_kwargs=watching, **parsed, **options).master_for(service)
 
 
 def _cluster_client(addresses: list[tuple[str, int]], options: dict[str, Any]) -> Any:
