@@ -43,8 +43,8 @@ ELSEWHERE = {
     "ortoo enode drain": "tests/simulation/test_draining.py",
     "ortoo enode fill": "tests/simulation/test_draining.py",
     "ortoo settings": "tests/simulation/test_settings.py",
-    "ortoo export": "tests/unit/cli/commands/test_declarations.py",
-    "ortoo apply": "tests/unit/cli/commands/test_declarations.py",
+    "ortoo export": "tests/unit/cli/cluster/test_declarations.py",
+    "ortoo apply": "tests/unit/cli/cluster/test_declarations.py",
     "ortoo enode forget": "tests/e2e/test_expected_enodes.py",
 }
 """The tests that run the other commands of the documents, by the first words of a command."""

@@ -12,20 +12,8 @@ from typing import Annotated, Any
 
 import typer
 
-from ortoo.cli.commands import (
-    dead_letters,
-    declarations,
-    delays,
-    draining,
-    groups,
-    messages,
-    processes,
-    profiles,
-    replicas,
-    top,
-    topics,
-    transactions,
-)
+from ortoo.cli.cluster import declarations, draining, processes, profiles, replicas, top, users
+from ortoo.cli.commands import dead_letters, delays, groups, messages, topics, transactions
 from ortoo.cli.terminal.command import Address, AsJson, command, run
 from ortoo.cli.terminal.completion import complete_groups, complete_profiles, complete_topics
 from ortoo.cli.terminal.printing import print_note, print_text
@@ -106,6 +94,10 @@ FAMILIES: dict[str, tuple[str, dict[str, Callable[..., Any]]]] = {
             "rollback": transactions.rollback,
             "resume": transactions.resume,
         },
+    ),
+    "user": (
+        "Show, create and change the users who sign requests.",
+        {"list": users.show_all, "put": users.put, "delete": users.delete},
     ),
     "dlq": (
         "Show dead letters and send them again.",

@@ -64,6 +64,7 @@ if TYPE_CHECKING:
         Reason,
     )
     from ortoo.client.admin.replicas import ForgottenEnode, ReplicaAdmin, ReplicaInfo, ReplicaSetInfo
+    from ortoo.client.admin.users import UserAdmin, UserInfo
     from ortoo.client.app import Client, connect
     from ortoo.client.apps.app import App, TopicProducer
     from ortoo.client.core.closed import ClientClosed, ConsumerClosed
@@ -207,6 +208,8 @@ __all__ = [
     "TransactionalProducer",
     "Unavailable",
     "Unsupported",
+    "UserAdmin",
+    "UserInfo",
     "connect",
 ]
 
@@ -252,6 +255,7 @@ _MODULES: dict[str, tuple[str, ...]] = {
         "Reason",
     ),
     "ortoo.client.admin.replicas": ("ForgottenEnode", "ReplicaAdmin", "ReplicaInfo", "ReplicaSetInfo"),
+    "ortoo.client.admin.users": ("UserAdmin", "UserInfo"),
     "ortoo.client.app": ("Client", "connect"),
     "ortoo.client.apps.app": ("App", "TopicProducer"),
     "ortoo.client.core.closed": ("ClientClosed", "ConsumerClosed"),

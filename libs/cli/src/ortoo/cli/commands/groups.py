@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 
-from ortoo.cli.commands.declarations import GROUP_SETTINGS, GroupSetting, group_changes
+from ortoo.cli.cluster.declarations import GROUP_SETTINGS, GroupSetting, group_changes
 from ortoo.cli.commands.delays import text_of_time
 from ortoo.cli.terminal.command import GroupName, TopicName, with_options
 from ortoo.cli.terminal.completion import complete_deleted_groups, complete_groups, complete_topics

@@ -39,6 +39,7 @@ SMALL_INTEGER_FIELDS = frozenset(
         ),
         *("read_queue_count", "removed", "reported_ms_ago", "slow_consumer_grace_ms"),
         *("slow_consumer_threshold_messages", "slow_grace_ms", "slow_messages", "successor", "write_queue_count"),
+        "write_queues",
     )
 )
 """Fields whose integers have at most 32 bits. Others become strings, so that no digits are lost."""

@@ -20,6 +20,7 @@ from ortoo.client.admin.lag import GroupLag
 from ortoo.client.admin.operations import Operations
 from ortoo.client.admin.replicas import ReplicaAdmin
 from ortoo.client.admin.topics import TopicCalls, check_count
+from ortoo.client.admin.users import UserAdmin
 from ortoo.client.core.connection import Connection
 from ortoo.client.core.filters import Filter, Sql, filter_expressions
 from ortoo.client.produce.transactions import TransactionVerdict, end_transaction
@@ -51,6 +52,8 @@ class Admin(TopicCalls):
         """Calls about groups and clients (`groups`) and about processes and diagnosis (`operations`)."""
         self.replicas = ReplicaAdmin(connection)
         """Calls about the replicas of enodes."""
+        self.users = UserAdmin(connection)
+        """Calls about users."""
         self._connection = connection
 
     async def list_groups(self) -> list[GroupInfo]:

@@ -3,6 +3,7 @@
 from ortoo.client.admin.admin import Admin as AsyncAdmin
 from ortoo.client.admin.groups import GroupAdmin as AsyncGroupAdmin
 from ortoo.client.admin.replicas import ReplicaAdmin as AsyncReplicaAdmin
+from ortoo.client.admin.users import UserAdmin as AsyncUserAdmin
 from ortoo.client.blocking.facade import BlockingFacade, blocking, iterating
 from ortoo.client.blocking.loop_thread import LoopThread
 
@@ -36,6 +37,14 @@ class BlockingReplicaAdmin(BlockingFacade[AsyncReplicaAdmin]):
     forget = blocking(AsyncReplicaAdmin.forget)
 
 
+class BlockingUserAdmin(BlockingFacade[AsyncUserAdmin]):
+    """An operator's calls about users; see `ortoo.client.UserAdmin`."""
+
+    list = blocking(AsyncUserAdmin.list)
+    put = blocking(AsyncUserAdmin.put)
+    delete = blocking(AsyncUserAdmin.delete)
+
+
 class BlockingAdmin(BlockingFacade[AsyncAdmin]):
     """An operator's calls; see `ortoo.client.Admin`."""
 
@@ -46,6 +55,8 @@ class BlockingAdmin(BlockingFacade[AsyncAdmin]):
         """Calls about groups and clients."""
         self.replicas = BlockingReplicaAdmin(thread, wrapped.replicas)
         """Calls about the replicas of enodes."""
+        self.users = BlockingUserAdmin(thread, wrapped.users)
+        """Calls about users."""
 
     create_topic = blocking(AsyncAdmin.create_topic)
     ensure_topic = blocking(AsyncAdmin.ensure_topic)
