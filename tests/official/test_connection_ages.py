@@ -21,7 +21,7 @@ async def test_no_call_of_an_official_client_fails_when_its_connection_is_old(la
         await cluster.create_topic("t")
         await client("producer", name="p", topics=["t"])
         await client("push", name="c", group="g", subscriptions={"t": EVERYTHING})
-        sent = set()
+        sent = set[str]()
         end_s = clock.monotonic_s() + 6 * AGE_S
         while clock.monotonic_s() < end_s:
             sent.add((await client("send", name="p", topic="t", body=b"%d" % len(sent)))["message_id"])

@@ -7,8 +7,8 @@ from ortoo.common.process.clock import Clock
 from ortoo.common.process.randomness import Randomness
 
 AFTER_CONNECTION, SPREAD = 1.15, 0.2
-"""A stream ends at this multiple of the age, plus a random part of the spread. gRPC announces the end of its connection
-earlier, at 0.9 to 1.1 of the age. The next stream then uses another connection."""
+"""A stream ends at this multiple of the age, plus a random part of the spread. Before that, at 0.9 to 1.1 of the age,
+gRPC announces the end of its connection. The next stream then uses another connection."""
 
 
 class StreamAges:
