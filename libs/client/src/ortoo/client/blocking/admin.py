@@ -85,6 +85,7 @@ class BlockingAdmin(BlockingFacade[AsyncAdmin]):
     resume_transaction = blocking(AsyncAdmin.resume_transaction)
     tail = iterating(AsyncAdmin.tail)
     tail_last = iterating(AsyncAdmin.tail_last)
+    tail_from = iterating(AsyncAdmin.tail_from)
     list_dead_letters = iterating(AsyncAdmin.list_dead_letters)
     replay_dead_letters = iterating(AsyncAdmin.replay_dead_letters)
     peek = blocking(AsyncAdmin.peek)
