@@ -94,7 +94,7 @@ async def follow_program(name: str, dev: DevProcess, folder: Path) -> None:
 
 
 async def test_the_pages_can_be_followed_in_order(tmp_path: Path) -> None:
-    """No name of one page is in the way of the next. A program that cannot run says so in one line."""
+    """No name of one page is in the way of the next. A program that cannot run ends with one line."""
     async with command.dev_process(tmp_path) as dev:
         await follow_readme(dev)
         for page in ("tutorial.md", "how-to.md"):
