@@ -28,12 +28,12 @@ SERVER_SIDE = {"helm": ("--dry-run=server",), "helm3": ("--dry-run=server", "--v
 URL = "postgresql.url=postgresql+psycopg://ortoo@db/ortoo"
 
 
-def attempt(helm: str, installed: Sequence[dict[str, Any]], *options: str) -> Any:
+def attempt(helm: str, installed: Sequence[dict[str, Any]], *options: str, release: str = "r") -> Any:
     """Render an upgrade of the installed objects with helm, or a first installation."""
     with cluster_with(installed) as address:
         where = ("--namespace", "n", "--kube-apiserver", address, "--kube-version", "1.30.0")
         how = (*SERVER_SIDE[helm], "--disable-openapi-validation", *(("--is-upgrade",) if installed else ()))
-        return run(tool(helm), "template", "r", str(CHART), *where, *how, *options)
+        return run(tool(helm), "template", release, str(CHART), *where, *how, *options)
 
 
 def upgraded(helm: str, installed: Sequence[dict[str, Any]], *options: str) -> list[dict[str, Any]]:

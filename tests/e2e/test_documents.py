@@ -43,8 +43,12 @@ ELSEWHERE = {
     "ortoo enode drain": "tests/simulation/test_draining.py",
     "ortoo enode fill": "tests/simulation/test_draining.py",
     "ortoo settings": "tests/simulation/test_settings.py",
-    "ortoo export": "tests/unit/cli/commands/test_declarations.py",
-    "ortoo apply": "tests/unit/cli/commands/test_declarations.py",
+    "ortoo export": "tests/unit/cli/cluster/test_declarations.py",
+    "ortoo apply": "tests/unit/cli/cluster/test_declarations.py",
+    **dict.fromkeys(
+        ("ortoo tail orders --last", "ortoo tail orders --from", "ortoo consume", "ortoo bundle"),
+        "tests/e2e/test_reading_commands.py",
+    ),
     "ortoo enode forget": "tests/e2e/test_expected_enodes.py",
 }
 """The tests that run the other commands of the documents, by the first words of a command."""
@@ -107,10 +111,10 @@ def as_a_shell_takes(script: str) -> list[str]:
 async def test_the_page_is_true_step_by_step(page: str, tmp_path: Path) -> None:
     """Each command ends with 0 and prints what the page shows."""
     program = re.findall(r"```python\n(.*?)```", (ROOT / "docs" / page).read_text(), re.S)
-    (tmp_path / "billing.py").write_text("".join(program))
+    (tmp_path / "invoices.py").write_text("".join(program))
     async with command.dev_process(tmp_path) as dev:
         for words, expected in steps(page):
-            script = words.replace("python billing.py", f"{sys.executable} {tmp_path / 'billing.py'}")
+            script = words.replace("python invoices.py", f"{sys.executable} {tmp_path / 'invoices.py'}")
             outcome = await command.run(as_a_shell_takes(script), dev.address)
             assert outcome.exit_code == 0, (words, outcome)
             assert says(outcome.stdout, expected), (words, expected, outcome.stdout)

@@ -45,6 +45,7 @@ WORDS: Mapping[str, tuple[str, ...]] = {
     "message find": ("orders --key k1",),
     "peek": ("orders",),
     "tail": ("orders -n 1",),
+    "consume": ("printing orders -n 1 --from-first",),
     "delay list": ("orders",),
     "group update": ("billing --attempts 1",),
     "lag": ("billing orders", "readers"),
@@ -63,6 +64,7 @@ WORDS: Mapping[str, tuple[str, ...]] = {
     "settings history": ("namesrv",),
     "top": ("-n 1",),
     "doctor": ("--patience 10",),
+    "bundle": ("{file}.tar.gz",),
     "delay cancel": ("{recall_handle}",),
     "topic list": ("",),
     "topic describe": ("orders",),
@@ -83,7 +85,10 @@ WORDS: Mapping[str, tuple[str, ...]] = {
     "enode remove": ("enode-0 3",),
     "enode accept-store": ("enode-0 store-2",),
     "enode forget": ("enode-1 --lose",),
-    "export": ("",),
+    "user put": ("ann --secret-env PATH",),
+    "user list": ("",),
+    "user delete": ("ann",),
+    "export": ("", "--without-enodes"),
     "apply": ("-f {file}",),
     "topic delete": ("steps",),
     "topic deleted": ("",),
@@ -222,7 +227,7 @@ async def test_each_command_prints_an_object_a_line(tmp_path: Path, monkeypatch:
         for name in names:
             for more in WORDS[name]:
                 words = [word.format(**known) for word in f"{name} {more}".split()]
-                if name == "tail":  # it needs the signals of a process
+                if name in ("tail", "consume"):  # they need the signals of a process
                     outcome = await command.run(["ortoo", *words, "--json"], cluster.address)
                     assert json.loads(outcome.stdout)["offset"] == "0"
                     continue

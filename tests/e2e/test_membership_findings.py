@@ -7,7 +7,7 @@ from contextlib import asynccontextmanager
 from pathlib import Path
 
 from ortoo.common.process.clock import SystemClock
-from ortoo.snode.membership.store import redis_client
+from ortoo.snode.membership.redis_url import redis_client
 from ortoo.verification.servers import command
 from ortoo.verification.servers.ports import free_address
 from ortoo.verification.servers.processes import ProcessCluster, RoleProcess, process_cluster

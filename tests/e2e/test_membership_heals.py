@@ -8,7 +8,7 @@ import pytest
 
 from ortoo.client import Message, connect
 from ortoo.common.process.clock import SystemClock
-from ortoo.snode.membership.store import redis_client
+from ortoo.snode.membership.redis_url import redis_client
 from ortoo.verification.servers.valkey import Valkey
 from tests.e2e.consumer_cluster import POLL_S, Books, Member, consumer_cluster, ends_of, members, settled, until
 

@@ -89,7 +89,7 @@ def test_the_program_of_the_readme_runs(application: Environment, address: str) 
 def test_the_tutorial_runs(application: Environment, address: str) -> None:
     """Each step of the tutorial prints what the page shows."""
     (program,) = re.findall(r"```python\n(.*?)```", (ROOT / "docs/tutorial.md").read_text(), re.S)
-    (application.folder / "billing.py").write_text(program)
+    (application.folder / "invoices.py").write_text(program)
     for words, expected in steps("tutorial.md"):
         done = application.run(*as_a_shell_takes(words), address=address)
         assert says(done.stdout, expected), (words, expected, done.stdout)

@@ -10,7 +10,7 @@ import pytest
 
 from ortoo.common.errors import Conflict
 from ortoo.common.process.clock import SystemClock
-from ortoo.snode.membership.store import redis_client
+from ortoo.snode.membership.redis_url import redis_client
 from ortoo.v1 import consumer_pb2, pull_pb2, session_pb2
 from ortoo.v1.consumer_pb2_grpc import ConsumerServiceStub
 from ortoo.verification.servers.cluster import open_cluster

@@ -13,7 +13,7 @@ from ortoo.common.errors import Invalid
 from ortoo.common.process.masked_url import mask_url
 from ortoo.common.process.settings import format_value
 from ortoo.namesrv.catalog.engine import database_url_of
-from ortoo.snode.membership.store import redis_client
+from ortoo.snode.membership.redis_url import redis_client
 
 FIRST, LAST = "Zq9", "9qZ"
 PASSWORDS = st.text(st.sampled_from("ab1@/:?#=%;[] é"), max_size=8).map(lambda inner: FIRST + inner + LAST)

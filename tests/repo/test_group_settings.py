@@ -4,7 +4,7 @@ import dataclasses
 
 import pytest
 
-from ortoo.cli.commands.declarations import GROUP_SETTINGS
+from ortoo.cli.cluster.declarations import GROUP_SETTINGS
 from ortoo.client import GroupChanges, GroupInfo
 from ortoo.namesrv.decisions.groups import SETTINGS
 from ortoo.v1 import client_pb2, topic_pb2

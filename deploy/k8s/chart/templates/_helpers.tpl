@@ -1,6 +1,20 @@
 {{/* Names, labels and parts shared by all pods. */}}
 {{- define "ortoo.fullname" -}}
-{{- if contains "ortoo" .Release.Name -}}{{ .Release.Name | trunc 40 | trimSuffix "-" }}{{- else -}}{{ printf "%s-ortoo" .Release.Name | trunc 40 | trimSuffix "-" }}{{- end -}}
+{{- $name := ternary .Release.Name (printf "%s-ortoo" .Release.Name) (contains "ortoo" .Release.Name) -}}
+{{- $former := $name | trunc 40 | trimSuffix "-" -}}
+{{- /* Former versions cut without a hash. A release keeps the names that its volumes have. */}}
+{{- $set := ternary (lookup "apps/v1" "StatefulSet" .Release.Namespace (printf "%s-namesrv" $former)) dict (gt (len $name) 40) -}}
+{{- if .Values.fullnameOverride -}}{{ .Values.fullnameOverride }}
+{{- else if and $set (eq (get $set.metadata.labels "app.kubernetes.io/instance") .Release.Name) -}}{{ $former }}
+{{- else -}}{{ include "ortoo.cut" (dict "name" $name "max" 40) }}
+{{- end -}}
+{{- end }}
+
+{{/* A name of at most "max" characters. What is cut is replaced by a hash, so that different names stay different. */}}
+{{- define "ortoo.cut" -}}
+{{- if le (len .name) (int .max) -}}{{ .name }}
+{{- else -}}{{ .name | trunc (int (sub .max 9)) | trimSuffix "-" }}-{{ sha256sum .name | trunc 8 }}
+{{- end -}}
 {{- end }}
 
 {{- define "ortoo.labels" -}}
@@ -8,6 +22,119 @@
 app.kubernetes.io/version: {{ .root.Chart.AppVersion | quote }}
 app.kubernetes.io/managed-by: {{ .root.Release.Service }}
 helm.sh/chart: {{ printf "%s-%s" .root.Chart.Name .root.Chart.Version }}
+{{- with .root.Values.commonLabels }}
+{{ toYaml . }}
+{{- end }}
+{{- end }}
+
+{{/* The labels of a role's pods. */}}
+{{- define "ortoo.podLabels" -}}
+{{ include "ortoo.labels" . }}
+{{- with (get .root.Values .role).podLabels }}
+{{ toYaml . }}
+{{- end }}
+{{- end }}
+
+{{- define "ortoo.serviceAccount" -}}
+{{ .Values.serviceAccount.name | default (ternary (include "ortoo.fullname" .) "default" .Values.serviceAccount.create) }}
+{{- end }}
+
+{{/* The part of a pod that all pods of the chart have. */}}
+{{- define "ortoo.pod" -}}
+serviceAccountName: {{ include "ortoo.serviceAccount" . }}
+automountServiceAccountToken: false
+securityContext: {{- include "ortoo.podSecurity" . | nindent 2 }}
+{{- with .Values.image.pullSecrets }}
+imagePullSecrets: {{- toYaml . | nindent 2 }}
+{{- end }}
+{{- end }}
+
+{{/* Containers, variables, mounts and volumes that the values add to the pods of a role. */}}
+{{- define "ortoo.extraContainers" -}}
+{{- with (get .root.Values .role).extraContainers }}
+{{ toYaml . }}
+{{- end }}
+{{- end }}
+
+{{- define "ortoo.extraInitContainers" -}}
+{{- with (get .root.Values .role).extraInitContainers }}
+initContainers: {{- toYaml . | nindent 2 }}
+{{- end }}
+{{- end }}
+
+{{- define "ortoo.extraEnv" -}}
+{{- include "ortoo.trustedCaEnv" .root }}
+{{- with (get .root.Values .role).extraEnv }}
+{{ toYaml . }}
+{{- end }}
+{{- end }}
+
+{{- define "ortoo.extraEnvFrom" -}}
+{{- with (get .root.Values .role).extraEnvFrom }}
+envFrom: {{- toYaml . | nindent 2 }}
+{{- end }}
+{{- end }}
+
+{{- define "ortoo.extraMounts" -}}
+{{- include "ortoo.trustedCaMount" .root }}
+{{- with (get .root.Values .role).extraVolumeMounts }}
+{{ toYaml . }}
+{{- end }}
+{{- end }}
+
+{{- define "ortoo.extraVolumes" -}}
+{{- include "ortoo.trustedCaVolume" .root }}
+{{- with (get .root.Values .role).extraVolumes }}
+{{ toYaml . }}
+{{- end }}
+{{- end }}
+
+{{/* Authorities of your own, for the connections to PostgreSQL, Redis and receivers of traces. */}}
+{{- define "ortoo.trustedCaEnv" -}}
+{{- if .Values.trustedCa.existingConfigMap.name }}
+{{- range list "SSL_CERT_FILE" "PGSSLROOTCERT" "GRPC_DEFAULT_SSL_ROOTS_FILE_PATH" }}
+- {name: {{ . }}, value: /etc/ortoo/trusted-ca/ca.crt}
+{{- end }}
+{{- end }}
+{{- end }}
+
+{{- define "ortoo.trustedCaMount" -}}
+{{- if .Values.trustedCa.existingConfigMap.name }}
+- {name: trusted-ca, mountPath: /etc/ortoo/trusted-ca, readOnly: true}
+{{- end }}
+{{- end }}
+
+{{- define "ortoo.trustedCaVolume" -}}
+{{- with .Values.trustedCa.existingConfigMap }}
+{{- if .name }}
+- name: trusted-ca
+  configMap: {name: {{ .name }}, items: [{key: {{ .key }}, path: ca.crt}]}
+{{- end }}
+{{- end }}
+{{- end }}
+
+{{/* The families of a Service. */}}
+{{- define "ortoo.ipFamilies" -}}
+{{- with .Values.ipFamilyPolicy }}
+ipFamilyPolicy: {{ . }}
+{{- end }}
+{{- with .Values.ipFamilies }}
+ipFamilies: {{- toYaml . | nindent 2 }}
+{{- end }}
+{{- end }}
+
+{{/* The address on which processes listen: with IPv6 that of both families. */}}
+{{- define "ortoo.anyAddress" -}}
+{{ ternary "[::]" "0.0.0.0" (has "IPv6" .Values.ipFamilies) }}
+{{- end }}
+
+{{/* The connection of `ortoo` in a pod to the snodes, with the keys of a user in a Secret. */}}
+{{- define "ortoo.commandEnv" -}}
+- {name: ORTOO_ADDRESS, value: "{{ include "ortoo.fullname" .root }}:{{ ternary .root.Values.snode.tls.port .root.Values.snode.service.port .root.Values.snode.tls.required }}"}
+{{- with .secret.name }}
+- {name: ORTOO_ACCESS_KEY, valueFrom: {secretKeyRef: {name: {{ . }}, key: {{ $.secret.accessKey }}}}}
+- {name: ORTOO_SECRET_KEY, valueFrom: {secretKeyRef: {name: {{ . }}, key: {{ $.secret.secretKey }}}}}
+{{- end }}
 {{- end }}
 
 {{- define "ortoo.selector" -}}
@@ -71,7 +198,7 @@ app.kubernetes.io/component: {{ .role }}
 {{- end }}
 {{- if include "ortoo.clusterTls" .root }}
 {{- $prefix := printf "ORTOO_%s_TLS_CLUSTER" (upper .role) }}
-- {name: {{ $prefix }}_LISTEN_ADDRESS, value: "0.0.0.0:{{ include "ortoo.clusterPort" . }}"}
+- {name: {{ $prefix }}_LISTEN_ADDRESS, value: "{{ include "ortoo.anyAddress" .root }}:{{ include "ortoo.clusterPort" . }}"}
 - {name: {{ $prefix }}_CERTIFICATE_FILE, value: /etc/ortoo/cluster-tls/tls.crt}
 - {name: {{ $prefix }}_KEY_FILE, value: /etc/ortoo/cluster-tls/tls.key}
 - {name: {{ $prefix }}_CA_FILE, value: /etc/ortoo/cluster-tls/{{ .root.Values.clusterTls.ca }}}
@@ -156,19 +283,15 @@ app.kubernetes.io/component: {{ .role }}
 {{- end }}
 {{- end }}
 
+{{/* OpenShift chooses the user and the groups of each namespace. */}}
 {{- define "ortoo.podSecurity" -}}
-runAsNonRoot: true
-runAsUser: 10001
-runAsGroup: 10001
-fsGroup: 10001
-fsGroupChangePolicy: OnRootMismatch
-seccompProfile: {type: RuntimeDefault}
+{{- $security := .Values.podSecurityContext }}
+{{- if .Values.openshift }}{{ $security = omit $security "runAsUser" "runAsGroup" "fsGroup" }}{{ end -}}
+{{ toYaml $security }}
 {{- end }}
 
 {{- define "ortoo.containerSecurity" -}}
-allowPrivilegeEscalation: false
-readOnlyRootFilesystem: true
-capabilities: {drop: [ALL]}
+{{ toYaml .Values.containerSecurityContext }}
 {{- end }}
 
 {{/* Settings as environment: {"store.flush_mode": "sync"} becomes ORTOO_ENODE_STORE_FLUSH_MODE. */}}
@@ -182,33 +305,29 @@ capabilities: {drop: [ALL]}
 {{/* gRPC probes: live while the event loop runs and the process can work; ready while it accepts requests, or with
      "whenever" as another name of the health service says. gRPC probes one of several workers; "http" probes all. */}}
 {{- define "ortoo.probes" -}}
-startupProbe:
-  {{- /* Not readiness: an enode with a full disk would be killed again and again instead of serving readers. */}}
-  {{- if .http }}
-  httpGet: {port: metrics, path: /healthz}
-  {{- else }}
-  grpc: {port: {{ .port }}, service: live}
+{{- $live := ternary (dict "httpGet" (dict "port" "metrics" "path" "/healthz")) (dict "grpc" (dict "port" .port "service" "live")) (not (empty .http)) }}
+{{- $ready := ternary (dict "httpGet" (dict "port" "metrics" "path" "/readyz")) (dict "grpc" (ternary (dict "port" .port "service" .whenever) (dict "port" .port) (not (empty .whenever)))) (not (empty .http)) }}
+{{- /* Not readiness: an enode with a full disk would be killed again and again instead of serving readers. */}}
+startupProbe: {{- merge (deepCopy .probes.startup) $live | toYaml | nindent 2 }}
+readinessProbe: {{- merge (deepCopy .probes.readiness) $ready | toYaml | nindent 2 }}
+livenessProbe: {{- merge (deepCopy .probes.liveness) $live | toYaml | nindent 2 }}
+{{- end }}
+
+{{/* The directions of a policy. With egress, pods reach the cluster's own pods, name resolution and the given peers. */}}
+{{- define "ortoo.egress" -}}
+{{- if .Values.networkPolicy.egress.enabled -}}
+policyTypes: [Ingress, Egress]
+egress:
+  - to:
+      - podSelector:
+          matchLabels: {{- include "ortoo.selector" (dict "root" .) | nindent 12 }}
+  - ports: [{port: 53, protocol: UDP}, {port: 53, protocol: TCP}]
+  {{- with .Values.networkPolicy.egress.rules }}
+  {{- toYaml . | nindent 2 }}
   {{- end }}
-  periodSeconds: 2
-  failureThreshold: 150
-readinessProbe:
-  {{- if .http }}
-  httpGet: {port: metrics, path: /readyz}
-  {{- else }}
-  grpc: {port: {{ .port }}{{ with .whenever }}, service: {{ . }}{{ end }}}
-  {{- end }}
-  periodSeconds: 5
-  timeoutSeconds: 3
-  failureThreshold: 2
-livenessProbe:
-  {{- if .http }}
-  httpGet: {port: metrics, path: /healthz}
-  {{- else }}
-  grpc: {port: {{ .port }}, service: live}
-  {{- end }}
-  periodSeconds: 10
-  timeoutSeconds: 5
-  failureThreshold: 6
+{{- else -}}
+policyTypes: [Ingress]
+{{- end }}
 {{- end }}
 
 {{- define "ortoo.placement" -}}

@@ -16,6 +16,7 @@ from ortoo.common.process.memory_budget import MemoryBudget
 from ortoo.common.process.randomness import Randomness
 from ortoo.common.telemetry.metrics import Metrics
 from ortoo.snode.cluster.runtime import Runtime
+from ortoo.snode.cluster.stream_ages import StreamAges
 from ortoo.snode.enodes.link import LockRequest, LockResult
 from ortoo.snode.enodes.queue_locks import SessionQueueLocks
 from ortoo.snode.settings import SnodeSettings
@@ -57,7 +58,8 @@ async def locks() -> AsyncIterator[tuple[SessionQueueLocks, CountingEnode, Backg
     """Locks over a reachable enode."""
     enode = CountingEnode()
     async with asyncio.timeout(20), Background("test") as background:
-        shared: Any = (Metrics(), SystemClock(), Randomness(1), MemoryBudget())
+        ages = StreamAges(0, SystemClock(), Randomness(1))
+        shared: Any = (Metrics(), SystemClock(), Randomness(1), MemoryBudget(), ages)
         runtime = Runtime(SnodeSettings(), "i", background, Channels(), *shared)
         made = SessionQueueLocks(runtime, enode.directory(), enode.links())
         yield made, enode, background

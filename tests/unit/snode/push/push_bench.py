@@ -14,6 +14,7 @@ from ortoo.common.telemetry.metrics import Metrics
 from ortoo.snode.cluster import ClusterView
 from ortoo.snode.cluster.routes import Group, Queue
 from ortoo.snode.cluster.runtime import Runtime
+from ortoo.snode.cluster.stream_ages import StreamAges
 from ortoo.snode.cluster.watch import DirectoryWatch
 from ortoo.snode.enodes import EnodeComponents
 from ortoo.snode.enodes.link import FlushMode
@@ -61,7 +62,8 @@ class Bench:
         settings: Any = SnodeSettings(session_expiry_s=EXPIRY_S)
         name_server: Any = nobody
         channels: Any = None
-        runtime = Runtime(settings, "i", background, channels, self.metrics, self.clock, chance, self.memory)
+        ages = StreamAges(0, self.clock, chance)
+        runtime = Runtime(settings, "i", background, channels, self.metrics, self.clock, chance, self.memory, ages)
         watch = DirectoryWatch(self.directory, name_server, clock=self.clock, randomness=chance)
         cluster = ClusterView(self.directory, watch, name_server)
         self.groups = ConsumerGroups(self.directory, Membership(self.clock), self.clock)

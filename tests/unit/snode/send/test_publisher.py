@@ -19,6 +19,7 @@ from ortoo.common.records.sealed_batch import SealedBatch
 from ortoo.common.telemetry.metrics import Metrics
 from ortoo.snode.cluster.routes import Queue, Topic
 from ortoo.snode.cluster.runtime import Runtime
+from ortoo.snode.cluster.stream_ages import StreamAges
 from ortoo.snode.enodes.grpc_link import GrpcEnodeLink
 from ortoo.snode.enodes.link import AppendedBatch, EnodeLinks, MessagePlace
 from ortoo.snode.send.publisher import Publisher
@@ -42,7 +43,8 @@ def publisher_to(
 ) -> Publisher:
     """A publisher over one enode."""
     settings: Any = SnodeSettings(enode_timeout_ms=int(timeout_s * 1000))
-    shared: Any = (None, Metrics(), SystemClock(), Randomness(1), MemoryBudget(1 << 30))
+    ages = StreamAges(0, SystemClock(), Randomness(1))
+    shared: Any = (None, Metrics(), SystemClock(), Randomness(1), MemoryBudget(1 << 30), ages)
     runtime = Runtime(settings, "i", background, *shared)
     topics = cast(ProducerTopics, KnownTopics())
     memory = runtime.memory.share("test")

@@ -12,21 +12,12 @@ from typing import Annotated, Any
 
 import typer
 
-from ortoo.cli.commands import (
-    dead_letters,
-    declarations,
-    draining,
-    groups,
-    messages,
-    processes,
-    profiles,
-    replicas,
-    top,
-    topics,
-)
+from ortoo.cli.cluster import bundle, declarations, draining, processes, profiles, replicas, top, users
+from ortoo.cli.commands import dead_letters, groups, messages, topics
 from ortoo.cli.commands.deferred import delays, schedules, transactions
 from ortoo.cli.terminal.command import Address, AsJson, command, run
 from ortoo.cli.terminal.completion import complete_groups, complete_profiles, complete_topics
+from ortoo.cli.terminal.examples import epilog
 from ortoo.cli.terminal.printing import print_note, print_text
 from ortoo.common.machine.standard_files import finish_output, open_missing_standard_files, print_error
 
@@ -37,6 +28,7 @@ app = typer.Typer(
 COMMANDS: dict[str, Callable[..., Any]] = {
     "send": messages.send,
     "tail": messages.tail,
+    "consume": messages.consume,
     "probe": messages.probe,
     "peek": dead_letters.peek,
     "lag": groups.lag,
@@ -48,6 +40,7 @@ COMMANDS: dict[str, Callable[..., Any]] = {
     "clients": processes.clients,
     "cluster": processes.cluster,
     "top": top.top,
+    "bundle": bundle.bundle,
 }
 FAMILIES: dict[str, tuple[str, dict[str, Callable[..., Any]]]] = {
     "topic": (
@@ -117,6 +110,10 @@ FAMILIES: dict[str, tuple[str, dict[str, Callable[..., Any]]]] = {
             "resume": transactions.resume,
         },
     ),
+    "user": (
+        "Show, create and change the users who sign requests.",
+        {"list": users.show_all, "put": users.put, "delete": users.delete},
+    ),
     "dlq": (
         "Show dead letters and send them again.",
         {"list": dead_letters.show_all, "show": dead_letters.show, "replay": dead_letters.replay},
@@ -154,7 +151,7 @@ def main_options(
         call_explainer.set(lambda said: print_note(f"# {said}"))
 
 
-@app.command()
+@app.command(epilog=epilog("dev"))
 def dev(
     data_dir: Annotated[Path, typer.Option(help="The folder for messages.")] = Path(".ortoo"),
     listen_address: Annotated[
@@ -179,7 +176,7 @@ def dev(
     run_cluster(data_dir, listen_address, replicas)
 
 
-@app.command()
+@app.command(epilog=epilog("doctor"))
 def doctor(
     address: Address = "",
     topic: Annotated[str, typer.Option(help="Check this topic too.", autocompletion=complete_topics)] = "",
@@ -198,18 +195,18 @@ def doctor(
 
 
 for word, work in COMMANDS.items():
-    app.command(word)(command(work))
+    app.command(word, epilog=epilog(word))(command(work))
 for family, (about, words) in FAMILIES.items():
     family_app = typer.Typer(help=about, no_args_is_help=True)
     for word, work in words.items():
-        family_app.command(word)(command(work))
+        family_app.command(word, epilog=epilog(f"{family} {word}"))(command(work))
     app.add_typer(family_app, name=family)
 
 
 profile_app = typer.Typer(help="Keep addresses and credentials of clusters.", no_args_is_help=True)
-profile_app.command("list")(profiles.show_all)
-profile_app.command("use")(profiles.use)
-profile_app.command("save")(profiles.save)
+profile_app.command("list", epilog=epilog("profile list"))(profiles.show_all)
+profile_app.command("use", epilog=epilog("profile use"))(profiles.use)
+profile_app.command("save", epilog=epilog("profile save"))(profiles.save)
 app.add_typer(profile_app, name="profile")
 
 

@@ -65,6 +65,7 @@ if TYPE_CHECKING:
     )
     from ortoo.client.admin.replicas import ForgottenEnode, ReplicaAdmin, ReplicaInfo, ReplicaSetInfo
     from ortoo.client.admin.schedules import ListedSchedules, ScheduleAdmin, ScheduleInfo
+    from ortoo.client.admin.users import UserAdmin, UserInfo
     from ortoo.client.app import Client, connect
     from ortoo.client.apps.app import App, TopicProducer
     from ortoo.client.apps.avro import avro_schema
@@ -212,6 +213,8 @@ __all__ = [
     "TransactionalProducer",
     "Unavailable",
     "Unsupported",
+    "UserAdmin",
+    "UserInfo",
     "avro_schema",
     "connect",
 ]
@@ -259,6 +262,7 @@ _MODULES: dict[str, tuple[str, ...]] = {
     ),
     "ortoo.client.admin.replicas": ("ForgottenEnode", "ReplicaAdmin", "ReplicaInfo", "ReplicaSetInfo"),
     "ortoo.client.admin.schedules": ("ListedSchedules", "ScheduleAdmin", "ScheduleInfo"),
+    "ortoo.client.admin.users": ("UserAdmin", "UserInfo"),
     "ortoo.client.app": ("Client", "connect"),
     "ortoo.client.apps.app": ("App", "TopicProducer"),
     "ortoo.client.apps.avro": ("avro_schema",),

@@ -28,11 +28,12 @@ from ortoo.snode.clients import ClientComponents
 from ortoo.snode.cluster import ClusterView, open_cluster
 from ortoo.snode.cluster.name_server import NameServerClient
 from ortoo.snode.cluster.runtime import Runtime
+from ortoo.snode.cluster.stream_ages import StreamAges
 from ortoo.snode.enodes import EnodeComponents
 from ortoo.snode.enodes.grpc_links import GrpcLinks
 from ortoo.snode.enodes.queue_locks import LOCK_RETRY_S
 from ortoo.snode.membership import open_membership
-from ortoo.snode.membership.store import redis_client
+from ortoo.snode.membership.redis_url import redis_client
 from ortoo.snode.observe import open_observation
 from ortoo.snode.observe.send_latency import SendLatency
 from ortoo.snode.observe.trace_topic import TraceTopic
@@ -97,7 +98,10 @@ async def open_snode(
         incarnation = randomness.id_text()
         memory = MemoryBudget(settings.memory_budget_bytes, clock, processes=settings.workers)
         register_memory(telemetry.metrics, memory)
-        runtime = Runtime(settings, incarnation, background, channels, telemetry.metrics, clock, randomness, memory)
+        ages = StreamAges(settings.connection_age_max_s, clock, randomness)
+        runtime = Runtime(
+            settings, incarnation, background, channels, telemetry.metrics, clock, randomness, memory, ages
+        )
         findings = Findings("snode", settings.name, [memory.findings, telemetry.findings, live.findings])
         cluster = await open_cluster(runtime)
         findings.identity = cluster.identity
@@ -154,6 +158,7 @@ async def open_snode(
             drain_delay_s=settings.drain_delay_s,
             connections_max=settings.connections_max,
             connections_per_address_max=settings.connections_per_address_max,
+            connection_age_max_s=settings.connection_age_max_s,
             descriptors_max=descriptors.connections,
             tls=_tls_listener(settings),
             cluster_tls=cluster_listener(settings),
@@ -195,6 +200,7 @@ async def open_snode(
             ("sweep lite topics", CLIENT_SWEEP_INTERVAL_S, gateway.lite_expiry.sweep),
             ("certificates", CERTIFICATE_POLL_INTERVAL_S, channels.renew),
             ("renew leases", LEASE_RENEW_INTERVAL_S, gateway.leases.renew),
+            ("old streams", ages.interval_s, ages.end_due),
         ]
         if settings.flow_control_file:
             steps.append(("limits", FILE_POLL_INTERVAL_S, policy.flow_control_file.reload_if_changed))

@@ -11,6 +11,8 @@ from apache.rocketmq.v2.service_pb2 import TelemetryCommand
 from ortoo.common.errors import Overloaded
 from ortoo.common.process.background import Background
 from ortoo.common.process.clock import SystemClock
+from ortoo.common.process.randomness import Randomness
+from ortoo.snode.cluster.stream_ages import StreamAges
 from ortoo.snode.rocketmq.clients.table import CommandStream, ConnectedClient
 from ortoo.snode.rocketmq.presence.telemetry import TelemetryActivity
 
@@ -42,7 +44,8 @@ async def test_a_client_that_reads_nothing_ends_its_own_stream() -> None:
 
     async with asyncio.timeout(10), Background("process") as background:
         own_loop = background.spawn("own loop", asyncio.Event().wait())
-        runtime = SimpleNamespace(background=background, clock=SystemClock())
+        ages = StreamAges(0, SystemClock(), Randomness(1))
+        runtime = SimpleNamespace(background=background, clock=SystemClock(), stream_ages=ages)
         stream = make(*parts, runtime).run_stream(caller, requests())
         taken = 0
         with pytest.raises(Overloaded):

@@ -1,1 +1,1 @@
-"""The commands, one file for each kind. Each takes arguments and a client, and returns its output; `app` lists them."""
+"""The commands about messages, topics and groups. Each takes arguments and a client, and returns its output."""

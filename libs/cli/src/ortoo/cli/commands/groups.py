@@ -1,17 +1,16 @@
 """`ortoo group ...`, `ortoo lag`, `ortoo explain`, `ortoo delivery` and `ortoo reset-offset`."""
 
-import contextlib
-from datetime import UTC, datetime
 from operator import itemgetter
 from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 
-from ortoo.cli.commands.declarations import GROUP_SETTINGS, GroupSetting, group_changes
+from ortoo.cli.cluster.declarations import GROUP_SETTINGS, GroupSetting, group_changes
 from ortoo.cli.commands.deferred.delays import text_of_time
 from ortoo.cli.terminal.command import GroupName, TopicName, with_options
 from ortoo.cli.terminal.completion import complete_deleted_groups, complete_groups, complete_topics
 from ortoo.cli.terminal.output import Columns, CommandOutput, OutputTable, utc
+from ortoo.cli.terminal.targets import target_of
 from ortoo.common.errors import Conflict, Invalid
 
 if TYPE_CHECKING:
@@ -143,7 +142,7 @@ async def reset_offset(
     force: Annotated[bool, typer.Option("--force", help="Also move offsets forward, which skips messages.")] = False,
 ) -> CommandOutput:
     """Move a group's offsets in a topic; its members continue from there immediately."""
-    offsets = await mq.admin.groups.reset_offsets(group, topic, **_target(to), force=force)
+    offsets = await mq.admin.groups.reset_offsets(group, topic, **target_of(to, "--to"), force=force)
     beyond_end = sum(one.refused_offset >= 0 for one in offsets)
     reset = len(offsets) - beyond_end
     if beyond_end and not reset:
@@ -232,23 +231,6 @@ def _lag(group: str, topic: str, behind: "GroupLag") -> tuple[str | OutputTable,
 
 def _offset(offset: int) -> object:
     return offset if offset >= 0 else "none"
-
-
-def _target(to: str) -> dict[str, Any]:
-    """Parse the value of `--to`. Errors: Invalid."""
-    if to == "begin":
-        return {"offset": 0}
-    if to == "end":
-        return {"time_ms": -1}
-    if to.isdecimal():
-        return {"offset": int(to)}
-    with contextlib.suppress(ValueError):
-        at = datetime.fromisoformat(to)
-        if (time_ms := int((at if at.tzinfo else at.replace(tzinfo=UTC)).timestamp() * 1000)) >= 0:
-            return {"time_ms": time_ms}
-    raise Invalid(
-        f"{to!r}; expected begin, end, an offset, or a time since 1970 such as 2026-01-31T12:00:00Z", field="--to"
-    )
 
 
 async def explain(

@@ -7,21 +7,32 @@ import sys
 from collections.abc import AsyncIterator, Callable, Sequence
 from functools import partial
 from operator import itemgetter
-from typing import TYPE_CHECKING, Annotated, NamedTuple
+from typing import TYPE_CHECKING, Annotated, NamedTuple, TypeVar
 
 import typer
 
-from ortoo.cli.commands.deferred.delays import milliseconds_of
-from ortoo.cli.terminal.command import TopicName
+from ortoo.cli.commands.deferred.delays import milliseconds_of, text_of_time
+from ortoo.cli.terminal.command import GroupName, TopicName
 from ortoo.cli.terminal.completion import complete_enodes
-from ortoo.cli.terminal.output import Columns, CommandOutput, OutputTable, body_start, message_fields, when_unread
+from ortoo.cli.terminal.output import (
+    Columns,
+    CommandOutput,
+    OutputTable,
+    body_fields,
+    body_start,
+    message_fields,
+    when_unread,
+)
 from ortoo.cli.terminal.printing import print_note
+from ortoo.cli.terminal.targets import target_of
 from ortoo.common.errors import DataLoss, Invalid, NotFound
+from ortoo.common.machine.printable import printable_line
 from ortoo.common.process.clock import SystemClock
 
 if TYPE_CHECKING:
     from ortoo.client import Client, Filter, FoundMessages, Receipt, StoredMessage
 
+T = TypeVar("T")
 INPUT_BYTES = 1 << 20
 LAST_MESSAGES = 10
 PROBE_TAG = "ortoo-probe"
@@ -110,15 +121,81 @@ async def tail(
     mq: "Client",
     topic: TopicName,
     from_beginning: Annotated[bool, typer.Option("--from-first", help="Begin with the oldest message.")] = False,
+    begin: Annotated[
+        str | None,
+        typer.Option(
+            "--from", help="Begin at an offset of each queue, or at a time such as 2026-01-31T12:00:00Z; begin, end."
+        ),
+    ] = None,
+    last: Annotated[int, typer.Option(min=0, help="Begin with this number of the newest messages.")] = LAST_MESSAGES,
     count: Annotated[int | None, typer.Option("-n", min=1, help="Stop after this number of messages.")] = None,
+    details: Annotated[
+        bool, typer.Option("--details", help="Show the time, the place, the tag, the keys and the properties too.")
+    ] = False,
     follow: Annotated[bool, typer.Option(help="Continue with new messages.")] = True,
     tags: Annotated[str, typer.Option(help="Only messages with one of these tags, such as 'a || b'.")] = "*",
     sql: Annotated[str | None, typer.Option(help='Only messages that match, such as "amount > 100".')] = None,
 ) -> AsyncIterator[CommandOutput]:
     """Show the last 10 messages, then new ones until Ctrl-C."""
+    if begin is not None and from_beginning:
+        raise Invalid("expected only one of --from and --from-first", field="--from")
     filter = _filter_of(tags, sql)
     if unreachable := (await mq.admin.describe_topic(topic)).unreachable_enodes:
         print_note(f"enodes that cannot be reached, so their messages are missing: {', '.join(unreachable)}")
+    if from_beginning:
+        source = mq.admin.tail(topic, from_beginning=True, follow=follow, filter=filter)
+    elif begin is not None:
+        source = mq.admin.tail_from(topic, **target_of(begin, "--from"), follow=follow, filter=filter)
+    else:
+        source = mq.admin.tail_last(topic, last, follow=follow, filter=filter)
+    printed = 0
+    async for stored in _until_interrupted(source):
+        line = _details(stored) if details else stored.message.body.decode(errors="backslashreplace")
+        yield CommandOutput(message_fields(stored), line)
+        printed += 1
+        if printed == count:
+            return
+
+
+async def consume(
+    mq: "Client",
+    group: GroupName,
+    topic: TopicName,
+    count: Annotated[int | None, typer.Option("-n", min=1, help="Stop after this number of messages.")] = None,
+    from_beginning: Annotated[
+        bool, typer.Option("--from-first", help="A group without offsets begins with the oldest message.")
+    ] = False,
+    tags: Annotated[str, typer.Option(help="Only messages with one of these tags, such as 'a || b'.")] = "*",
+    sql: Annotated[str | None, typer.Option(help='Only messages that match, such as "amount > 100".')] = None,
+) -> AsyncIterator[CommandOutput]:
+    """Consume messages as a member of a group until Ctrl-C. Each message is acknowledged when it has been printed."""
+    from ortoo.client import ConsumerSettings
+
+    settings, printed = ConsumerSettings(from_beginning=from_beginning), 0
+    async with mq.consumer(group, {topic: _filter_of(tags, sql)}, settings) as consumer:
+        async for received in _until_interrupted(aiter(consumer)):
+            fields: dict[str, object] = {
+                "message_id": received.message_id,
+                "topic": received.queue.topic,
+                "enode": received.queue.enode,
+                "queue_id": received.queue.queue_id,
+                "offset": received.offset,
+                "tag": received.tag,
+                "keys": list(received.keys),
+                "properties": dict(received.properties),
+            }
+            yield CommandOutput(fields | body_fields(received.body), received.body.decode(errors="backslashreplace"))
+            received.ack()
+            printed += 1
+            if printed == count:
+                return
+
+
+async def _until_interrupted(source: AsyncIterator[T]) -> AsyncIterator[T]:
+    """The items of `source` until Ctrl-C or SIGTERM.
+
+    Errors: BrokenPipeError when the reader of the output has ended.
+    """
     task = asyncio.current_task()
     assert task is not None
     loop = asyncio.get_running_loop()
@@ -131,22 +208,23 @@ async def tail(
         task.cancel()
 
     when_unread(no_longer_read)
-    source = (
-        mq.admin.tail(topic, from_beginning=True, follow=follow, filter=filter)
-        if from_beginning
-        else mq.admin.tail_last(topic, LAST_MESSAGES, follow=follow, filter=filter)
-    )
-    printed = 0
     try:
-        async for stored in source:
-            yield CommandOutput(message_fields(stored), stored.message.body.decode(errors="backslashreplace"))
-            printed += 1
-            if printed == count:
-                return
+        async for item in source:
+            yield item
     except asyncio.CancelledError:  # the normal end, by Ctrl-C
+        task.uncancel()
         if unread.is_set():
-            task.uncancel()
             raise BrokenPipeError from None
+
+
+def _details(stored: "StoredMessage") -> str:
+    """One line about a message, with its body at the end."""
+    message, queue = stored.message, stored.queue
+    parts = [text_of_time(stored.stored_at_ms), f"{queue.enode}/{queue.queue_id}@{stored.offset}"]
+    parts += [f"tag={message.tag}"] if message.tag else []
+    parts += [f"keys={','.join(message.keys)}"] if message.keys else []
+    parts += [f"{name}={value}" for name, value in message.properties.items()]
+    return printable_line(f"{' '.join(parts)} | {message.body.decode(errors='backslashreplace')}")
 
 
 async def probe(

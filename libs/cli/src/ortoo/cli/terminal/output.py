@@ -39,6 +39,7 @@ SMALL_INTEGER_FIELDS = frozenset(
         ),
         *("read_queue_count", "removed", "reported_ms_ago", "slow_consumer_grace_ms"),
         *("slow_consumer_threshold_messages", "slow_grace_ms", "slow_messages", "successor", "write_queue_count"),
+        "write_queues",
     )
 )
 """Fields whose integers have at most 32 bits. Others become strings, so that no digits are lost."""
@@ -107,13 +108,17 @@ def message_fields(it: "StoredMessage | PeekedMessage | DeadLetter") -> dict[str
         **({"stored_at_ms": it.stored_at_ms} if hasattr(it, "stored_at_ms") else {}),
         **{one.name: _plain(getattr(it.message, one.name)) for one in columns},
     }
+    return fields | body_fields(it.message.body)
+
+
+def body_fields(body: bytes) -> dict[str, str]:
+    """The body of a message for JSON: text, or base64 if it is not UTF-8."""
     try:
-        fields["body"] = it.message.body.decode()
+        return {"body": body.decode()}
     except UnicodeDecodeError:
         import base64
 
-        fields["body_base64"] = base64.b64encode(it.message.body).decode()
-    return fields
+        return {"body_base64": base64.b64encode(body).decode()}
 
 
 def _plain(value: Any) -> Any:

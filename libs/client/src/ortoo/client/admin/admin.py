@@ -1,5 +1,6 @@
 """The operator's calls: groups, lag, messages. All go through AdminService, so grpcurl can call them too."""
 
+import asyncio
 from collections.abc import AsyncIterator
 from contextlib import aclosing
 from typing import Any, TypeVar
@@ -20,11 +21,13 @@ from ortoo.client.admin.lag import GroupLag
 from ortoo.client.admin.operations import Operations
 from ortoo.client.admin.replicas import ReplicaAdmin
 from ortoo.client.admin.schedules import ScheduleAdmin
-from ortoo.client.admin.topics import TopicCalls, check_count
+from ortoo.client.admin.topics import UINT64_MAX, TopicCalls, check_count
+from ortoo.client.admin.users import UserAdmin
 from ortoo.client.core.connection import Connection
 from ortoo.client.core.filters import Filter, Sql, filter_expressions
+from ortoo.client.offsets.offset_lookup import search_offset
 from ortoo.client.produce.transactions import TransactionVerdict, end_transaction
-from ortoo.client.read.tailing import StoredMessage, follow_messages, newest_messages
+from ortoo.client.read.tailing import StoredMessage, follow_messages, newest_messages, read_messages
 from ortoo.common.errors import Invalid, NotFound
 from ortoo.common.grpc.messages import read
 from ortoo.v1 import (
@@ -54,6 +57,8 @@ class Admin(TopicCalls):
         """Calls about the replicas of enodes."""
         self.schedules = ScheduleAdmin(connection)
         """Calls about schedules of recurring messages."""
+        self.users = UserAdmin(connection)
+        """Calls about users."""
         self._connection = connection
 
     async def list_groups(self) -> list[GroupInfo]:
@@ -208,6 +213,34 @@ class Admin(TopicCalls):
         if follow:
             ends = {queue: end for queue, (_, end) in ranges.items()}
             async for stored in follow_messages(self._connection, ends, filter):
+                yield stored
+
+    async def tail_from(
+        self,
+        topic: str,
+        *,
+        offset: int = 0,
+        time_ms: int | None = None,
+        follow: bool = True,
+        filter: Filter = "*",
+    ) -> AsyncIterator[StoredMessage]:
+        """Messages of all queues from `offset`, or from the first message stored at or after `time_ms` (-1 = the end).
+
+        Each queue is in order. With `follow` the iterator never ends. Errors: as `tail`.
+        """
+        ranges = {it.queue: (it.begin_offset, it.end_offset) for it in (await self.describe_topic(topic)).queues}
+        starts = {queue: max(begin, check_count(offset, "offset", UINT64_MAX)) for queue, (begin, _) in ranges.items()}
+        if time_ms is not None:
+            ends = {queue: end for queue, (_, end) in ranges.items()}
+            found = [search_offset(self._connection, queue, time_ms) for queue in ranges] if time_ms >= 0 else []
+            starts = dict(zip(ranges, await asyncio.gather(*found), strict=True)) if found else ends
+        source = (
+            follow_messages(self._connection, starts, filter)
+            if follow
+            else read_messages(self._connection, {queue: (starts[queue], ranges[queue][1]) for queue in ranges}, filter)
+        )
+        async with aclosing(source) as messages:
+            async for stored in messages:
                 yield stored
 
     def list_dead_letters(

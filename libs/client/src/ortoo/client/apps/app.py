@@ -20,7 +20,8 @@ A program with one handler:
 
 import asyncio
 import inspect
-from collections.abc import AsyncIterator, Awaitable, Callable, Sequence
+import sys
+from collections.abc import AsyncIterator, Awaitable, Callable, Iterator, Sequence
 from contextlib import AsyncExitStack, asynccontextmanager
 from dataclasses import dataclass, replace
 from datetime import timedelta
@@ -44,7 +45,7 @@ from ortoo.client.pop.popped import PoppedMessage
 from ortoo.client.pop.settings import PopSettings
 from ortoo.client.produce.producer import Producer
 from ortoo.client.produce.producer_settings import ProducerSettings
-from ortoo.common.errors import Invalid, Unavailable
+from ortoo.common.errors import Invalid, OrtooError, Unavailable
 from ortoo.common.logs.logger import get_logger
 from ortoo.common.process.background import Background
 from ortoo.common.records.message import Message
@@ -340,7 +341,7 @@ class App:
 
         After the signal, no message is taken, and running handlers get `finish_timeout_s` to finish. Messages of
         handlers that have not finished by then are released without counting an attempt. A second signal ends the
-        process at once.
+        process at once. If a consumer cannot run, the process ends with exit code 1 and a line with the reason.
         """
 
         async def until_stopped() -> None:
@@ -350,4 +351,19 @@ class App:
                 async with connect(addresses, **options) as mq, self.running(mq, finish_timeout_s=finish_timeout_s):
                     await stop.wait()
 
-        asyncio.run(until_stopped())
+        try:
+            asyncio.run(until_stopped())
+        except (OrtooError, BaseExceptionGroup) as error:
+            reasons = list(_reasons(error))
+            if None in reasons:
+                raise
+            sys.exit("\n".join(dict.fromkeys(f"error: {self.group}: {reason}" for reason in reasons)))
+
+
+def _reasons(error: BaseException) -> Iterator[str | None]:
+    """The text of each error that a user can correct; None for an error of the program, which needs its traceback."""
+    if isinstance(error, BaseExceptionGroup):
+        for one in error.exceptions:
+            yield from _reasons(one)
+    else:
+        yield str(error) if isinstance(error, OrtooError) else None

@@ -4,6 +4,7 @@ from ortoo.client.admin.admin import Admin as AsyncAdmin
 from ortoo.client.admin.groups import GroupAdmin as AsyncGroupAdmin
 from ortoo.client.admin.replicas import ReplicaAdmin as AsyncReplicaAdmin
 from ortoo.client.admin.schedules import ScheduleAdmin as AsyncScheduleAdmin
+from ortoo.client.admin.users import UserAdmin as AsyncUserAdmin
 from ortoo.client.blocking.facade import BlockingFacade, blocking, iterating
 from ortoo.client.blocking.loop_thread import LoopThread
 
@@ -48,6 +49,14 @@ class BlockingScheduleAdmin(BlockingFacade[AsyncScheduleAdmin]):
     delete = blocking(AsyncScheduleAdmin.delete)
 
 
+class BlockingUserAdmin(BlockingFacade[AsyncUserAdmin]):
+    """An operator's calls about users; see `ortoo.client.UserAdmin`."""
+
+    list = blocking(AsyncUserAdmin.list)
+    put = blocking(AsyncUserAdmin.put)
+    delete = blocking(AsyncUserAdmin.delete)
+
+
 class BlockingAdmin(BlockingFacade[AsyncAdmin]):
     """An operator's calls; see `ortoo.client.Admin`."""
 
@@ -60,6 +69,8 @@ class BlockingAdmin(BlockingFacade[AsyncAdmin]):
         """Calls about the replicas of enodes."""
         self.schedules = BlockingScheduleAdmin(thread, wrapped.schedules)
         """Calls about schedules of recurring messages."""
+        self.users = BlockingUserAdmin(thread, wrapped.users)
+        """Calls about users."""
 
     create_topic = blocking(AsyncAdmin.create_topic)
     ensure_topic = blocking(AsyncAdmin.ensure_topic)
@@ -88,6 +99,7 @@ class BlockingAdmin(BlockingFacade[AsyncAdmin]):
     resume_transaction = blocking(AsyncAdmin.resume_transaction)
     tail = iterating(AsyncAdmin.tail)
     tail_last = iterating(AsyncAdmin.tail_last)
+    tail_from = iterating(AsyncAdmin.tail_from)
     list_dead_letters = iterating(AsyncAdmin.list_dead_letters)
     replay_dead_letters = iterating(AsyncAdmin.replay_dead_letters)
     peek = blocking(AsyncAdmin.peek)

@@ -2,7 +2,7 @@
 
 import asyncio
 from collections import deque
-from collections.abc import AsyncIterator, Mapping
+from collections.abc import AsyncGenerator, AsyncIterator, Mapping
 from dataclasses import dataclass
 
 from ortoo.client import log_events
@@ -54,9 +54,19 @@ async def newest_messages(
     return found[-count:] if count else []
 
 
+async def read_messages(
+    connection: Connection, ranges: Mapping[Queue, tuple[int, int]], filter: Filter = "*"
+) -> AsyncGenerator[StoredMessage, None]:
+    """The messages in the given offset ranges (begin, end), queue by queue; `end` is exclusive. Errors: as `fetch`."""
+    for queue, (begin, end) in ranges.items():
+        if begin < end:
+            async for stored in _messages(connection, queue, begin, end, filter):
+                yield stored
+
+
 async def follow_messages(
     connection: Connection, ends: Mapping[Queue, int], filter: Filter = "*"
-) -> AsyncIterator[StoredMessage]:
+) -> AsyncGenerator[StoredMessage, None]:
     """Messages from the offsets `ends` on, in order within each queue; the iterator never ends. Errors: as `fetch`."""
     arrived: asyncio.Queue[StoredMessage | Exception] = asyncio.Queue(BUFFERED_MAX)
 

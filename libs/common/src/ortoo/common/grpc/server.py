@@ -122,6 +122,7 @@ class GrpcServer:
         connections_max: int = 0,
         connections_per_address_max: int = 0,
         descriptors_max: int = 0,
+        connection_age_max_s: float = 0.0,
     ) -> None:
         """Serve on `address`, host:port. Port 0 = chosen by the kernel; an empty address = only TLS.
 
@@ -142,7 +143,8 @@ class GrpcServer:
 
         Each port takes `connections_max` connections (0 = as many as memory allows). One address may have
         `connections_per_address_max` of them (0 = half of the port's maximum). `descriptors_max` limits the connections
-        of all ports together, divided evenly between the ports (0 = the process's share for connections).
+        of all ports together, divided evenly between the ports (0 = the process's share for connections). After about
+        `connection_age_max_s` a connection takes no further calls, and its open calls continue (0 = no limit).
         """
         self.draining = asyncio.Event()
         self.serving = False
@@ -181,6 +183,8 @@ class GrpcServer:
             ("grpc.max_allowed_incoming_connections", limits.connections_max),
             # Two processes on one port would share its calls at random, unless another process holds it for them.
             ("grpc.so_reuseport", int(shares_ports)),
+            # gRPC spreads the age by a tenth to both sides.
+            *((("grpc.max_connection_age_ms", int(connection_age_max_s * 1000)),) if connection_age_max_s else ()),
         )
         transport = current_transport()
         self._server = transport.server([around], options)

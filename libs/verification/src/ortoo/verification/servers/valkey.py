@@ -15,11 +15,19 @@ START_TIMEOUT_S = 20.0
 class Valkey:
     """One server without files: its data are lost when it stops."""
 
-    def __init__(self, folder: Path) -> None:
-        """Prepare a server that works in `folder`, on a port that is free now."""
+    def __init__(self, folder: Path, *options: str, sentinel: str = "") -> None:
+        """Prepare a server that works in `folder`, on a port that is free now.
+
+        `options` are those of its command line. With `sentinel`, it is a Sentinel with this configuration.
+        """
         self.port = free_port()
         folder.mkdir(parents=True, exist_ok=True)
         self._folder = folder
+        self._options = (*("--save", "", "--appendonly", "no"), *options)
+        if sentinel:
+            file = folder / "sentinel.conf"
+            file.write_text(sentinel)
+            self._options = (str(file), "--sentinel")
         self._process: asyncio.subprocess.Process | None = None
 
     @property
@@ -30,8 +38,8 @@ class Valkey:
     async def start(self) -> None:
         """Start it and return when it answers."""
         self._process = await asyncio.create_subprocess_exec(
-            *(_binary(), "--port", str(self.port), "--bind", "127.0.0.1", "--dir", str(self._folder)),
-            *("--save", "", "--appendonly", "no", "--loglevel", "warning"),
+            *(_binary(), *self._options, "--port", str(self.port), "--bind", "127.0.0.1", "--dir", str(self._folder)),
+            *("--loglevel", "warning"),
             stdout=asyncio.subprocess.DEVNULL,
         )
         async with asyncio.timeout(START_TIMEOUT_S):
@@ -68,9 +76,9 @@ class Valkey:
 
 
 @contextlib.asynccontextmanager
-async def valkey(folder: Path) -> AsyncIterator[Valkey]:
-    """A running server, stopped when the block is left."""
-    server = Valkey(folder)
+async def valkey(folder: Path, *options: str, sentinel: str = "") -> AsyncIterator[Valkey]:
+    """A running server, stopped when the block is left. The arguments are those of `Valkey`."""
+    server = Valkey(folder, *options, sentinel=sentinel)
     await server.start()
     try:
         yield server

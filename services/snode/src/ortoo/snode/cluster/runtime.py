@@ -8,6 +8,7 @@ from ortoo.common.process.clock import Clock
 from ortoo.common.process.memory_budget import MemoryBudget
 from ortoo.common.process.randomness import Randomness
 from ortoo.common.telemetry.metrics import Metrics
+from ortoo.snode.cluster.stream_ages import StreamAges
 from ortoo.snode.settings import SnodeSettings
 
 
@@ -25,6 +26,8 @@ class Runtime:
     randomness: Randomness
     memory: MemoryBudget
     """Counts all memory held for clients."""
+    stream_ages: StreamAges
+    """Ends the long streams of clients at an age."""
 
     @property
     def enode_timeout_s(self) -> float:

@@ -18,9 +18,8 @@ import json
 from collections.abc import AsyncIterator, Awaitable, Iterator
 from dataclasses import dataclass, field
 from typing import Any
-from urllib.parse import urlsplit
 
-from ortoo.common.errors import Invalid, OrtooError
+from ortoo.common.errors import OrtooError
 from ortoo.common.errors.findings import Finding
 from ortoo.common.logs.logger import get_logger
 from ortoo.common.process.background import Background
@@ -31,8 +30,8 @@ from ortoo.snode import log_events
 from ortoo.snode.cluster.runtime import Runtime
 from ortoo.snode.membership.group_members import GroupMember, decode_member
 from ortoo.snode.membership.group_membership import Key, MembershipChange, SharedMembership, StoredMember
+from ortoo.snode.membership.redis_url import CALL_TIMEOUT_S, close_client, key_prefix
 
-CALL_TIMEOUT_S = 2.0
 RELOAD_INTERVAL_S = 20.0
 """Interval for reading all members again, in case a change got lost. An emptied store is noticed sooner."""
 CONNECT_TIMEOUT_S = 5.0
@@ -72,29 +71,6 @@ redis.call('ZREMRANGEBYSCORE', KEYS[1], '-inf', string.format('%.0f', now - tonu
 redis.call('SETNX', KEYS[2], ARGV[3])
 return {1 - added, redis.call('ZRANGE', KEYS[1], 0, -1), redis.call('GET', KEYS[2])}
 """
-
-
-def redis_client(url: str) -> Any:
-    """A client of the Redis server at `url`; the caller limits the time of each call. Errors: Invalid for the URL.
-
-    The client has no `socket_timeout`, because redis.asyncio implements it by `asyncio.wait_for`. Up to Python 3.11,
-    `wait_for` swallows the cancellation of a call that has just been written. A cancelled task would then not end.
-    """
-    # It takes a tenth of a second to import, and a single snode does not need it.
-    import redis.asyncio
-
-    try:
-        parts = urlsplit(url)
-        if "@" in parts.path + parts.query + parts.fragment:  # errors would show a part of the password as the host
-            raise ValueError("a password with one of / ? #")
-        return redis.asyncio.from_url(
-            url, socket_timeout=None, socket_connect_timeout=CALL_TIMEOUT_S, decode_responses=True
-        )
-    except ValueError:  # its text may have parts of the password
-        raise Invalid(
-            "not a URL of Redis; give one like redis://HOST:6379/0. Write / ? # in passwords as %2F %3F %23",
-            field="redis_url",
-        ) from None
 
 
 @dataclass(slots=True, eq=False)
@@ -189,6 +165,7 @@ class MembershipStore:
 
     async def _run_connection(self) -> None:
         async with contextlib.AsyncExitStack() as parts:
+            await _with_timeout(self.client.initialize())  # of a cluster: read which node has which keys
             changes: Any = await parts.enter_async_context(self.client.pubsub())
             await _with_timeout(changes.subscribe(self._key("changes")))
             # Snodes that were disconnected too return a moment later than this one; their members stay until then.
@@ -303,10 +280,11 @@ class MembershipStore:
                     await self._publish(key, change)
                 await self.client.zrem(self._key("alive"), self.runtime.incarnation)
         with contextlib.suppress(*self._failures):
-            await self.client.aclose()
+            await close_client(self.client)
 
     def _key(self, name: str) -> str:
-        return f"{self.runtime.settings.redis_prefix}/{name}"
+        settings = self.runtime.settings
+        return f"{key_prefix(settings.redis_url, settings.redis_prefix)}/{name}"
 
 
 def _first_error(group: BaseExceptionGroup[Exception]) -> Exception:

@@ -17,6 +17,7 @@ from ortoo.common.grpc.messages import write
 from ortoo.snode.cluster.runtime import Runtime
 from ortoo.snode.cluster.wire import decode_queue, encode_queue
 from ortoo.snode.membership.group_members import CloseReason, GroupMember
+from ortoo.snode.push.session import PushSession
 from ortoo.snode.push.sessions import PushSessions
 from ortoo.snode.rpc.pop import PopConsumerHandlers
 from ortoo.snode.rpc.pulls import PullConsumerHandlers
@@ -45,15 +46,20 @@ class ConsumerService(PopConsumerHandlers, PullConsumerHandlers):
         scope = self.runtime.background.scope("Push", failed=lambda _: session.on_failure())
         scope.start("read", call.read(session))
         try:
-            async for response in call.responses(session):
-                yield response
-                del response
+            with self.runtime.stream_ages.track(lambda: self._end(session)):
+                async for response in call.responses(session):
+                    yield response
+                    del response
         finally:
             # The call may have been cancelled by a disconnect; then it could not await anything here.
             scope.cancel()
             self.push_sessions.on_call_ended(session)
             leaving = self.push_sessions.close(session, CloseReason.CLIENT_LEFT, "the connection was closed")
             self.runtime.background.run_contained("leave", leaving)
+
+    def _end(self, session: PushSession) -> None:
+        message = "the session has reached its age; open it at another snode"
+        self.push_sessions.start_close(session, CloseReason.SHUTDOWN, message)
 
     async def Fetch(  # type: ignore[override]  # see bulk_calls
         self, request: pb.FetchRequest, context: Context

@@ -60,13 +60,12 @@ class ProducerService(producer_pb2_grpc.ProducerServiceServicer):
 
     def drain(self) -> None:
         """Stop reading batches; each stream ends when the batches read so far are answered."""
-        for stream, reading in self._streams.items():
-            reading.cancel()
-            stream.finish(
-                Unavailable(
-                    "this snode is stopping; open the stream at another snode and send the remaining batches there"
-                )
-            )
+        for stream in self._streams:
+            self._end(stream, "this snode is stopping")
+
+    def _end(self, stream: ProduceStream, reason: str) -> None:
+        self._streams[stream].cancel()
+        stream.finish(Unavailable(f"{reason}; open the stream at another snode and send the remaining batches there"))
 
     async def Publish(self, request: pb.PublishRequest, context: Context) -> pb.PublishResponse:
         """Store a few messages; returns when they are durable."""
@@ -89,9 +88,10 @@ class ProducerService(producer_pb2_grpc.ProducerServiceServicer):
         )
         self._streams[stream] = scope.start("read", _read_batches(request_iterator, stream))
         try:
-            while answers := await stream.next_results():
-                for answer in answers:
-                    yield _encode_result(answer)
+            with self.runtime.stream_ages.track(lambda: self._end(stream, "the stream has reached its age")):
+                while answers := await stream.next_results():
+                    for answer in answers:
+                        yield _encode_result(answer)
         finally:
             stream.memory.close()
             del self._streams[stream]

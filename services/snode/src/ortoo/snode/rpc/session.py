@@ -50,12 +50,17 @@ class SessionService(session_pb2_grpc.SessionServiceServicer):
         scope = self.runtime.background.scope("Connect", failed=lambda _: session.call and session.call.cancel())
         scope.start("read", call.read(session))
         try:
-            async for response in call.responses(session):
-                yield response
+            with self.runtime.stream_ages.track(lambda: self._end(session)):
+                async for response in call.responses(session):
+                    yield response
         finally:
             scope.cancel()
             self.sessions.close(session, CloseReason.CLIENT_LEFT, "the connection was closed")
             self.sessions.on_call_ended(session)
+
+    def _end(self, session: ClientSession) -> None:
+        message = "the session has reached its age; connect to another snode"
+        self.sessions.close(session, CloseReason.SHUTDOWN, message)
 
 
 @dataclass(slots=True, eq=False)

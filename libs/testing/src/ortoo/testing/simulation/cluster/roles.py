@@ -191,6 +191,7 @@ class SnodeMachine(RoleMachine):
             namesrv_address=self._namesrv_address,
             redis_url=self._redis_url,
             stop_grace_s=STOP_GRACE_S,
+            connection_age_max_s=0.0,  # virtual hours pass in a moment
         )
         return snode_app.open_snode(
             replace(chosen, **self.chosen),

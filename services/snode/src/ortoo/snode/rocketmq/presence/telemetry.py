@@ -51,8 +51,9 @@ class TelemetryActivity:
         scope = self.runtime.background.scope("Telemetry", failed=stream.end)
         scope.start("listen", self._listen(caller, requests, stream, scope))
         try:
-            while (command := await stream.next()) is not None:
-                yield command
+            with self.runtime.stream_ages.track(stream.end):
+                while (command := await stream.next()) is not None:
+                    yield command
             if stream.error is not None:
                 raise stream.error
         finally:

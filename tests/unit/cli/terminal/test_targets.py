@@ -4,7 +4,7 @@ from typing import Any
 
 import pytest
 
-from ortoo.cli.commands.groups import _target
+from ortoo.cli.terminal.targets import target_of
 from ortoo.common.errors import Invalid
 
 
@@ -20,11 +20,11 @@ from ortoo.common.errors import Invalid
 )
 def test_a_group_goes_where_it_was_sent(to: str, target: dict[str, Any]) -> None:
     """A name, an offset or a time; a time without a zone is UTC."""
-    assert _target(to) == target
+    assert target_of(to, "--to") == target
 
 
 @pytest.mark.parametrize("to", ["", "²", "-1", "tomorrow", "1969-12-31T23:59:59.999Z", "1960-01-01"])
 def test_a_place_that_is_none_is_refused(to: str) -> None:
     """Above all a time before 1970, because -1 ms would mean the end."""
     with pytest.raises(Invalid, match="since 1970"):
-        _target(to)
+        target_of(to, "--to")

@@ -1,0 +1,52 @@
+"""`ortoo user ...`."""
+
+import os
+from typing import TYPE_CHECKING, Annotated
+
+import typer
+
+from ortoo.cli.terminal.output import Columns, CommandOutput, OutputTable, utc
+from ortoo.common.errors import Invalid
+
+if TYPE_CHECKING:
+    from ortoo.client import Client
+
+AccessKey = Annotated[str, typer.Argument(help="The user's access key.")]
+
+
+async def show_all(mq: "Client") -> CommandOutput:
+    """Show all users, without their secrets."""
+    users = await mq.admin.users.list()
+    columns: Columns = {
+        "ACCESS KEY": "access_key",
+        "ENABLED": "enabled",
+        "CREATED": lambda one: f"{utc(one.created_at_ms):%Y-%m-%d %H:%M:%SZ}",
+    }
+    return CommandOutput(users, OutputTable(columns, users))
+
+
+async def put(
+    mq: "Client",
+    access_key: AccessKey,
+    secret_env: Annotated[
+        str, typer.Option(help="The environment variable with the secret key; needed for a new user.")
+    ] = "",
+    enabled: Annotated[bool | None, typer.Option(help="Whether its signatures are accepted.")] = None,
+) -> CommandOutput:
+    """Create or change a user; options that are not given are unchanged."""
+    secret_key = secret_of(secret_env, "--secret-env") if secret_env else ""
+    user = await mq.admin.users.put(access_key, secret_key=secret_key, enabled=enabled)
+    return CommandOutput(user, f"user {user.access_key} is {'enabled' if user.enabled else 'disabled'}")
+
+
+async def delete(mq: "Client", access_key: AccessKey) -> CommandOutput:
+    """Delete a user. Its calls are refused within half a minute, and its streams end."""
+    await mq.admin.users.delete(access_key)
+    return CommandOutput({"deleted": access_key}, f"deleted user {access_key}")
+
+
+def secret_of(variable: str, field: str) -> str:
+    """The secret in an environment variable, so that it is in no command line and in no file. Errors: Invalid."""
+    if not (secret := os.environ.get(variable, "")):
+        raise Invalid(f"the environment variable {variable} is not set; expected the user's secret key", field=field)
+    return secret

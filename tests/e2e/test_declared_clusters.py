@@ -1,0 +1,108 @@
+"""`ortoo apply` twice changes nothing, and `ortoo export` of one cluster makes another equal to it."""
+
+from pathlib import Path
+
+import pytest
+
+from ortoo.client import connect
+from ortoo.verification.servers import command
+from ortoo.verification.servers.cluster import open_cluster
+
+DECLARED = """
+[[topic]]
+name = "orders"
+queues = 4
+write_queues = 2
+enodes = ["enode-1"]
+type = "fifo"
+
+[[topic]]
+name = "everything"
+queues = 0
+permission = "read_only"
+publish_order = ["enode-1:2", "enode-0:1"]
+
+[[topic]]
+name = "rooms"
+type = "lite"
+lite_ttl_ms = 3600000
+
+[[group]]
+name = "billing"
+attempts = 0
+slow_messages = 0
+retry = "exponential:1s:10m"
+
+[[group]]
+name = "seen"
+
+[[user]]
+access_key = "ann.b"
+secret_env = "ANN_SECRET"
+
+[[user]]
+access_key = "bob"
+enabled = false
+secret_env = "BOB_SECRET"
+"""
+SAME = "everything is as the file says"
+
+
+async def typed(address: str, *words: str) -> str:
+    """The output of a command that succeeds."""
+    done = await command.run(["ortoo", *words], address, timeout_s=120)
+    assert done.exit_code == 0, done.stderr
+    return done.stdout.strip()
+
+
+@pytest.fixture
+def file(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
+    """The file with the declarations; the secrets are in the environment."""
+    for name in ("ANN_SECRET", "BOB_SECRET"):
+        monkeypatch.setenv(name, "secret of a user")
+    (found := tmp_path / "declared.toml").write_text(DECLARED)
+    return found
+
+
+async def test_a_file_changes_nothing_the_second_time(file: Path, tmp_path: Path) -> None:
+    """Each form of a value, placements, a group that a consumer made, and users are the same after one run."""
+    async with open_cluster(tmp_path / "cluster", enodes=2) as cluster:
+        async with connect(cluster.address) as mq:
+            await mq.admin.create_topic("t")
+            async with mq.consumer("seen", "t"):
+                pass
+        assert "would change 7 of them" in await typed(cluster.address, "apply", "-f", str(file), "--dry-run")
+        assert "changed 7 of them" in await typed(cluster.address, "apply", "-f", str(file))
+        assert await typed(cluster.address, "apply", "-f", str(file)) == SAME
+        (exported := tmp_path / "exported.toml").write_text(await typed(cluster.address, "export"))
+        assert await typed(cluster.address, "apply", "-f", str(exported)) == SAME
+        async with connect(cluster.address) as mq:
+            users = await mq.admin.users.list()
+            assert [(one.access_key, one.enabled) for one in users] == [("ann.b", True), ("bob", False)]
+            placements = {one.name: [p.enode for p in one.placements] for one in await mq.admin.list_topics()}
+            assert placements["orders"] == ["enode-1"]
+
+
+async def test_an_export_makes_another_cluster_equal(
+    file: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """The second cluster exports the same text; a secret that is missing is named before the first change."""
+    exported = tmp_path / "exported.toml"
+    async with open_cluster(tmp_path / "first", enodes=2) as cluster:
+        await typed(cluster.address, "apply", "-f", str(file))
+        exported.write_text(await typed(cluster.address, "export"))
+    async with open_cluster(tmp_path / "second", enodes=2) as cluster:
+        monkeypatch.delenv("ANN_SECRET")
+        refused = await command.run(["ortoo", "apply", "-f", str(file)], cluster.address, timeout_s=120)
+        assert refused.exit_code == 1
+        assert "secret_env: the environment variable ANN_SECRET is not set" in refused.stderr
+        assert await typed(cluster.address, "topic", "list", "--json") == ""
+        for name in ("ORTOO_SECRET_KEY_ANN_B", "ORTOO_SECRET_KEY_BOB"):
+            assert f'secret_env = "{name}"' in exported.read_text()
+        # The commands of a test see no variable that begins with ORTOO_.
+        exported.write_text(exported.read_text().replace("ORTOO_SECRET", "SECRET"))
+        for name in ("SECRET_KEY_ANN_B", "SECRET_KEY_BOB"):
+            monkeypatch.setenv(name, "secret of a user")
+        await typed(cluster.address, "apply", "-f", str(exported))
+        again = await typed(cluster.address, "export")
+        assert again.replace("ORTOO_SECRET", "SECRET") == exported.read_text()
