@@ -68,7 +68,7 @@ def _described(name: str, value: object) -> Iterator[str]:
         bases = ", ".join(base.__name__ for base in value.__bases__ if base not in (object, *PARTS))
         yield f"class {name}({bases})" if bases else f"class {name}"
         if issubclass(value, enum.Enum):
-            yield from (f"    {member.name} = {member.value!r}" for member in value)
+            yield "    " + ", ".join(f"{member.name} = {member.value!r}" for member in value)
             return
         if not issubclass(value, BaseException):
             yield f"    {_signature('__init__', value)}"
