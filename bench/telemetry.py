@@ -47,12 +47,15 @@ class Families(Collector):
 
     def collect(self) -> Iterator[GaugeMetricFamily]:
         """Each family of gauges."""
-        for family, samples in self._metrics.read():
-            found = GaugeMetricFamily(family.name, family.help, labels=family.labels)
+        found: dict[str, GaugeMetricFamily] = {}
+        for family, samples in self._metrics.slices():
+            if family is not None and family.name not in found:
+                found[family.name] = GaugeMetricFamily(family.name, family.help, labels=family.labels)
             for values, value in samples:
+                assert family is not None
                 assert not isinstance(value, Histogram)
-                found.add_metric(values, value)
-            yield found
+                found[family.name].add_metric(values, value)
+        yield from found.values()
 
 
 class Kept(SpanProcessor):

@@ -18,15 +18,15 @@ from ortoo.common.logs import logger as logs
 from ortoo.common.process.background import Background
 from ortoo.common.process.clock import SystemClock
 from ortoo.common.process.randomness import Randomness
-from ortoo.snode.membership.store import RELOAD_INTERVAL_S
+from ortoo.snode.membership.store import COMPARE_INTERVAL_S
 from tests.e2e.consumer_cluster import Books, Member, consumer_cluster, ends_of, settled, until
 from tests.e2e.drill import run_drill
 from tests.e2e.store_away import members_seen, produce
 
 TOPIC, GROUP = "flow", "workers"
 QUEUES = 32
-MEMBERS_AGREE_S = RELOAD_INTERVAL_S + 10
-"""A snode that missed a change of the members sees it when it reads them again."""
+MEMBERS_AGREE_S = COMPARE_INTERVAL_S + 10
+"""A snode that missed a change of the members sees it when it compares the version of the group."""
 
 
 @dataclass(frozen=True, slots=True)

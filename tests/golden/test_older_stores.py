@@ -231,8 +231,8 @@ async def test_a_directory_keeps_topics_groups_and_users(commit: str, tmp_path: 
         )
         found = {
             "version": directory.version,
-            "topics": [dataclasses.asdict(one) for one in directory.topics()],
-            "groups": [dataclasses.asdict(one) for one in directory.groups()],
+            "topics": [dataclasses.asdict(one) for _, one in sorted(directory.topics.items())],
+            "groups": [dataclasses.asdict(one) for _, one in sorted(directory.groups.items())],
             "users": [dataclasses.asdict(one) for one in await catalog.run_user_transaction(lambda users: users.all())],
         }
         for group in expected["groups"]:

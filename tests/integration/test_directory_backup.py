@@ -12,6 +12,7 @@ from ortoo.common.process.clock import SystemClock
 from ortoo.common.records.sealed_batch import crc32c
 from ortoo.namesrv.offline.backup import backup, restore
 from ortoo.v1 import group_deletion_pb2, topic_pb2
+from ortoo.v1 import named_lease_pb2 as lease_pb
 from ortoo.v1 import namesrv_pb2 as pb
 from tests.integration.name_server import name_server
 
@@ -29,7 +30,9 @@ async def test_everything_is_there_again_in_an_empty_database(tmp_path: Path) ->
             await stub.CreateTopic(pb.CreateTopicRequest(name=name))
         await stub.DeleteTopic(pb.DeleteTopicRequest(name="deleted"))
         await stub.PutUser(pb.PutUserRequest(user=pb.User(access_key="alice"), secret_key="secret-of-alice"))
-        right = await stub.AcquireNamedLease(pb.AcquireNamedLeaseRequest(resource="r", owner="o", lease_ms=60_000))
+        right = await stub.AcquireNamedLease(
+            lease_pb.AcquireNamedLeaseRequest(resource="r", owner="o", lease_ms=60_000)
+        )
         said = backup("", tmp_path / "one", file)
         await stub.CreateTopic(pb.CreateTopicRequest(name="later"))
     assert "with 1 topics, 0 groups, 1 users" in said
@@ -43,7 +46,7 @@ async def test_everything_is_there_again_in_an_empty_database(tmp_path: Path) ->
         assert (await stub.UndeleteTopic(pb.UndeleteTopicRequest(name="deleted"))).topic.name == "deleted"
         assert (await stub.GetUser(pb.GetUserRequest(access_key="alice"))).secret_key == "secret-of-alice"
         with pytest.raises(Fenced), rpc_errors("name server"):
-            await stub.ReleaseNamedLease(pb.ReleaseNamedLeaseRequest(resource="r", owner="o", epoch=right.epoch))
+            await stub.ReleaseNamedLease(lease_pb.ReleaseNamedLeaseRequest(resource="r", owner="o", epoch=right.epoch))
 
 
 async def test_nothing_that_came_after_a_backup_is_newer_than_what_is_restored(tmp_path: Path) -> None:
@@ -58,7 +61,7 @@ async def test_nothing_that_came_after_a_backup_is_newer_than_what_is_restored(t
         await stub.DeleteTopic(pb.DeleteTopicRequest(name="t"))
         await stub.PutGroup(pb.PutGroupRequest(group=topic_pb2.Group(name="g")))
         await stub.DeleteGroup(pb.DeleteGroupRequest(name="g"))
-        await stub.AcquireNamedLease(pb.AcquireNamedLeaseRequest(resource="r", owner="o", lease_ms=100))
+        await stub.AcquireNamedLease(lease_pb.AcquireNamedLeaseRequest(resource="r", owner="o", lease_ms=100))
         backup("", tmp_path / "one", file)
     for number, now_ms in enumerate((NOW_MS + 7 * DAY_MS, NOW_MS + 8 * DAY_MS)):
         restore("", tmp_path / f"again-{number}", file, NEW_ID, now_ms)
@@ -66,7 +69,9 @@ async def test_nothing_that_came_after_a_backup_is_newer_than_what_is_restored(t
             [topic] = (await stub.ListDeletedTopics(pb.ListDeletedTopicsRequest())).topics
             [group] = (await stub.ListDeletedGroups(group_deletion_pb2.ListDeletedGroupsRequest())).groups
             assert topic.due_at_ms == group.due_at_ms == now_ms + DAY_MS
-            right = await stub.AcquireNamedLease(pb.AcquireNamedLeaseRequest(resource="r", owner="o", lease_ms=100))
+            right = await stub.AcquireNamedLease(
+                lease_pb.AcquireNamedLeaseRequest(resource="r", owner="o", lease_ms=100)
+            )
             known.append((((await stub.UndeleteTopic(pb.UndeleteTopicRequest(name="t"))).topic.version), right.epoch))
     assert all(later > before + 1_000_000 for before, later in zip(*known, strict=True))
 

@@ -18,6 +18,7 @@ from ortoo.common.errors import Conflict, Fenced, Invalid, NotFound, Unavailable
 from ortoo.common.errors.status import rpc_errors
 from ortoo.common.process.clock import SystemClock
 from ortoo.namesrv.catalog import schema, tables
+from ortoo.v1 import named_lease_pb2 as lease_pb
 from ortoo.v1 import namesrv_pb2 as pb
 from ortoo.v1 import topic_pb2
 from ortoo.v1.namesrv_pb2_grpc import NameServiceStub
@@ -86,7 +87,7 @@ async def test_old_database_is_migrated_and_keeps_its_topics(tmp_path: Path) -> 
     file = old_database(tmp_path)
     async with name_server("", tmp_path) as stub:
         assert (await stub.GetTopic(pb.GetTopicRequest(name="old"))).topic.topic_id == 42
-        right = await stub.AcquireNamedLease(pb.AcquireNamedLeaseRequest(resource="r", owner="o", lease_ms=1000))
+        right = await stub.AcquireNamedLease(lease_pb.AcquireNamedLeaseRequest(resource="r", owner="o", lease_ms=1000))
         assert right.epoch == 1
     with sa.create_engine(f"sqlite:///{file}").connect() as connection:
         assert connection.execute(sa.text("select version_num from alembic_version")).scalar_one() == schema.HEAD
@@ -172,12 +173,14 @@ async def test_right_has_one_owner_and_epochs_grow(kind: str, tmp_path: Path, da
 
         async def acquire(owner: str, lease_ms: int = 60_000) -> int:
             with rpc_errors("name server"):
-                request = pb.AcquireNamedLeaseRequest(resource=resource, owner=owner, lease_ms=lease_ms)
+                request = lease_pb.AcquireNamedLeaseRequest(resource=resource, owner=owner, lease_ms=lease_ms)
                 return (await stub.AcquireNamedLease(request)).epoch
 
         async def release(owner: str, epoch: int) -> None:
             with rpc_errors("name server"):
-                await stub.ReleaseNamedLease(pb.ReleaseNamedLeaseRequest(resource=resource, owner=owner, epoch=epoch))
+                await stub.ReleaseNamedLease(
+                    lease_pb.ReleaseNamedLeaseRequest(resource=resource, owner=owner, epoch=epoch)
+                )
 
         assert [await acquire("a"), await acquire("a")] == [1, 1]
         with pytest.raises(Conflict, match="belongs to a in epoch 1") as refused:
@@ -202,7 +205,7 @@ async def test_right_is_granted_once_by_two_name_servers(tmp_path: Path, databas
         async def acquire(stub: NameServiceStub, owner: str) -> int:
             try:
                 with rpc_errors("name server"):
-                    request = pb.AcquireNamedLeaseRequest(resource="new", owner=owner, lease_ms=60_000)
+                    request = lease_pb.AcquireNamedLeaseRequest(resource="new", owner=owner, lease_ms=60_000)
                     return (await stub.AcquireNamedLease(request)).epoch
             except Conflict:
                 return 0

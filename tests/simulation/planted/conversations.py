@@ -15,6 +15,7 @@ from ortoo.enode.store import engine
 from ortoo.namesrv.directory import watches
 from ortoo.snode.enodes import queue_locks
 from ortoo.snode.membership import store as membership_store
+from ortoo.snode.membership import stored_members
 from ortoo.snode.pull import lag
 from ortoo.snode.push import flow
 from ortoo.snode.push import session as push_session
@@ -51,7 +52,7 @@ def a_client_that_does_not_read_ends_the_snode() -> None:
 
     async def listen(self: Any, caller: Any, requests: Any, stream: Any, scope: Any) -> None:
         async for request in requests:
-            self._on_request(caller, request, stream, scope)
+            await self._on_request(caller, request, stream, scope)
         stream.end()
 
     containment.Scope._run = run  # type: ignore[method-assign]
@@ -110,11 +111,11 @@ def an_emptied_membership_store_is_trusted() -> None:
         _, alive = await beat(self)
         return True, alive
 
-    async def nothing(self: Any) -> None:
+    async def nothing(self: Any, membership: Any) -> None:
         """Neither report nor ask."""
 
     membership_store.MembershipStore._heartbeat = credulous  # type: ignore[method-assign]
-    membership_store.MembershipStore._reload = nothing  # type: ignore[method-assign]
+    stored_members.StoredMembers.compare_versions = nothing  # type: ignore[method-assign]
 
 
 def credit_is_not_charged() -> None:

@@ -4,6 +4,7 @@ import asyncio
 import contextlib
 import gzip
 import subprocess
+from collections.abc import Iterator
 
 import pytest
 
@@ -11,6 +12,7 @@ from ortoo.common.errors import Conflict
 from ortoo.common.grpc.limits.connections import connections_to
 from ortoo.common.machine.descriptors import FEW, Descriptors
 from ortoo.common.process.clock import SystemClock
+from ortoo.common.process.long_work import SLICE_ITEMS
 from ortoo.common.telemetry import endpoint as metrics_endpoint
 from ortoo.common.telemetry.endpoint import CONNECTIONS_MAX, MetricsEndpoint
 from ortoo.common.telemetry.histogram import Histogram
@@ -158,3 +160,32 @@ def test_an_operator_is_told_of_a_low_limit_and_of_one_that_is_reached(limit: in
     for one in found:
         assert str(limit) in one.observed
         assert one.critical is (name == "file descriptors exhausted")
+
+
+def test_a_family_is_read_in_slices_and_is_one_family_in_the_text() -> None:
+    """A family of many series has one head, and no series is lost or repeated between the slices."""
+    metrics = Metrics()
+    metrics.gauge("wide", "Wide.", lambda: (((str(n),), n) for n in range(1_000)), labels=("n",))
+    parts = list(chunks(metrics))
+    assert len(parts) >= 1_000 // SLICE_ITEMS
+    assert max(part.count("\n") for part in parts) <= SLICE_ITEMS + 2
+    assert "".join(parts).count("# HELP wide") == 1
+    assert sorted(families("".join(parts))["wide"].values()) == list(range(1_000))
+
+
+def test_values_of_several_families_are_prepared_before_each_reading() -> None:
+    """The preparation runs in slices too, and a reading has its newest values."""
+    metrics, counted, reads = Metrics(), dict[tuple[str, ...], int](), list[int]()
+
+    def count() -> Iterator[None]:
+        reads.append(len(reads))
+        for _ in range(3 * SLICE_ITEMS):
+            yield
+        counted["n",] = len(reads)
+
+    metrics.prepare(count)
+    metrics.gauge("counted", "Counted.", lambda: counted, labels=("n",))
+    parts = list(chunks(metrics))
+    assert parts[:3] == ["", "", ""]
+    assert families("".join(parts))["counted"] == {(("n", "n"),): 1}
+    assert families("".join(chunks(metrics)))["counted"] == {(("n", "n"),): 2}

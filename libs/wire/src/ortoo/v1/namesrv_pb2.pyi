@@ -726,16 +726,25 @@ Global___GetTopicResponse: _TypeAlias = GetTopicResponse  # noqa: Y015
 
 @_typing.final
 class ListTopicsRequest(_message.Message):
-    """All topics."""
+    """All topics, or a page of them."""
 
     DESCRIPTOR: _descriptor.Descriptor
 
+    AFTER_FIELD_NUMBER: _builtins.int
+    LIMIT_FIELD_NUMBER: _builtins.int
+    after: _builtins.str
+    """List the topics whose names follow this one; empty = from the first one."""
+    limit: _builtins.int
+    """The maximum number of topics; 0 = all."""
     def __init__(
         self,
+        *,
+        after: _builtins.str = ...,
+        limit: _builtins.int = ...,
     ) -> None: ...
     _HasFieldArgType: _TypeAlias = _Never  # noqa: Y015
     def HasField(self, field_name: _HasFieldArgType) -> _builtins.bool: ...
-    _ClearFieldArgType: _TypeAlias = _Never  # noqa: Y015
+    _ClearFieldArgType: _TypeAlias = _typing.Literal["after", b"after", "limit", b"limit"]  # noqa: Y015
     def ClearField(self, field_name: _ClearFieldArgType) -> None: ...
     def WhichOneof(self, oneof_group: _Never) -> None: ...
 
@@ -743,11 +752,14 @@ Global___ListTopicsRequest: _TypeAlias = ListTopicsRequest  # noqa: Y015
 
 @_typing.final
 class ListTopicsResponse(_message.Message):
-    """All topics."""
+    """All topics, or a page of them."""
 
     DESCRIPTOR: _descriptor.Descriptor
 
     TOPICS_FIELD_NUMBER: _builtins.int
+    NEXT_AFTER_FIELD_NUMBER: _builtins.int
+    next_after: _builtins.str
+    """The `after` of the next page; empty = this is the last one. Older servers list all topics."""
     @_builtins.property
     def topics(self) -> _containers.RepeatedCompositeFieldContainer[_topic_pb2.Topic]:
         """By name."""
@@ -756,10 +768,11 @@ class ListTopicsResponse(_message.Message):
         self,
         *,
         topics: _abc.Iterable[_topic_pb2.Topic] | None = ...,
+        next_after: _builtins.str = ...,
     ) -> None: ...
     _HasFieldArgType: _TypeAlias = _Never  # noqa: Y015
     def HasField(self, field_name: _HasFieldArgType) -> _builtins.bool: ...
-    _ClearFieldArgType: _TypeAlias = _typing.Literal["topics", b"topics"]  # noqa: Y015
+    _ClearFieldArgType: _TypeAlias = _typing.Literal["next_after", b"next_after", "topics", b"topics"]  # noqa: Y015
     def ClearField(self, field_name: _ClearFieldArgType) -> None: ...
     def WhichOneof(self, oneof_group: _Never) -> None: ...
 
@@ -875,16 +888,25 @@ Global___DeleteGroupResponse: _TypeAlias = DeleteGroupResponse  # noqa: Y015
 
 @_typing.final
 class ListGroupsRequest(_message.Message):
-    """All groups."""
+    """All groups, or a page of them."""
 
     DESCRIPTOR: _descriptor.Descriptor
 
+    AFTER_FIELD_NUMBER: _builtins.int
+    LIMIT_FIELD_NUMBER: _builtins.int
+    after: _builtins.str
+    """List the groups whose names follow this one; empty = from the first one."""
+    limit: _builtins.int
+    """The maximum number of groups; 0 = all."""
     def __init__(
         self,
+        *,
+        after: _builtins.str = ...,
+        limit: _builtins.int = ...,
     ) -> None: ...
     _HasFieldArgType: _TypeAlias = _Never  # noqa: Y015
     def HasField(self, field_name: _HasFieldArgType) -> _builtins.bool: ...
-    _ClearFieldArgType: _TypeAlias = _Never  # noqa: Y015
+    _ClearFieldArgType: _TypeAlias = _typing.Literal["after", b"after", "limit", b"limit"]  # noqa: Y015
     def ClearField(self, field_name: _ClearFieldArgType) -> None: ...
     def WhichOneof(self, oneof_group: _Never) -> None: ...
 
@@ -892,11 +914,14 @@ Global___ListGroupsRequest: _TypeAlias = ListGroupsRequest  # noqa: Y015
 
 @_typing.final
 class ListGroupsResponse(_message.Message):
-    """All groups."""
+    """All groups, or a page of them."""
 
     DESCRIPTOR: _descriptor.Descriptor
 
     GROUPS_FIELD_NUMBER: _builtins.int
+    NEXT_AFTER_FIELD_NUMBER: _builtins.int
+    next_after: _builtins.str
+    """The `after` of the next page; empty = this is the last one. Older servers list all groups."""
     @_builtins.property
     def groups(self) -> _containers.RepeatedCompositeFieldContainer[_topic_pb2.Group]:
         """By name."""
@@ -905,117 +930,15 @@ class ListGroupsResponse(_message.Message):
         self,
         *,
         groups: _abc.Iterable[_topic_pb2.Group] | None = ...,
+        next_after: _builtins.str = ...,
     ) -> None: ...
     _HasFieldArgType: _TypeAlias = _Never  # noqa: Y015
     def HasField(self, field_name: _HasFieldArgType) -> _builtins.bool: ...
-    _ClearFieldArgType: _TypeAlias = _typing.Literal["groups", b"groups"]  # noqa: Y015
+    _ClearFieldArgType: _TypeAlias = _typing.Literal["groups", b"groups", "next_after", b"next_after"]  # noqa: Y015
     def ClearField(self, field_name: _ClearFieldArgType) -> None: ...
     def WhichOneof(self, oneof_group: _Never) -> None: ...
 
 Global___ListGroupsResponse: _TypeAlias = ListGroupsResponse  # noqa: Y015
-
-@_typing.final
-class AcquireNamedLeaseRequest(_message.Message):
-    """A request for a right, or for its renewal."""
-
-    DESCRIPTOR: _descriptor.Descriptor
-
-    RESOURCE_FIELD_NUMBER: _builtins.int
-    OWNER_FIELD_NUMBER: _builtins.int
-    LEASE_MS_FIELD_NUMBER: _builtins.int
-    resource: _builtins.str
-    """The name of the right, 1 to 255 characters."""
-    owner: _builtins.str
-    """The requesting process: a text that is new at every start of the process, 1 to 255 characters."""
-    lease_ms: _builtins.int
-    """The duration, 100 to 3,600,000 milliseconds by the clock of the database."""
-    def __init__(
-        self,
-        *,
-        resource: _builtins.str = ...,
-        owner: _builtins.str = ...,
-        lease_ms: _builtins.int = ...,
-    ) -> None: ...
-    _HasFieldArgType: _TypeAlias = _Never  # noqa: Y015
-    def HasField(self, field_name: _HasFieldArgType) -> _builtins.bool: ...
-    _ClearFieldArgType: _TypeAlias = _typing.Literal["lease_ms", b"lease_ms", "owner", b"owner", "resource", b"resource"]  # noqa: Y015
-    def ClearField(self, field_name: _ClearFieldArgType) -> None: ...
-    def WhichOneof(self, oneof_group: _Never) -> None: ...
-
-Global___AcquireNamedLeaseRequest: _TypeAlias = AcquireNamedLeaseRequest  # noqa: Y015
-
-@_typing.final
-class AcquireNamedLeaseResponse(_message.Message):
-    """The right is granted. While another owner has it, the call fails with FAILED_PRECONDITION, which names the owner."""
-
-    DESCRIPTOR: _descriptor.Descriptor
-
-    EPOCH_FIELD_NUMBER: _builtins.int
-    LEASE_MS_FIELD_NUMBER: _builtins.int
-    epoch: _builtins.int
-    """The epoch. A renewal keeps it; a new owner gets one that is larger by at least 1."""
-    lease_ms: _builtins.int
-    """The duration of the right since it was granted, milliseconds."""
-    def __init__(
-        self,
-        *,
-        epoch: _builtins.int = ...,
-        lease_ms: _builtins.int = ...,
-    ) -> None: ...
-    _HasFieldArgType: _TypeAlias = _Never  # noqa: Y015
-    def HasField(self, field_name: _HasFieldArgType) -> _builtins.bool: ...
-    _ClearFieldArgType: _TypeAlias = _typing.Literal["epoch", b"epoch", "lease_ms", b"lease_ms"]  # noqa: Y015
-    def ClearField(self, field_name: _ClearFieldArgType) -> None: ...
-    def WhichOneof(self, oneof_group: _Never) -> None: ...
-
-Global___AcquireNamedLeaseResponse: _TypeAlias = AcquireNamedLeaseResponse  # noqa: Y015
-
-@_typing.final
-class ReleaseNamedLeaseRequest(_message.Message):
-    """The owner releases a right."""
-
-    DESCRIPTOR: _descriptor.Descriptor
-
-    RESOURCE_FIELD_NUMBER: _builtins.int
-    OWNER_FIELD_NUMBER: _builtins.int
-    EPOCH_FIELD_NUMBER: _builtins.int
-    resource: _builtins.str
-    """The name of the right."""
-    owner: _builtins.str
-    """The owner."""
-    epoch: _builtins.int
-    """The owner's epoch."""
-    def __init__(
-        self,
-        *,
-        resource: _builtins.str = ...,
-        owner: _builtins.str = ...,
-        epoch: _builtins.int = ...,
-    ) -> None: ...
-    _HasFieldArgType: _TypeAlias = _Never  # noqa: Y015
-    def HasField(self, field_name: _HasFieldArgType) -> _builtins.bool: ...
-    _ClearFieldArgType: _TypeAlias = _typing.Literal["epoch", b"epoch", "owner", b"owner", "resource", b"resource"]  # noqa: Y015
-    def ClearField(self, field_name: _ClearFieldArgType) -> None: ...
-    def WhichOneof(self, oneof_group: _Never) -> None: ...
-
-Global___ReleaseNamedLeaseRequest: _TypeAlias = ReleaseNamedLeaseRequest  # noqa: Y015
-
-@_typing.final
-class ReleaseNamedLeaseResponse(_message.Message):
-    """The right is free, or had ended already."""
-
-    DESCRIPTOR: _descriptor.Descriptor
-
-    def __init__(
-        self,
-    ) -> None: ...
-    _HasFieldArgType: _TypeAlias = _Never  # noqa: Y015
-    def HasField(self, field_name: _HasFieldArgType) -> _builtins.bool: ...
-    _ClearFieldArgType: _TypeAlias = _Never  # noqa: Y015
-    def ClearField(self, field_name: _ClearFieldArgType) -> None: ...
-    def WhichOneof(self, oneof_group: _Never) -> None: ...
-
-Global___ReleaseNamedLeaseResponse: _TypeAlias = ReleaseNamedLeaseResponse  # noqa: Y015
 
 @_typing.final
 class WatchRoutesRequest(_message.Message):

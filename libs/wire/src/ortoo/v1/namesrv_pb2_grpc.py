@@ -3,6 +3,7 @@
 import grpc
 
 from ortoo.v1 import group_deletion_pb2 as ortoo_dot_v1_dot_group__deletion__pb2
+from ortoo.v1 import named_lease_pb2 as ortoo_dot_v1_dot_named__lease__pb2
 from ortoo.v1 import namesrv_pb2 as ortoo_dot_v1_dot_namesrv__pb2
 from ortoo.v1 import replica_admin_pb2 as ortoo_dot_v1_dot_replica__admin__pb2
 from ortoo.v1 import replica_report_pb2 as ortoo_dot_v1_dot_replica__report__pb2
@@ -125,13 +126,13 @@ class NameServiceStub(object):
                 )
         self.AcquireNamedLease = channel.unary_unary(
                 '/ortoo.v1.NameService/AcquireNamedLease',
-                request_serializer=ortoo_dot_v1_dot_namesrv__pb2.AcquireNamedLeaseRequest.SerializeToString,
-                response_deserializer=ortoo_dot_v1_dot_namesrv__pb2.AcquireNamedLeaseResponse.FromString,
+                request_serializer=ortoo_dot_v1_dot_named__lease__pb2.AcquireNamedLeaseRequest.SerializeToString,
+                response_deserializer=ortoo_dot_v1_dot_named__lease__pb2.AcquireNamedLeaseResponse.FromString,
                 )
         self.ReleaseNamedLease = channel.unary_unary(
                 '/ortoo.v1.NameService/ReleaseNamedLease',
-                request_serializer=ortoo_dot_v1_dot_namesrv__pb2.ReleaseNamedLeaseRequest.SerializeToString,
-                response_deserializer=ortoo_dot_v1_dot_namesrv__pb2.ReleaseNamedLeaseResponse.FromString,
+                request_serializer=ortoo_dot_v1_dot_named__lease__pb2.ReleaseNamedLeaseRequest.SerializeToString,
+                response_deserializer=ortoo_dot_v1_dot_named__lease__pb2.ReleaseNamedLeaseResponse.FromString,
                 )
         self.ReportReplica = channel.unary_unary(
                 '/ortoo.v1.NameService/ReportReplica',
@@ -499,13 +500,13 @@ def add_NameServiceServicer_to_server(servicer, server):
             ),
             'AcquireNamedLease': grpc.unary_unary_rpc_method_handler(
                     servicer.AcquireNamedLease,
-                    request_deserializer=ortoo_dot_v1_dot_namesrv__pb2.AcquireNamedLeaseRequest.FromString,
-                    response_serializer=ortoo_dot_v1_dot_namesrv__pb2.AcquireNamedLeaseResponse.SerializeToString,
+                    request_deserializer=ortoo_dot_v1_dot_named__lease__pb2.AcquireNamedLeaseRequest.FromString,
+                    response_serializer=ortoo_dot_v1_dot_named__lease__pb2.AcquireNamedLeaseResponse.SerializeToString,
             ),
             'ReleaseNamedLease': grpc.unary_unary_rpc_method_handler(
                     servicer.ReleaseNamedLease,
-                    request_deserializer=ortoo_dot_v1_dot_namesrv__pb2.ReleaseNamedLeaseRequest.FromString,
-                    response_serializer=ortoo_dot_v1_dot_namesrv__pb2.ReleaseNamedLeaseResponse.SerializeToString,
+                    request_deserializer=ortoo_dot_v1_dot_named__lease__pb2.ReleaseNamedLeaseRequest.FromString,
+                    response_serializer=ortoo_dot_v1_dot_named__lease__pb2.ReleaseNamedLeaseResponse.SerializeToString,
             ),
             'ReportReplica': grpc.unary_unary_rpc_method_handler(
                     servicer.ReportReplica,
@@ -917,8 +918,8 @@ class NameService(object):
             timeout=None,
             metadata=None):
         return grpc.experimental.unary_unary(request, target, '/ortoo.v1.NameService/AcquireNamedLease',
-            ortoo_dot_v1_dot_namesrv__pb2.AcquireNamedLeaseRequest.SerializeToString,
-            ortoo_dot_v1_dot_namesrv__pb2.AcquireNamedLeaseResponse.FromString,
+            ortoo_dot_v1_dot_named__lease__pb2.AcquireNamedLeaseRequest.SerializeToString,
+            ortoo_dot_v1_dot_named__lease__pb2.AcquireNamedLeaseResponse.FromString,
             options, channel_credentials,
             insecure, call_credentials, compression, wait_for_ready, timeout, metadata)
 
@@ -934,8 +935,8 @@ class NameService(object):
             timeout=None,
             metadata=None):
         return grpc.experimental.unary_unary(request, target, '/ortoo.v1.NameService/ReleaseNamedLease',
-            ortoo_dot_v1_dot_namesrv__pb2.ReleaseNamedLeaseRequest.SerializeToString,
-            ortoo_dot_v1_dot_namesrv__pb2.ReleaseNamedLeaseResponse.FromString,
+            ortoo_dot_v1_dot_named__lease__pb2.ReleaseNamedLeaseRequest.SerializeToString,
+            ortoo_dot_v1_dot_named__lease__pb2.ReleaseNamedLeaseResponse.FromString,
             options, channel_credentials,
             insecure, call_credentials, compression, wait_for_ready, timeout, metadata)
 

@@ -6,6 +6,7 @@ The services of the name server for enodes, snodes and operators' tools."""
 from collections import abc as _abc
 from grpc import aio as _aio
 from ortoo.v1 import group_deletion_pb2 as _group_deletion_pb2
+from ortoo.v1 import named_lease_pb2 as _named_lease_pb2
 from ortoo.v1 import namesrv_pb2 as _namesrv_pb2
 from ortoo.v1 import replica_admin_pb2 as _replica_admin_pb2
 from ortoo.v1 import replica_report_pb2 as _replica_report_pb2
@@ -69,14 +70,14 @@ class NameServiceStub:
     """All users, by access key, without secrets."""
     GetUser: _aio.UnaryUnaryMultiCallable[_namesrv_pb2.GetUserRequest, _namesrv_pb2.GetUserResponse]
     """One user with the secret, for a snode that verifies a signature."""
-    AcquireNamedLease: _aio.UnaryUnaryMultiCallable[_namesrv_pb2.AcquireNamedLeaseRequest, _namesrv_pb2.AcquireNamedLeaseResponse]
+    AcquireNamedLease: _aio.UnaryUnaryMultiCallable[_named_lease_pb2.AcquireNamedLeaseRequest, _named_lease_pb2.AcquireNamedLeaseResponse]
     """Grants or renews an exclusive right, such as leadership of an enode's replicas. It has at most one owner at any
     time, and each new owner gets a larger epoch. It is stored in the database, so that all name servers agree.
 
     grpcurl -plaintext -d '{"resource":"leader/enode-0","owner":"a","lease_ms":5000}' HOST:PORT \\
       ortoo.v1.NameService/AcquireNamedLease
     """
-    ReleaseNamedLease: _aio.UnaryUnaryMultiCallable[_namesrv_pb2.ReleaseNamedLeaseRequest, _namesrv_pb2.ReleaseNamedLeaseResponse]
+    ReleaseNamedLease: _aio.UnaryUnaryMultiCallable[_named_lease_pb2.ReleaseNamedLeaseRequest, _named_lease_pb2.ReleaseNamedLeaseResponse]
     """Releases a right before it expires."""
     ReportReplica: _aio.UnaryUnaryMultiCallable[_replica_report_pb2.ReportReplicaRequest, _replica_report_pb2.ReportReplicaResponse]
     """Reports the state of an enode's replica; returns the proposed leader."""
@@ -284,9 +285,9 @@ class NameServiceServicer(metaclass=_abc_1.ABCMeta):
     @_abc_1.abstractmethod
     def AcquireNamedLease(
         self,
-        request: _namesrv_pb2.AcquireNamedLeaseRequest,
-        context: _aio.ServicerContext[_namesrv_pb2.AcquireNamedLeaseRequest, _abc.Awaitable[_namesrv_pb2.AcquireNamedLeaseResponse]],
-    ) -> _abc.Awaitable[_namesrv_pb2.AcquireNamedLeaseResponse]:
+        request: _named_lease_pb2.AcquireNamedLeaseRequest,
+        context: _aio.ServicerContext[_named_lease_pb2.AcquireNamedLeaseRequest, _abc.Awaitable[_named_lease_pb2.AcquireNamedLeaseResponse]],
+    ) -> _abc.Awaitable[_named_lease_pb2.AcquireNamedLeaseResponse]:
         """Grants or renews an exclusive right, such as leadership of an enode's replicas. It has at most one owner at any
         time, and each new owner gets a larger epoch. It is stored in the database, so that all name servers agree.
 
@@ -297,9 +298,9 @@ class NameServiceServicer(metaclass=_abc_1.ABCMeta):
     @_abc_1.abstractmethod
     def ReleaseNamedLease(
         self,
-        request: _namesrv_pb2.ReleaseNamedLeaseRequest,
-        context: _aio.ServicerContext[_namesrv_pb2.ReleaseNamedLeaseRequest, _abc.Awaitable[_namesrv_pb2.ReleaseNamedLeaseResponse]],
-    ) -> _abc.Awaitable[_namesrv_pb2.ReleaseNamedLeaseResponse]:
+        request: _named_lease_pb2.ReleaseNamedLeaseRequest,
+        context: _aio.ServicerContext[_named_lease_pb2.ReleaseNamedLeaseRequest, _abc.Awaitable[_named_lease_pb2.ReleaseNamedLeaseResponse]],
+    ) -> _abc.Awaitable[_named_lease_pb2.ReleaseNamedLeaseResponse]:
         """Releases a right before it expires."""
 
     @_abc_1.abstractmethod

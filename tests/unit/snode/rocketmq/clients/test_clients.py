@@ -131,7 +131,7 @@ def test_what_clients_say_of_themselves_counts_as_long_as_they_are_there() -> No
     assert not budget.used_bytes
 
 
-def test_what_a_client_takes_that_names_topics_is_counted() -> None:
+async def test_what_a_client_takes_that_names_topics_is_counted() -> None:
     """G17: a name is a few bytes on the wire, and here a producer group with the client as a member."""
     budget, names = MemoryBudget(3 << 30), [f"topic-{number}" for number in range(TOPICS_MAX)]
     clients = ClientTable(budget.share("clients"))
@@ -147,7 +147,7 @@ def test_what_a_client_takes_that_names_topics_is_counted() -> None:
         clients.add_published_topics(client, names)
         client.stream = stream
         transactions.watch_transactions(client)
-        registration.register(client)
+        await registration.register(client)
         taken_bytes = tracemalloc.get_traced_memory()[0] - before
     finally:
         tracemalloc.stop()

@@ -44,7 +44,7 @@ async def test_a_client_that_went_to_another_snode_keeps_what_it_has() -> None:
     presence = ClientActivity(clients, leases, transactions, registration, LiteSubscriptions(), clock)
     client = clients.touch(Caller("c"), clock.monotonic_s())
     client.group = "g"
-    registration.register(client)
+    await registration.register(client)
     leases.add(AutoRenewedLease("c", ReceiptHandle("a", "g", 1, 0, 7, 0, 1), clock.monotonic_s()))
 
     membership.join("g", GroupMember("c", "elsewhere", "snode-0.2", "j", (), pushed=True, active=False))

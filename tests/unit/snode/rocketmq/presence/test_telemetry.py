@@ -20,7 +20,7 @@ from ortoo.snode.rocketmq.presence.telemetry import TelemetryActivity
 class Echoing(TelemetryActivity):
     """Answers any request."""
 
-    def _on_request(self, caller: Any, request: TelemetryCommand, stream: CommandStream, scope: Any) -> None:
+    async def _on_request(self, caller: Any, request: TelemetryCommand, stream: CommandStream, scope: Any) -> None:
         stream.send(request)
 
 

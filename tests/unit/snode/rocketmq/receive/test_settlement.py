@@ -57,7 +57,7 @@ class Members:
 
     pushed: dict[tuple[str, str], bool] = field(default_factory=dict)
 
-    def find_member(self, group: str, client_id: str) -> GroupMember | None:
+    async def find_member(self, group: str, client_id: str) -> GroupMember | None:
         """A member of a group."""
         pushed = self.pushed.get((group, client_id))
         return None if pushed is None else GroupMember(client_id, "session", "snode-1", "i", (), pushed, active=False)

@@ -21,7 +21,7 @@ from ortoo.client.admin.lag import GroupLag
 from ortoo.client.admin.operations import Operations
 from ortoo.client.admin.replicas import ReplicaAdmin
 from ortoo.client.admin.schedules import ScheduleAdmin
-from ortoo.client.admin.topics import UINT64_MAX, TopicCalls, check_count
+from ortoo.client.admin.topics import LISTED_AT_ONCE, UINT64_MAX, TopicCalls, check_count
 from ortoo.client.admin.users import UserAdmin
 from ortoo.client.core.connection import Connection
 from ortoo.client.core.filters import Filter, Sql, filter_expressions
@@ -63,8 +63,8 @@ class Admin(TopicCalls):
 
     async def list_groups(self) -> list[GroupInfo]:
         """All groups, sorted by name."""
-        answer = await self._call("ListGroups", namesrv_pb2.ListGroupsRequest())
-        return [group_info(group) for group in answer.groups]
+        pages = self._pages("ListGroups", namesrv_pb2.ListGroupsRequest(limit=LISTED_AT_ONCE))
+        return [group_info(group) async for page in pages for group in page.groups]
 
     async def describe_group(self, name: str) -> GroupInfo:
         """A group as registered at the name server. Errors: NotFound."""

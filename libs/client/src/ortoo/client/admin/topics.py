@@ -1,7 +1,8 @@
 """The operator's calls about topics. All go through AdminService, so grpcurl can call them too."""
 
-from collections.abc import Sequence
+from collections.abc import AsyncIterator, Sequence
 from functools import partial
+from typing import Any
 
 from ortoo.client.admin.descriptions import (
     Adoption,
@@ -23,6 +24,8 @@ from ortoo.v1.admin_pb2_grpc import AdminServiceStub
 MESSAGE_TYPES = EnumNames("message_type", topic_pb2.MessageType, unspecified="any")
 PERMISSIONS = EnumNames("permission", topic_pb2.Permission)
 UINT32_MAX, UINT64_MAX = (1 << 32) - 1, (1 << 64) - 1
+LISTED_AT_ONCE = 500
+"""The size of a page of topics or groups."""
 
 
 class TopicCalls:
@@ -67,8 +70,17 @@ class TopicCalls:
 
     async def list_topics(self) -> list[TopicInfo]:
         """All topics, sorted by name."""
-        answer = await self._call("ListTopics", namesrv_pb2.ListTopicsRequest())
-        return [topic_of(topic) for topic in answer.topics]
+        pages = self._pages("ListTopics", namesrv_pb2.ListTopicsRequest(limit=LISTED_AT_ONCE))
+        return [topic_of(topic) async for page in pages for topic in page.topics]
+
+    async def _pages(self, method: str, request: Any) -> AsyncIterator[Any]:
+        """The answers of a method that lists names in pages. Older servers answer with one page."""
+        while True:
+            answer = await self._call(method, request)
+            yield answer
+            if not answer.next_after:
+                return
+            request.after = answer.next_after
 
     async def describe_topic(self, name: str) -> TopicDescription:
         """One topic with the offset range of each queue. Errors: NotFound."""

@@ -12,7 +12,7 @@ from ortoo.client.offsets.offset_file import OffsetFile
 from ortoo.common.errors import Fenced, OrtooError, Unavailable
 from ortoo.common.errors.status import error_of
 from ortoo.common.logs.logger import get_logger
-from ortoo.common.process.threads import wait_uncancelled
+from ortoo.common.process.long_work import wait_uncancelled
 from ortoo.v1 import pull_pb2
 from ortoo.v1.consumer_pb2_grpc import ConsumerServiceStub
 

@@ -1,6 +1,6 @@
 """Problems that a process reports of itself: a name, the observation, the impact and the remedy."""
 
-from collections.abc import Callable, Iterable, Sequence
+from collections.abc import Callable, Iterable, Iterator, Sequence
 from dataclasses import dataclass, field
 from functools import cache
 
@@ -31,7 +31,8 @@ class ClusterIdentity:
     """The identity of the store in which snodes share the members of groups; empty = none, or not known now."""
 
 
-Source = Callable[[], Iterable[Finding]]
+Source = Callable[[], Iterable[Finding | None]]
+"""Returns findings; None = a step of a long examination, after which the event loop may do other work."""
 
 
 @dataclass(slots=True)
@@ -50,9 +51,10 @@ class Findings:
         """The process that reports the findings."""
         return f"{self.role} {self.name}"
 
-    def all(self) -> Sequence[Finding]:
-        """The current findings."""
-        return [finding for source in self.sources for finding in source()]
+    def steps(self) -> Iterator[Finding | None]:
+        """Examine the process step by step; a step may have a finding."""
+        for source in list(self.sources):
+            yield from source()
 
 
 @cache

@@ -6,10 +6,10 @@
 """
 
 import asyncio
-import gzip
 import socket
+import zlib
 from collections import OrderedDict
-from collections.abc import AsyncIterator, Callable
+from collections.abc import AsyncIterator, Callable, Sequence
 from types import TracebackType
 from typing import Final, Self
 from urllib.parse import parse_qs, urlsplit
@@ -26,7 +26,8 @@ CONNECTIONS_MAX: Final = 32
 checks."""
 ACCEPTED_AT_ONCE: Final = 16
 GZIP_BYTES_MIN: Final = 16 << 10
-Answer = tuple[int, str, bytes, bool]
+Answer = tuple[int, str, Sequence[bytes], bool]
+"""Status, content type, parts of the body, and whether the body is compressed."""
 REASONS: Final = {
     200: "OK",
     400: "Bad Request",
@@ -100,14 +101,17 @@ class MetricsEndpoint:
         try:
             async with asyncio.timeout(REQUEST_TIMEOUT_S):
                 head = (await reader.readuntil(b"\r\n\r\n")).decode("latin-1")
-                status, kind, body, zipped = await self._answer(head)
-                extra = "Content-Encoding: gzip\r\n" if zipped else ""
+            status, kind, body, zipped = await self._answer(head)
+            extra = "Content-Encoding: gzip\r\n" if zipped else ""
+            length = sum(map(len, body))
+            async with asyncio.timeout(REQUEST_TIMEOUT_S):
                 writer.write(
-                    f"HTTP/1.1 {status} {REASONS[status]}\r\nContent-Type: {kind}\r\nContent-Length: {len(body)}\r\n"
+                    f"HTTP/1.1 {status} {REASONS[status]}\r\nContent-Type: {kind}\r\nContent-Length: {length}\r\n"
                     f"{extra}Connection: close\r\n\r\n".encode()
                 )
-                writer.write(body)
-                await writer.drain()
+                for part in body:
+                    writer.write(part)
+                    await writer.drain()
         except (TimeoutError, OSError, asyncio.IncompleteReadError, asyncio.LimitOverrunError):
             return
         finally:
@@ -148,15 +152,19 @@ class MetricsEndpoint:
             begun_s = self._clock.monotonic_s()
             parts = []
             async for part in self._parts(zeros=zeros):
-                parts.append(part)
+                parts.append(part.encode())
                 await self._clock.sleep(0)  # messages go first
-            body = "".join(parts).encode()
-            zipped = zipped and len(body) > GZIP_BYTES_MIN
+            zipped = zipped and sum(map(len, parts)) > GZIP_BYTES_MIN
             if zipped:
-                body = await asyncio.to_thread(gzip.compress, body, 1)
+                parts = await asyncio.to_thread(_zipped, parts)
             self._on_scrape(self._clock.monotonic_s() - begun_s)
-            return 200, CONTENT_TYPE, body, zipped
+            return 200, CONTENT_TYPE, parts, zipped
 
 
 def _text(status: int, text: str) -> Answer:
-    return status, "text/plain; charset=utf-8", f"{text}\n".encode(), False
+    return status, "text/plain; charset=utf-8", [f"{text}\n".encode()], False
+
+
+def _zipped(parts: Sequence[bytes]) -> list[bytes]:
+    compressor = zlib.compressobj(1, wbits=zlib.MAX_WBITS | 16)  # with the header of gzip
+    return [*map(compressor.compress, parts), compressor.flush()]

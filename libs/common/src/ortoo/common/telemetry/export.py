@@ -13,7 +13,7 @@ from ortoo.common.errors import Unsupported
 from ortoo.common.logs import log_events
 from ortoo.common.logs.logger import get_logger
 from ortoo.common.process.clock import Clock
-from ortoo.common.process.threads import wait_uncancelled
+from ortoo.common.process.long_work import wait_uncancelled
 from ortoo.common.telemetry.histogram import Histogram
 from ortoo.common.telemetry.metrics import Family, Metrics, Number, Sample
 
@@ -57,13 +57,15 @@ class MetricsExport:
 
     async def send(self) -> None:
         """Send the metrics once. They are read on the event loop, and encoded and sent in a thread."""
-        readings: list[Reading] = []
-        for family, samples in self._metrics.read():
-            readings.append((family, [(values, _fixed(value)) for values, value in samples]))
+        readings: dict[str, Reading] = {}
+        for family, samples in self._metrics.slices():
+            if family is not None:
+                _, read = readings.setdefault(family.name, (family, []))
+                read += [(values, _fixed(value)) for values, value in samples]
             await self._clock.sleep(0)  # messages go first
         now_ns = self._clock.now_ms() * 1_000_000
         # Only one thread at a time may use the exporter's connection, and a stop sends once more.
-        exporting = asyncio.get_running_loop().run_in_executor(None, self._export, readings, now_ns)
+        exporting = asyncio.get_running_loop().run_in_executor(None, self._export, list(readings.values()), now_ns)
         sent = await wait_uncancelled(exporting)
         if sent == self._is_away:
             self._is_away = not sent

@@ -9,6 +9,7 @@ from ortoo.common.grpc.errors import Context
 from ortoo.common.grpc.messages import read, write
 from ortoo.common.grpc.server import AddServicer
 from ortoo.common.process.clock import Clock
+from ortoo.common.process.long_work import in_slices
 from ortoo.v1 import findings_pb2 as pb
 from ortoo.v1.findings_pb2_grpc import FindingsServiceServicer, add_FindingsServiceServicer_to_server
 
@@ -26,10 +27,13 @@ class LocalFindings(FindingsServiceServicer):
         self, request: pb.ListFindingsRequest, context: Context
     ) -> pb.ListFindingsResponse:
         """The current findings."""
-        return self.answer()
+        return await self.answer()
 
-    def answer(self) -> pb.ListFindingsResponse:
+    async def answer(self) -> pb.ListFindingsResponse:
         """The current findings, and the identity of this process."""
+        found: list[Finding] = []
+        async for part in in_slices(self.own.steps(), self.clock):
+            found += [replace(one, process=self.own.process) for one in part if one is not None]
         mine = write(
             pb.ExaminedProcess,
             self.own.identity(),
@@ -38,7 +42,6 @@ class LocalFindings(FindingsServiceServicer):
             version=process_version(),
             now_ms=self.clock.now_ms(),
         )
-        found = [replace(one, process=self.own.process) for one in self.own.all()]
         return pb.ListFindingsResponse(findings=findings_to(found), processes=[mine])
 
 

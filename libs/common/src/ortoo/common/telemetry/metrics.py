@@ -6,18 +6,25 @@ series.
 
     metrics = Metrics()
     metrics.counter("rocketmq_messages_in_total", "Messages stored.", lambda: store.message_totals(), labels=("topic",))
+
+Values are read in slices of limited work. Between two slices the event loop serves calls, and the state may change.
 """
 
-from collections.abc import Callable, Collection, Iterable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Collection, Generator, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any, Final, Literal
 
+from ortoo.common.process.long_work import slices
 from ortoo.common.telemetry.histogram import Histogram
 
 Number = int | float
 Sample = tuple[tuple[str, ...], Number | Histogram]
 """One series of a family: the values of its labels, and its current value."""
-Reading = Number | Histogram | Mapping[Any, Number | Histogram] | Iterable[Sample]
+Reading = Number | Histogram | Mapping[Any, Number | Histogram] | Iterable[Sample | None]
+"""The values of a family; None = a step without a series, such as an entry that is left out.
+
+An iterator is consumed slice by slice, so it must not iterate over a changing collection.
+"""
 Kind = Literal["counter", "gauge", "histogram"]
 SERIES_MAX: Final = 50_000
 OTHER: Final = "_other"
@@ -35,6 +42,10 @@ class Family:
     read: Callable[[], Reading]
 
 
+Slice = tuple[Family | None, list[Sample]]
+"""Some series of a family. The slices of one family follow each other; None = a slice of preparation."""
+
+
 class Metrics:
     """All metrics of a process."""
 
@@ -43,6 +54,7 @@ class Metrics:
         self.over_budget = 0
         """The number of series left out when the metrics were last read."""
         self._families: dict[str, Family] = {}
+        self._preparations: list[Callable[[], Iterator[object]]] = []
         self._series_max = series_max
         self.gauge(
             "ortoo_metric_series_over_budget",
@@ -72,30 +84,49 @@ class Metrics:
         for name in names:
             del self._families[name]
 
-    def read(self) -> Iterator[tuple[Family, list[Sample]]]:
-        """Every family with its current series, at most `series_max` of a family."""
+    def prepare(self, steps: Callable[[], Iterator[object]]) -> None:
+        """Before each reading, consume the iterator that `steps` returns: the work for values of several families."""
+        self._preparations.append(steps)
+
+    def slices(self) -> Iterator[Slice]:
+        """Read every family once, at most `series_max` series of a family and SLICE_ITEMS series in a slice.
+
+        A caller on an event loop lets the loop do other work after each slice, also after an empty one.
+        """
+        for steps in self._preparations:
+            for _ in slices(steps()):
+                yield None, []
         left_out = 0
         for family in list(self._families.values()):  # a copy: components may register metrics during a read
-            samples, over = self._samples(family)
-            left_out += over
-            yield family, samples
+            left_out += yield from self._family_slices(family)
         self.over_budget = left_out
 
     def _add(self, family: Family) -> None:
         assert family.name not in self._families, f"{family.name} is already registered"
         self._families[family.name] = family
 
-    def _samples(self, family: Family) -> tuple[list[Sample], int]:
+    def _family_slices(self, family: Family) -> Generator[Slice, None, int]:
+        """The slices of one family; returns the number of series in the sum of the rest, 0 = there is no rest."""
         found = family.read()
         if isinstance(found, Histogram | int | float):
-            return [((), found)], 0
-        samples = list(found.items() if isinstance(found, Mapping) else found)
-        over = len(samples) - self._series_max
-        if over <= 0:
-            return samples, 0
-        rest = samples[self._series_max - 1 :]
-        del samples[self._series_max - 1 :]
-        numbers = [value for _, value in rest if not isinstance(value, Histogram)]
-        if numbers:
-            samples.append(((OTHER,) * len(family.labels), sum(numbers)))
-        return samples, over + 1
+            yield family, [((), found)]
+            return 0
+        count, rest_count = 0, 0
+        rest: Number = 0
+        last: Sample = ((), 0)
+        for steps in slices(list(found.items()) if isinstance(found, Mapping) else found):
+            part = [sample for sample in steps if sample is not None]
+            kept = part[: max(0, self._series_max - 1 - count)]
+            count += len(part)
+            yield family, kept
+            for last in part[len(kept) :]:
+                rest_count += 1
+                rest += 0 if isinstance(last[1], Histogram) else last[1]
+        if not count:
+            yield family, []
+        if rest_count == 1:
+            yield family, [last]
+            return 0
+        if rest_count and not isinstance(last[1], Histogram):
+            yield family, [((OTHER,) * len(family.labels), rest)]
+        return rest_count

@@ -1,8 +1,8 @@
 """Metrics in Prometheus's text format, version 0.0.4.
 
-The event loop renders the text, and every call waits meanwhile. `prometheus_client` needs eight times as long for a
-series. With it, a family of 10,000 series would block the event loop for 0.1 s. In a thread, it would compete with the
-event loop for the interpreter.
+The event loop renders the text in chunks of limited length, and calls wait for one chunk at most. In a thread, the
+rendering would compete with the event loop for the interpreter. `prometheus_client` needs eight times as long for a
+series, and renders all series at once.
 `python -m bench.telemetry` compares the two.
 """
 
@@ -16,17 +16,24 @@ CONTENT_TYPE = "text/plain; version=0.0.4; charset=utf-8"
 
 
 def chunks(metrics: Metrics, *, zeros: bool = True) -> Iterator[str]:
-    """The metrics in Prometheus's text format, family by family. Without `zeros`, labelled gauges of 0 are left out."""
-    for family, samples in metrics.read():
-        if not zeros and family.labels and family.kind == "gauge":
+    """The metrics in Prometheus's text format, one text for each slice; a slice without series has an empty text.
+
+    Without `zeros`, labelled gauges of 0 are left out.
+    """
+    current: Family | None = None
+    for family, samples in metrics.slices():
+        if family is not None and not zeros and family.labels and family.kind == "gauge":
             samples = [(values, value) for values, value in samples if value != 0]
-        if samples:
-            yield _family_text(family, samples)
+        if family is None or not samples:
+            yield ""
+            continue
+        head = f"# HELP {family.name} {family.help}\n# TYPE {family.name} {family.kind}\n"
+        yield (head if family is not current else "") + _series_text(family, samples)
+        current = family
 
 
-def _family_text(family: Family, samples: Sequence[Sample]) -> str:
-    name = family.name
-    lines = [f"# HELP {name} {family.help}", f"# TYPE {name} {family.kind}"]
+def _series_text(family: Family, samples: Sequence[Sample]) -> str:
+    name, lines = family.name, []
     for values, value in samples:
         labels = _labels(family.labels, values)
         if isinstance(value, Histogram):

@@ -16,8 +16,8 @@ from ortoo.common.logs import log_events
 from ortoo.common.logs.logger import get_logger
 from ortoo.common.process.background import Background
 from ortoo.common.process.clock import Clock
+from ortoo.common.process.long_work import wait_uncancelled
 from ortoo.common.process.randomness import Randomness
-from ortoo.common.process.threads import wait_uncancelled
 from ortoo.common.records.columns import NUMBERS
 from ortoo.common.records.reader import buffer
 from ortoo.common.records.wire import read_fields

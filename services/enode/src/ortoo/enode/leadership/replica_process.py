@@ -174,8 +174,8 @@ class ReplicaProcess:
         directory_id = self.services.handlers.topics.directory_id if self.services is not None else ""
         return ClusterIdentity(directory_id, self.name_servers.addresses)
 
-    def findings(self) -> Iterator[Finding]:
-        """The findings about its disk, and about the enode that it leads."""
+    def findings(self) -> Iterator[Finding | None]:
+        """The findings about its disk, and about the enode that it leads; None = a step of the examination."""
         if self.driver is not None:
             yield from disk_space_findings(self.driver.log.engine.housekeeping)
         for source in self._announcement.sources if self._announcement is not None else ():

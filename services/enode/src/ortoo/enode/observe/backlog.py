@@ -14,7 +14,7 @@ from ortoo.enode.state.tables.pops import REPLAY_PREFIX, PopQueue
 from ortoo.enode.store.store import Store
 
 MAX_AGE_S = 1.0
-"""The metrics of one scrape use one computation, which may be this old."""
+"""Callers within this time use one computation."""
 NO_FAILURE = FailedAttempt()
 
 
@@ -76,24 +76,35 @@ class Backlogs:
         """Count the losses to retention from now on."""
         self.losses = RetentionLosses(self.store, self.clock)
 
-    def all(self) -> list[GroupBacklog]:
-        """The backlogs of all groups, at most MAX_AGE_S old. The caller must not change them."""
+    def refresh(self) -> Iterator[None]:
+        """Compute the backlogs of all groups, a topic or group at each step, unless `all` has a recent computation."""
         if self.clock.monotonic_s() >= self._cached_until_s:
-            self._cached = list(self._iterate(None))
-            self._cached_until_s = self.clock.monotonic_s() + MAX_AGE_S
+            found: list[GroupBacklog] = []
+            for one in self._iterate(None):
+                if one is not None:
+                    found.append(one)
+                yield
+            self._cached, self._cached_until_s = found, self.clock.monotonic_s() + MAX_AGE_S
+
+    def all(self) -> list[GroupBacklog]:
+        """The backlogs of all groups as the last `refresh` found them. The caller must not change them."""
         return self._cached
 
-    def of_group(self, group: str) -> list[GroupBacklog]:
-        """The current backlogs of one group: one for each topic in which it has an offset, or which it owns."""
-        return list(self._iterate(group))
+    def of_group(self, group: str) -> Iterator[GroupBacklog | None]:
+        """The current backlogs of one group: one for each topic in which it has an offset, or which it owns.
 
-    def _iterate(self, wanted: str | None) -> Iterator[GroupBacklog]:
+        Each other topic is a step that gives None. The state may change between two steps.
+        """
+        return self._iterate(group)
+
+    def _iterate(self, wanted: str | None) -> Iterator[GroupBacklog | None]:
         state = self.store.engine.state
-        for copy in state.topics.all():
+        for copy in state.topics.unsorted():
+            yield None
             offsets, owner = state.offsets.of_topic(copy.topic_id), group_of_topic(copy.name)
-            groups = offsets if wanted is None else [one for one in (wanted,) if one in offsets]
+            groups = list(offsets) if wanted is None else [wanted]
             for group in groups:
-                if group != owner and not group.startswith(REPLAY_PREFIX):
+                if group in offsets and group != owner and not group.startswith(REPLAY_PREFIX):
                     backlog = GroupBacklog(copy.topic_id, copy.name, group)
                     self._measure(backlog, _starts(offsets[group]))
                     backlog.delayed = self.store.timers.count_of(copy.topic_id) if owner is None else 0

@@ -111,10 +111,14 @@ class EnodeFindings:
                 f"{ahead_ms / 1000:.0f} s: it was ahead before. Otherwise synchronise it",
             )
 
-    def messages(self) -> Iterator[Finding]:
-        """Findings that need an operator: dead letters, parked transactions, messages that fail repeatedly."""
+    def messages(self) -> Iterator[Finding | None]:
+        """Findings that need an operator: dead letters, parked transactions, messages that fail repeatedly.
+
+        None = a step of the examination.
+        """
         state = self.store.engine.state
-        backlogs = self.backlogs.all()
+        yield from self.backlogs.refresh()
+        backlogs = [one for one in self.backlogs.all() if one.parked or one.retrying or one.lost or one.retention_used]
         for one in backlogs:
             if not one.parked:
                 continue

@@ -77,9 +77,10 @@ def register_store(metrics: Metrics, store: Store) -> None:
 def register_pops(metrics: Metrics, store: Store, pops: PopLeasing, sending: RetryCopies) -> None:
     """Register the metrics of popped messages and dead letters."""
 
-    def named(totals: Mapping[tuple[int, str], int]) -> list[tuple[tuple[str, ...], int]]:
-        known = {(topic_id, group): store.topic(topic_id) for topic_id, group in totals}
-        return [((topic.name, key[1]), totals[key]) for key, topic in known.items() if topic is not None]
+    def named(*counters: Counter[tuple[int, str]]) -> Iterator[tuple[tuple[str, ...], int]]:
+        for key in set().union(*counters):
+            if (topic := store.topic(key[0])) is not None:
+                yield (topic.name, key[1]), sum(totals[key] for totals in counters)
 
     metrics.counter(
         "ortoo_pops_expired_total",
@@ -90,7 +91,7 @@ def register_pops(metrics: Metrics, store: Store, pops: PopLeasing, sending: Ret
     metrics.counter(
         "rocketmq_send_to_dlq_messages_total",
         "Messages that became dead letters of a group.",
-        lambda: named(pops.parking.parked_totals + sending.parked_totals),
+        lambda: named(pops.parking.parked_totals, sending.parked_totals),
         labels=OF_GROUP,
     )
 
@@ -98,22 +99,29 @@ def register_pops(metrics: Metrics, store: Store, pops: PopLeasing, sending: Ret
 def register_transactions(metrics: Metrics, store: Store, transactions: TransactionCoordinator) -> None:
     """Register the metrics of open and ended transactions."""
 
-    def named(totals: Mapping[int, int]) -> list[tuple[tuple[str, ...], int]]:
-        return [((topic.name,), totals[topic.topic_id]) for topic in store.topics() if topic.topic_id in totals]
+    def named(totals: Mapping[int, int]) -> Iterator[tuple[tuple[str, ...], int]]:
+        for topic_id, count in list(totals.items()):
+            if (topic := store.topic(topic_id)) is not None:
+                yield (topic.name,), count
 
-    def open_messages() -> Counter[int]:
+    open_messages: dict[int, int] = {}
+
+    def count_open_messages() -> Iterator[None]:
         counts = Counter[int]()
-        for half in store.halves.open.values():
+        for half in list(store.halves.open.values()):
             counts[half.topic_id] += half.count
-        return counts
+            yield
+        open_messages.clear()
+        open_messages.update(counts)
 
     def ended(verdict: HalfVerdict) -> dict[int, int]:
         return {topic_id: count for (topic_id, how), count in transactions.ended_totals.items() if how is verdict}
 
+    metrics.prepare(count_open_messages)
     metrics.gauge(
         "rocketmq_half_messages",
         "Messages of open transactions.",
-        lambda: named(open_messages()),
+        lambda: named(open_messages),
         labels=OF_TOPIC,
     )
     for word, verdict in (("commit", HalfVerdict.COMMITTED), ("rollback", HalfVerdict.ROLLED_BACK)):
@@ -138,14 +146,15 @@ def register_groups(metrics: Metrics, groups: GroupRetention) -> None:
 def register_backlogs(metrics: Metrics, backlogs: Backlogs, clock: Clock) -> None:
     """Register the metrics of the messages that groups have not finished."""
 
-    def each(read: Callable[[GroupBacklog], float]) -> list[tuple[tuple[str, str], float]]:
-        return [((one.topic, one.group), read(one)) for one in backlogs.all()]
+    def each(read: Callable[[GroupBacklog], float]) -> Iterator[tuple[tuple[str, str], float]]:
+        return (((one.topic, one.group), read(one)) for one in backlogs.all())
 
-    def nonzero(read: Callable[[GroupBacklog], float]) -> list[tuple[tuple[str, str], float]]:
-        return [sample for sample in each(read) if sample[1]]
+    def nonzero(read: Callable[[GroupBacklog], float]) -> Iterator[tuple[tuple[str, str], float] | None]:
+        return (sample if sample[1] else None for sample in each(read))
 
-    def by_state() -> Iterator[tuple[tuple[str, str, str], int]]:
+    def by_state() -> Iterator[tuple[tuple[str, str, str], int] | None]:
         for one in backlogs.all():
+            yield None
             for state in BACKLOG_STATES:
                 if count := getattr(one, state):
                     yield (one.topic, one.group, state), count
@@ -153,6 +162,7 @@ def register_backlogs(metrics: Metrics, backlogs: Backlogs, clock: Clock) -> Non
     def age_ms(one: GroupBacklog) -> int:
         return max(0, clock.now_ms() - one.oldest_at_ms) if one.oldest_at_ms else 0
 
+    metrics.prepare(backlogs.refresh)
     metrics.gauge(
         "rocketmq_consumer_lag_messages",
         "Messages on this enode that a group has not acknowledged, including messages that wait for another attempt.",
@@ -195,19 +205,19 @@ def _register_topics(metrics: Metrics, store: Store) -> None:
     metrics.counter(
         "rocketmq_messages_in_total",
         "Messages stored since the topic was created.",
-        lambda: [((one.topic,), one.messages_in) for one in topic_stats(store.engine)],
+        lambda: (((one.topic,), one.messages_in) for one in topic_stats(store.engine)),
         labels=OF_TOPIC,
     )
     metrics.counter(
         "rocketmq_throughput_in_total",
         "Bytes stored since the enode started.",
-        lambda: [((one.topic,), one.bytes_in) for one in topic_stats(store.engine)],
+        lambda: (((one.topic,), one.bytes_in) for one in topic_stats(store.engine)),
         labels=OF_TOPIC,
     )
     metrics.gauge(
         "ortoo_stored_messages",
         "Stored messages that retention has not deleted.",
-        lambda: [((one.topic,), one.messages) for one in topic_stats(store.engine)],
+        lambda: (((one.topic,), one.messages) for one in topic_stats(store.engine)),
         labels=OF_TOPIC,
     )
-    metrics.gauge("rocketmq_topic_number", "Topics on this enode.", lambda: len(store.topics()))
+    metrics.gauge("rocketmq_topic_number", "Topics on this enode.", lambda: store.engine.state.topics.count)

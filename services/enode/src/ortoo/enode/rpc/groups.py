@@ -7,6 +7,7 @@ from ortoo.common.errors import Invalid
 from ortoo.common.grpc.enum_values import check_known, known_or
 from ortoo.common.grpc.errors import Context
 from ortoo.common.grpc.messages import read, write
+from ortoo.common.process.long_work import in_slices
 from ortoo.enode.changes.groups import GroupMode
 from ortoo.enode.pops.retry_copies import OrderedFailure
 from ortoo.enode.rpc.handlers import EnodeHandlers
@@ -70,12 +71,14 @@ class GroupHandlers(EnodeHandlers):
     async def DescribeLags(self, request: lag_pb.DescribeLagsRequest, context: Context) -> lag_pb.DescribeLagsResponse:
         """Describe the unfinished messages of a group."""
         check_group_name(request.group)
-        return lag_pb.DescribeLagsResponse(
-            lags=[
+        lags: list[lag_pb.TopicLag] = []
+        async for part in in_slices(self.backlogs.of_group(request.group), self.backlogs.clock):
+            lags += [
                 lag_pb.TopicLag(topic_id=one.topic_id, by_state=write(lag_pb.LagByState, one), unfinished=one.by_queue)
-                for one in self.backlogs.of_group(request.group)
+                for one in part
+                if one is not None
             ]
-        )
+        return lag_pb.DescribeLagsResponse(lags=lags)
 
     async def RecordFailedAttempt(
         self, request: lag_pb.RecordFailedAttemptRequest, context: Context

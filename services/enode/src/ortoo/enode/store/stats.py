@@ -1,6 +1,6 @@
 """Stats of one store: its sizes by topic, computed at each request, without deleted items."""
 
-from collections import defaultdict
+from collections.abc import Iterator
 from typing import NamedTuple
 
 from ortoo.enode.log.results import StoreDescription
@@ -19,15 +19,19 @@ class TopicStats(NamedTuple):
     """Messages that are still stored."""
 
 
-def topic_stats(engine: Engine) -> list[TopicStats]:
-    """One entry for each topic with a copy on this enode."""
-    totals: dict[int, list[int]] = defaultdict(lambda: [0, 0, 0])
-    for (topic_id, _), queue in engine.catalog.queues.items():
-        of_topic = totals[topic_id]
-        of_topic[0] += queue.end_offset
-        of_topic[1] += queue.bytes_in
-        of_topic[2] += queue.end_offset - queue.begin_offset
-    return [TopicStats(copy.name, *totals[copy.topic_id]) for copy in engine.state.topics.all()]
+def topic_stats(engine: Engine) -> Iterator[TopicStats]:
+    """One entry for each topic with a copy on this enode.
+
+    The state may change between two entries; a topic that was deleted meanwhile is left out.
+    """
+    topics, queues = engine.state.topics, engine.catalog.queues
+    for copy in topics.unsorted():
+        if topics.get(copy.topic_id) is None:
+            continue
+        found = [queue for number in range(copy.queue_count) if (queue := queues.get((copy.topic_id, number)))]
+        messages_in = sum(queue.end_offset for queue in found)
+        deleted = sum(queue.begin_offset for queue in found)
+        yield TopicStats(copy.name, messages_in, sum(queue.bytes_in for queue in found), messages_in - deleted)
 
 
 def describe_store(engine: Engine, fetches: int) -> StoreDescription:

@@ -8,6 +8,7 @@ from dataclasses import dataclass
 from itertools import islice
 from typing import TypeVar
 
+from ortoo.common.cluster.sorted_names import SortedNames
 from ortoo.common.groups.handle_seal import HandleKey, HandleKeys
 from ortoo.namesrv.decisions.deletions import GroupDeletion, TopicDeletion
 from ortoo.namesrv.decisions.groups import Group
@@ -119,6 +120,7 @@ class Routes:
         self.version = stored.version
         self.topics = {topic.name: topic for topic in stored.topics}
         self.groups = {group.name: group for group in stored.groups}
+        self.topic_names, self.group_names = SortedNames(self.topics), SortedNames(self.groups)
         self.deleted = {one.topic_id: one for one in stored.deletions}
         self.deleted_groups = {one.name: one for one in stored.group_deletions}
         self.enodes: dict[str, Enode] = {}
@@ -147,6 +149,8 @@ class Routes:
             self.groups[group.name] = group
         for name in change.deleted_groups:
             self.groups.pop(name, None)
+        self.topic_names.update([*(topic.name for topic in change.topics), *change.deleted_topics])
+        self.group_names.update([*(group.name for group in change.groups), *change.deleted_groups])
         self.enodes.update((enode.name, enode) for enode in change.enodes)
         for snode in change.snodes:
             if snode.alive:

@@ -2,10 +2,11 @@
 
 import asyncio
 import contextlib
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from functools import partial
 from typing import Any, TypeVar
 
+from ortoo.common.cluster.sorted_names import SortedNames
 from ortoo.common.errors import DataLoss, OrtooError, Overloaded, Unavailable
 from ortoo.common.groups.handle_seal import HandleKey, HandleKeys
 from ortoo.common.logs.logger import get_logger
@@ -85,13 +86,19 @@ class Directory:
         """The topic with this name. Errors: Invalid, NotFound."""
         return topics.require_topic(name, self._routes.topics.get(name))
 
-    def topics(self) -> list[Topic]:
-        """All topics, sorted by name."""
-        return [topic for _, topic in sorted(self._routes.topics.items())]
+    @property
+    def topics(self) -> Mapping[str, Topic]:
+        """All topics by name; the caller must not change the mapping."""
+        return self._routes.topics
 
-    def groups(self) -> list[Group]:
-        """All groups, sorted by name."""
-        return [group for _, group in sorted(self._routes.groups.items())]
+    @property
+    def groups(self) -> Mapping[str, Group]:
+        """All groups by name; the caller must not change the mapping."""
+        return self._routes.groups
+
+    def sorted_names(self) -> tuple[SortedNames, SortedNames]:
+        """The names of all topics and of all groups, for lists."""
+        return self._routes.topic_names, self._routes.group_names
 
     async def create_topic(self, request: NewTopic) -> Topic:
         """Create a topic; an existing topic with the same properties is returned instead.

@@ -7,8 +7,8 @@ from ortoo.namesrv.directory.elections import Elections
 
 def register(metrics: Metrics, directory: Directory, elections: Elections) -> None:
     """Register the metrics of `directory` and `elections`."""
-    metrics.gauge("rocketmq_topic_number", "Topics.", lambda: len(directory.topics()))
-    metrics.gauge("rocketmq_consumer_group_number", "Consumer groups.", lambda: len(directory.groups()))
+    metrics.gauge("rocketmq_topic_number", "Topics.", lambda: len(directory.topics))
+    metrics.gauge("rocketmq_consumer_group_number", "Consumer groups.", lambda: len(directory.groups))
     metrics.counter(
         "ortoo_directory_version_total", "Changes of topics and groups ever made.", lambda: directory.version
     )

@@ -15,6 +15,7 @@ from ortoo.common.grpc.completion_queue.context import headers_of
 from ortoo.common.grpc.errors import Context
 from ortoo.common.grpc.messages import read, read_request, write
 from ortoo.common.process.clock import Clock
+from ortoo.common.process.long_work import in_slices
 from ortoo.namesrv.catalog.catalog import Catalog
 from ortoo.namesrv.catalog.users import Users
 from ortoo.namesrv.decisions.known_stores import EnodeLog
@@ -29,6 +30,7 @@ from ortoo.namesrv.directory.stores import StoresOfEnodes
 from ortoo.namesrv.rpc import wire
 from ortoo.namesrv.rpc.route_encoding import RouteEncoder
 from ortoo.v1 import group_deletion_pb2 as deletion_pb
+from ortoo.v1 import named_lease_pb2 as lease_pb
 from ortoo.v1 import namesrv_pb2 as pb
 from ortoo.v1 import replica_admin_pb2 as admin_pb
 from ortoo.v1 import replica_report_pb2 as report_pb
@@ -162,8 +164,12 @@ class NameService(NameServiceServicer):
         return pb.GetTopicResponse(topic=wire.topic_to(self.directory.topic(request.name)))
 
     async def ListTopics(self, request: pb.ListTopicsRequest, context: Context) -> pb.ListTopicsResponse:
-        """All topics."""
-        return pb.ListTopicsResponse(topics=map(wire.topic_to, self.directory.topics()))
+        """All topics, or a page of them."""
+        names, next_after = self.directory.sorted_names()[0].page(request.after, request.limit)
+        response, topics = pb.ListTopicsResponse(next_after=next_after), self.directory.topics
+        async for part in in_slices(names, self.clock):
+            response.topics.extend(wire.topic_to(topics[name]) for name in part if name in topics)
+        return response
 
     async def PutGroup(self, request: pb.PutGroupRequest, context: Context) -> pb.PutGroupResponse:
         """Create or change a group."""
@@ -193,8 +199,12 @@ class NameService(NameServiceServicer):
         return deletion_pb.ListDeletedGroupsResponse(groups=deleted)
 
     async def ListGroups(self, request: pb.ListGroupsRequest, context: Context) -> pb.ListGroupsResponse:
-        """All groups."""
-        return pb.ListGroupsResponse(groups=[write(topic_pb2.Group, group) for group in self.directory.groups()])
+        """All groups, or a page of them."""
+        names, next_after = self.directory.sorted_names()[1].page(request.after, request.limit)
+        response, groups = pb.ListGroupsResponse(next_after=next_after), self.directory.groups
+        async for part in in_slices(names, self.clock):
+            response.groups.extend(write(topic_pb2.Group, groups[name]) for name in part if name in groups)
+        return response
 
     async def PutUser(self, request: pb.PutUserRequest, context: Context) -> pb.PutUserResponse:
         """Create or change a user."""
@@ -229,22 +239,22 @@ class NameService(NameServiceServicer):
         check_admin_token(self.admin_token, headers_of(context).get(ADMIN_TOKEN, ""))
 
     async def AcquireNamedLease(
-        self, request: pb.AcquireNamedLeaseRequest, context: Context
-    ) -> pb.AcquireNamedLeaseResponse:
+        self, request: lease_pb.AcquireNamedLeaseRequest, context: Context
+    ) -> lease_pb.AcquireNamedLeaseResponse:
         """Grant or renew an exclusive right."""
         right = await self.catalog.run_lease_transaction(
             lambda rights: rights.acquire(request.resource, request.owner, request.lease_ms)
         )
-        return pb.AcquireNamedLeaseResponse(epoch=right.epoch, lease_ms=right.remaining_ms)
+        return lease_pb.AcquireNamedLeaseResponse(epoch=right.epoch, lease_ms=right.remaining_ms)
 
     async def ReleaseNamedLease(
-        self, request: pb.ReleaseNamedLeaseRequest, context: Context
-    ) -> pb.ReleaseNamedLeaseResponse:
+        self, request: lease_pb.ReleaseNamedLeaseRequest, context: Context
+    ) -> lease_pb.ReleaseNamedLeaseResponse:
         """Release a right."""
         await self.catalog.run_lease_transaction(
             lambda rights: rights.release(request.resource, request.owner, request.epoch)
         )
-        return pb.ReleaseNamedLeaseResponse()
+        return lease_pb.ReleaseNamedLeaseResponse()
 
     async def ReportReplica(
         self, request: report_pb.ReportReplicaRequest, context: Context

@@ -57,17 +57,22 @@ class ClientDirectory:
     sessions: ClientSessions
     push_sessions: PushSessions
 
-    def clients(self, group: str = "") -> list[ClientEntry]:
+    async def clients(self, group: str = "") -> list[ClientEntry]:
         """The clients in `group`, sorted by client id and session id; if it is empty, all clients."""
         found: dict[tuple[str, str], ClientEntry] = {}
-        for name in self.membership.groups():
-            producers = name.startswith(PRODUCER_GROUP_PREFIX)
-            group_name = name.removeprefix(PRODUCER_GROUP_PREFIX).removeprefix(POP_GROUP_PREFIX)
-            for member in self.membership.members(name).values():
+        async for part in self.membership.read_all():
+            for name, member in part:
                 entry = found.setdefault((member.client_id, member.session_id), ClientEntry(member))
                 if name.startswith(REQUESTER_GROUP_PREFIX):
                     continue
-                (entry.producer_groups if producers else entry.consumer_groups).append(group_name)
+                group_name = name.removeprefix(PRODUCER_GROUP_PREFIX).removeprefix(POP_GROUP_PREFIX)
+                is_producer = name.startswith(PRODUCER_GROUP_PREFIX)
+                groups = entry.producer_groups if is_producer else entry.consumer_groups
+                if group_name not in groups:  # a record that changes during the reading may be read twice
+                    groups.append(group_name)
+        for entry in found.values():
+            entry.producer_groups.sort()
+            entry.consumer_groups.sort()
         for session in self.sessions.all():
             found.setdefault((session.client_id, session.session_id), ClientEntry(self.sessions.as_member(session)))
         return [
@@ -76,26 +81,28 @@ class ClientDirectory:
             if not group or group in found[key].producer_groups or group in found[key].consumer_groups
         ]
 
-    def consumers(self, group: str) -> list[GroupMember]:
+    async def consumers(self, group: str) -> list[GroupMember]:
         """The consumers of a group, sorted by client id, with those that pop."""
         names = (group, POP_GROUP_PREFIX + group)
+        for name in names:
+            await self.membership.follow(name)
         members = [member for name in names for member in self.membership.members(name).values()]
         return sorted(members, key=lambda member: member.client_id)
 
-    def subscribed_groups(self, topic: str) -> list[str]:
+    async def subscribed_groups(self, topic: str) -> list[str]:
         """The groups that have a consumer with a subscription to this topic."""
-        return sorted(
-            {
+        found: set[str] = set()
+        async for part in self.membership.read_all():
+            found |= {
                 name.removeprefix(POP_GROUP_PREFIX)
-                for name in self.membership.groups()
-                if not name.startswith(PRODUCER_GROUP_PREFIX)
-                and any(topic in member.topics for member in self.membership.members(name).values())
+                for name, member in part
+                if not name.startswith(PRODUCER_GROUP_PREFIX) and topic in member.topics
             }
-        )
+        return sorted(found)
 
-    def find(self, client_id: str) -> ClientEntry:
+    async def find(self, client_id: str) -> ClientEntry:
         """The client with this id. Errors: NotFound."""
-        for entry in self.clients():
+        for entry in await self.clients():
             if entry.member.client_id == client_id:
                 return entry
         raise NotFound(

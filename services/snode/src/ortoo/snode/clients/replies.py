@@ -26,9 +26,11 @@ class ReplyRouter:
     delivered: int = 0
     """Number of replies that requesters of this snode have confirmed."""
 
-    def find(self, reply_to: str) -> GroupMember:
+    async def find(self, reply_to: str) -> GroupMember:
         """The requester with this address. Errors: Invalid for a malformed address, Unavailable if not connected."""
-        members = self.membership.members(REQUESTER_GROUP_PREFIX + address_key(reply_to))
+        group = REQUESTER_GROUP_PREFIX + address_key(reply_to)
+        await self.membership.follow(group)
+        members = self.membership.members(group)
         if not members:
             raise _not_connected(reply_to)
         return max(members.values(), key=lambda member: member.since_ms)

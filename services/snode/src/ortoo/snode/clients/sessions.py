@@ -96,11 +96,13 @@ class ClientSessions:
         """Restart the session's timeout, because the client has sent a request."""
         session.last_active_s = self._runtime.clock.monotonic_s()
 
-    def update_hello(self, session: ClientSession, hello: Hello) -> None:
+    async def update_hello(self, session: ClientSession, hello: Hello) -> None:
         """Replace the identity of the client. A new client id replaces the old one in all groups. Errors: Invalid."""
         _check_hello(hello)
         if hello == session.hello:
             return
+        for group in (*session.consumers, *map(PRODUCER_GROUP_PREFIX.__add__, session.producers)):
+            await self._membership.follow(group)
         members = dict(session.consumers)
         producers = list(session.producers)
         for group in (*members, *(PRODUCER_GROUP_PREFIX + one for one in producers)):
@@ -123,16 +125,18 @@ class ClientSessions:
             self._join_producer(session, group)
         self._send_opened(session)
 
-    def register_producer(self, session: ClientSession, group: str) -> None:
+    async def register_producer(self, session: ClientSession, group: str) -> None:
         """Add the client to a group of producers. Errors: Invalid, Overloaded, Forbidden (another user's client id)."""
         check_group_name(group, "group")
         self._check_group_count(session)
+        await self._follow_open(session, PRODUCER_GROUP_PREFIX + group)
         check_owner(self._membership.members(PRODUCER_GROUP_PREFIX + group), session.client_id)
         self._join_producer(session, group)
 
-    def register_requester(self, session: ClientSession, secret: bytes) -> str:
+    async def register_requester(self, session: ClientSession, secret: bytes) -> str:
         """Register the client for replies to its requests; returns its address. Errors: Invalid, Forbidden."""
         address = reply_address(session.client_id, secret)
+        await self._follow_open(session, REQUESTER_GROUP_PREFIX + address_key(address))
         check_owner(self._membership.members(REQUESTER_GROUP_PREFIX + address_key(address)), session.client_id)
         if address != session.reply_to:
             self._leave_requester(session)
@@ -147,6 +151,7 @@ class ClientSessions:
         """
         check_group_name(group, "group")
         self._check_group_count(session)
+        await self._membership.follow(group)
         check_owner(self._membership.members(group), session.client_id)
         registered = session.consumers.get(group)
         subscriptions = merge_subscriptions(
@@ -181,6 +186,11 @@ class ClientSessions:
     def unregister_consumer(self, session: ClientSession, group: str) -> None:
         """Remove the client from a group of consumers; no effect if it is not in the group."""
         self._leave_consumer(session, group, CloseReason.CLIENT_LEFT, "the client left the group")
+
+    async def follow(self, group: str) -> GroupMembers:
+        """The current group members of a group at all snodes."""
+        await self._membership.follow(group)
+        return self.members(group)
 
     def members(self, group: str) -> GroupMembers:
         """The current group members of a group."""
@@ -277,6 +287,12 @@ class ClientSessions:
             since_ms=session.since_ms,
             user=session.user,
         )
+
+    async def _follow_open(self, session: ClientSession, group: str) -> None:
+        """Wait for the members of a group. Errors: Conflict if the session was closed meanwhile."""
+        await self._membership.follow(group)
+        if session.is_closing:
+            raise Conflict("the session is closed")
 
     def _check_group_count(self, session: ClientSession) -> None:
         if len(session.consumers) + len(session.producers) >= GROUPS_MAX:

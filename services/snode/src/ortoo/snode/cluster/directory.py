@@ -5,6 +5,7 @@ from collections import Counter
 from collections.abc import Iterable, Mapping, Sequence
 from typing import TypeVar
 
+from ortoo.common.cluster.sorted_names import SortedNames
 from ortoo.common.errors import NOT_ACCEPTED_FIELD, Forbidden, Invalid, NotFound, Unavailable
 from ortoo.common.groups.group_topics import group_of_topic, parent_of_topic
 from ortoo.common.groups.handle_seal import HandleSeals
@@ -24,6 +25,7 @@ class DirectoryCache:
         self.version = 0
         self.directory_id = ""
         self._topics: dict[str, Topic] = {}
+        self._topic_names = SortedNames(self._topics)
         self._groups: dict[str, Group] = {}
         self._enodes: dict[str, EnodeEntry] = {}
         self._snodes: dict[str, SnodeEntry] = {}
@@ -48,6 +50,7 @@ class DirectoryCache:
         groups = _replaced_entries(self._groups, change.groups, change.deleted_groups, change, keep_newer=is_same)
         for name, topic in topics.items():
             self._replace_topic(name, topic)
+        self._topic_names.update(topics)
         for name, group in groups.items():
             if group is None:
                 del self._groups[name]
@@ -72,6 +75,7 @@ class DirectoryCache:
         if current is not None and current.version >= topic.version:
             return False
         self._replace_topic(topic.name, topic)
+        self._topic_names.update([topic.name])
         return True
 
     def _replace_topic(self, name: str, topic: Topic | None) -> None:
@@ -116,7 +120,12 @@ class DirectoryCache:
 
     def topics(self) -> list[Topic]:
         """All topics, sorted by name."""
-        return [self._topics[name] for name in sorted(self._topics)]
+        names, _ = self.topic_page()
+        return [self._topics[name] for name in names]
+
+    def topic_page(self, after: str = "", limit: int = 0) -> tuple[list[str], str]:
+        """The names of a page of topics, as `SortedNames.page`."""
+        return self._topic_names.page(after, limit)
 
     def group(self, name: str) -> Group | None:
         """The configuration of the group with this name; None if the copy does not have it."""

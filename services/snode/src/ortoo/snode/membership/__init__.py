@@ -13,7 +13,8 @@ from ortoo.common.errors.findings import Findings
 from ortoo.snode.cluster import ClusterView
 from ortoo.snode.cluster.runtime import Runtime
 from ortoo.snode.membership.consumer_groups import ConsumerGroups
-from ortoo.snode.membership.group_membership import Membership, SharedMembership
+from ortoo.snode.membership.group_membership import Membership
+from ortoo.snode.membership.shared_membership import SharedMembership
 from ortoo.snode.membership.store import MembershipStore
 
 

@@ -116,6 +116,8 @@ class ConsumerGroups:
         self._wake.set()
 
     def _rebalance(self, group: str) -> None:
+        if not self.membership.is_complete(group):
+            return  # otherwise the first member here would get queues that other snodes have assigned
         members = self.membership.members(group)
         generation = self.membership.generation(group)
         sessions = list(self._sessions.get(group, {}).values())

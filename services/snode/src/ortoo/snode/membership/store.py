@@ -1,25 +1,27 @@
-"""Shares membership through Redis or Valkey, so that every snode has the members of every group.
+"""Shares membership through Redis or Valkey, so that a snode has all members of each group that has a member at it.
 
 The keys of the store, below a prefix:
 
 * `members/GROUP`: a hash of client id to `NUMBER JSON`
 * `groups`: a set
+* `versions`: a hash of group to the number of its changes; changes of older snodes are not counted
 * `alive`: a sorted set of the incarnations of snodes by the time of their last heartbeat
 * `number`: a counter
 * `changes`: a channel
 * `id`: the identity of this store, which is the first snode's incarnation
 
-The store may lose its content: each snode writes its own members again whenever it connects.
+The store may lose its content: each snode writes its own members again whenever it connects. A snode reads the groups
+that it follows, in parts of limited size. Afterwards it follows the changes, and compares the versions now and then.
+Records of groups that no snode follows are examined slowly, in rounds.
 """
 
 import asyncio
 import contextlib
 import json
-from collections.abc import AsyncIterator, Awaitable, Iterator
+from collections.abc import AsyncIterator, Iterator, Sequence
 from dataclasses import dataclass, field
 from typing import Any
 
-from ortoo.common.errors import OrtooError
 from ortoo.common.errors.findings import Finding
 from ortoo.common.logs.logger import get_logger
 from ortoo.common.process.background import Background
@@ -28,16 +30,21 @@ from ortoo.common.process.masked_url import mask_url
 from ortoo.common.process.retry import Backoff
 from ortoo.snode import log_events
 from ortoo.snode.cluster.runtime import Runtime
-from ortoo.snode.membership.group_members import GroupMember, decode_member
-from ortoo.snode.membership.group_membership import Key, MembershipChange, SharedMembership, StoredMember
+from ortoo.snode.membership.group_members import GroupMember
 from ortoo.snode.membership.redis_url import CALL_TIMEOUT_S, close_client, key_prefix
+from ortoo.snode.membership.shared_membership import Key, MembershipChange, SharedMembership
+from ortoo.snode.membership.stored_members import StoredMembers, decode_if_readable, with_timeout
 
-RELOAD_INTERVAL_S = 20.0
-"""Interval for reading all members again, in case a change got lost. An emptied store is noticed sooner."""
+EXAMINE_INTERVAL_S = 300.0
+"""Pause between two rounds through all records."""
+EXAMINE_PAUSE_S = 0.2
+"""Pause between two requests of a round."""
+COMPARE_INTERVAL_S = 20.0
+"""Interval for comparing the versions of groups, in case a change got lost. An emptied store is noticed sooner."""
 CONNECT_TIMEOUT_S = 5.0
 """Time for which a starting snode waits for the store."""
-BATCH_MAX = 500
-"""Maximum of changes written at once."""
+WRITTEN_AT_ONCE = 100
+"""Maximum of changes in one request to the store."""
 _log = get_logger("membership")
 
 _PUBLISH_SCRIPT = """
@@ -45,7 +52,11 @@ local known = redis.call('HGET', KEYS[1], ARGV[1])
 if ARGV[2] == '' then
   if not known or not string.find(known, ARGV[3], 1, true) then return '0' end
   redis.call('HDEL', KEYS[1], ARGV[1])
-  if redis.call('HLEN', KEYS[1]) == 0 then redis.call('SREM', KEYS[2], ARGV[4]) end
+  redis.call('HINCRBY', KEYS[5], ARGV[4], 1)
+  if redis.call('HLEN', KEYS[1]) == 0 then
+    redis.call('SREM', KEYS[2], ARGV[4])
+    redis.call('HDEL', KEYS[5], ARGV[4])
+  end
 elseif ARGV[6] == 'heal' and known then
   local other = cjson.decode(string.match(known, ' (.*)$'))
   if other['session_id'] ~= ARGV[3] and other['since_ms'] > tonumber(ARGV[7]) then return '0' end
@@ -59,6 +70,7 @@ redis.call('SET', KEYS[3], text)
 if ARGV[2] ~= '' then
   redis.call('HSET', KEYS[1], ARGV[1], text .. ' ' .. ARGV[2])
   redis.call('SADD', KEYS[2], ARGV[4])
+  redis.call('HINCRBY', KEYS[5], ARGV[4], 1)
 end
 redis.call('PUBLISH', KEYS[4], text .. '\\n' .. ARGV[5] .. '\\n' .. ARGV[2])
 return text
@@ -90,9 +102,12 @@ class MembershipStore:
     connected: asyncio.Event = field(default_factory=asyncio.Event, init=False)
     """Set while the store answers."""
     _failures: tuple[type[Exception], ...] = field(init=False)
-    _publish_script: Any = field(init=False)
     _heartbeat_script: Any = field(init=False)
+    _stored: StoredMembers = field(init=False)
     _wake: asyncio.Event = field(default_factory=asyncio.Event, init=False)
+    _unread: asyncio.Event = field(default_factory=asyncio.Event, init=False)
+    _alive: set[str] = field(default_factory=set, init=False)
+    """The incarnations of snodes at the last heartbeat."""
     _grace_until_s: float = field(default=0.0, init=False)
     _store_id: str = field(default="", init=False)
     """The identity that the store had at the last heartbeat. A store that was emptied gets it again."""
@@ -103,9 +118,11 @@ class MembershipStore:
         import redis
 
         self._failures = (redis.RedisError, OSError, TimeoutError)
-        self._publish_script = self.client.register_script(_PUBLISH_SCRIPT)
         self._heartbeat_script = self.client.register_script(_HEARTBEAT_SCRIPT)
+        self._stored = StoredMembers(self.client, self._key, self.runtime.clock)
         self.membership.on_unpublished = self._wake.set
+        self.membership.on_unread = self._unread.set
+        self.membership.read_store = self._stored.read_all
 
     @property
     def _timeout_s(self) -> float:
@@ -161,59 +178,71 @@ class MembershipStore:
                 record_contained("membership", group)
             attempt = 0 if self.connected.is_set() else attempt + 1
             self.connected.clear()
+            self.membership.on_disconnected()
             await self.runtime.clock.sleep(backoff.delay_s(attempt, self.runtime.randomness))
 
     async def _run_connection(self) -> None:
         async with contextlib.AsyncExitStack() as parts:
-            await _with_timeout(self.client.initialize())  # of a cluster: read which node has which keys
+            await with_timeout(self.client.initialize())  # of a cluster: read which node has which keys
             changes: Any = await parts.enter_async_context(self.client.pubsub())
-            await _with_timeout(changes.subscribe(self._key("changes")))
+            await with_timeout(changes.subscribe(self._key("changes")))
             # Snodes that were disconnected too return a moment later than this one; their members stay until then.
             self._grace_until_s = self.runtime.clock.monotonic_s() + self._timeout_s
+            work = await parts.enter_async_context(Background("membership"))
+            # Changes are received during the resynchronisation too: the store disconnects slow readers.
+            listening = work.spawn("listen", self._listen(changes))
             await self._heartbeat()
             await self._resync()
-            work = await parts.enter_async_context(Background("membership"))
             work.spawn("say", self._publish_loop())
             work.spawn("beat", self._heartbeat_loop())
-            work.spawn("reload", self._reload_loop())
+            work.spawn("read", self._read_loop())
+            work.spawn("compare", self._compare_loop())
+            work.spawn("examine", self._examine_loop())
             _log.emit(log_events.MEMBERSHIP_STORE_AVAILABLE)
+            self.membership.on_connected()
             self.connected.set()
-            while True:
-                message = await changes.get_message(ignore_subscribe_messages=True, timeout=None)
-                if message is not None:
-                    self._on_message(message["data"])
+            await listening
+
+    async def _listen(self, changes: Any) -> None:
+        while True:
+            message = await changes.get_message(ignore_subscribe_messages=True, timeout=None)
+            if message is not None:
+                self._on_message(message["data"])
 
     async def _resync(self) -> None:
-        """Write all own members, then read all members. Members of snodes that have not reconnected yet stay."""
-        self.membership.reset_numbers()
-        for key, member in self.membership.own_members().items():
-            await self._publish(key, member, is_resync=True)
-        for key, stored in (await self._read()).items():
-            self.membership.apply_stored(key, stored.number, stored.member)
+        """Write all own members, then read all followed groups."""
+        self.membership.read_all_again()
+        await self._publish(list(self.membership.own_members()), is_resync=True)
+        while self.membership.unread:
+            await self._stored.read_groups(self.membership)
 
     async def _publish_loop(self) -> None:
         while True:
             self._wake.clear()
-            for key, change in list(self.membership.unpublished.items())[:BATCH_MAX]:
-                await self._publish(key, change)
+            await self._publish(list(self.membership.unpublished.items()))
             if not self.membership.unpublished:
                 await self._wake.wait()
 
-    async def _publish(self, key: Key, change: MembershipChange, *, is_resync: bool = False) -> None:
-        self.membership.on_published(key, change, await self._store_change(key, change, "heal" if is_resync else ""))
+    async def _publish(self, changes: Sequence[tuple[Key, MembershipChange]], *, is_resync: bool = False) -> None:
+        for first in range(0, len(changes), WRITTEN_AT_ONCE):
+            part = changes[first : first + WRITTEN_AT_ONCE]
+            numbers = await self._store_changes(part, "heal" if is_resync else "")
+            for (key, change), number in zip(part, numbers, strict=True):
+                self.membership.on_published(key, change, number)
 
-    async def _store_change(self, key: Key, change: MembershipChange, mode: str = "") -> int:
-        """Write a member or its departure; returns the number of the record, or 0 if the store did not accept it."""
-        group, client_id = key
-        if isinstance(change, str):
-            session_id, text, since_ms = change, "", 0
-        else:
-            session_id, text, since_ms = change.session_id, change.encode(), change.since_ms
-        result = self._publish_script(
-            keys=[self._key(f"members/{group}"), *map(self._key, ("groups", "number", "changes"))],
-            args=[client_id, text, session_id, group, json.dumps([group, client_id]), mode, since_ms],
-        )
-        return int(await _with_timeout(result))
+    async def _store_changes(self, changes: Sequence[tuple[Key, MembershipChange]], mode: str = "") -> list[int]:
+        """Write members or departures; returns the number of each record, or 0 if the store did not accept it."""
+        async with self.client.pipeline(transaction=False) as pipeline:
+            for (group, client_id), change in changes:
+                if isinstance(change, str):
+                    session_id, text, since_ms = change, "", 0
+                else:
+                    session_id, text, since_ms = change.session_id, change.encode(), change.since_ms
+                keys = [self._key(f"members/{group}"), *map(self._key, ("groups", "number", "changes", "versions"))]
+                args = (client_id, text, session_id, group, json.dumps([group, client_id]), mode, since_ms)
+                # The whole text: a pipeline of a cluster cannot load scripts.
+                pipeline.eval(_PUBLISH_SCRIPT, len(keys), *keys, *args)
+            return list(map(int, await with_timeout(pipeline.execute())))
 
     async def _heartbeat_loop(self) -> None:
         while True:
@@ -222,12 +251,21 @@ class MembershipStore:
             if not known:
                 _log.emit(log_events.MEMBERSHIP_STORE_LOST_SNODE)
                 self._grace_until_s = self.runtime.clock.monotonic_s() + self._timeout_s
-                await self._reload()
-            if self.runtime.clock.monotonic_s() < self._grace_until_s:
-                continue
-            for key, member in self.membership.members_of_dead_snodes(alive):
+                await self._publish(list(self.membership.own_members()), is_resync=True)
+                self.membership.read_all_again()
+            if self._is_grace_over():
+                await self._remove_dead(self.membership.members_of_dead_snodes(alive))
+
+    def _is_grace_over(self) -> bool:
+        return self.runtime.clock.monotonic_s() >= self._grace_until_s
+
+    async def _remove_dead(self, dead: Sequence[tuple[Key, GroupMember]]) -> None:
+        for first in range(0, len(dead), WRITTEN_AT_ONCE):
+            part = dead[first : first + WRITTEN_AT_ONCE]
+            for key, member in part:
                 _log.emit(log_events.SNODE_EXPIRED, snode=member.snode, group=key[0])
-                await self._store_change(key, member.session_id)
+            await self._store_changes([(key, member.session_id) for key, member in part])
+            for key, member in part:
                 self.membership.remove_dead(key, member.session_id)
 
     async def _heartbeat(self) -> tuple[bool, set[str]]:
@@ -237,47 +275,60 @@ class MembershipStore:
             keys=[self._key("alive"), self._key("id")],
             args=[incarnation, int(self._timeout_s * 1000), self._store_id or incarnation],
         )
-        known, alive, self._store_id = await _with_timeout(result)
-        return bool(known), set(alive)
+        known, alive, self._store_id = await with_timeout(result)
+        self._alive = set(alive)
+        return bool(known), self._alive
 
-    async def _reload_loop(self) -> None:
+    async def _read_loop(self) -> None:
+        while True:
+            self._unread.clear()
+            await self._stored.read_groups(self.membership)
+            if not self.membership.unread:
+                await self._unread.wait()
+
+    async def _compare_loop(self) -> None:
+        while True:
+            await self.runtime.clock.sleep(COMPARE_INTERVAL_S)
+            self.membership.forget_unused()
+            await self._stored.compare_versions(self.membership)
+
+    async def _examine_loop(self) -> None:
         await self.runtime.clock.sleep(self._timeout_s)
         while True:
-            await self._reload()
-            await self.runtime.clock.sleep(RELOAD_INTERVAL_S)
+            await self._examine()
+            await self.runtime.clock.sleep(EXAMINE_INTERVAL_S)
 
-    async def _reload(self) -> None:
-        numbers_before = self.membership.numbers()
-        self.membership.reconcile(await self._read(), numbers_before)
-
-    async def _read(self) -> dict[Key, StoredMember]:
-        found: dict[Key, StoredMember] = {}
-        groups = sorted(await _with_timeout(self.client.smembers(self._key("groups"))))
-        for start in range(0, len(groups), BATCH_MAX):
-            part = groups[start : start + BATCH_MAX]
-            pipeline = self.client.pipeline(transaction=False)
-            for group in part:
-                pipeline.hgetall(self._key(f"members/{group}"))
-            for group, members in zip(part, await _with_timeout(pipeline.execute()), strict=True):
-                for client_id, text in members.items():
-                    number, _, payload = text.partition(" ")
-                    if (member := _decode_if_readable(payload)) is not None:
-                        found[group, client_id] = StoredMember(int(number), member)
-        return found
+    async def _examine(self) -> None:
+        """Remove records that no other work finds: of dead snodes, and of own members that the store got back."""
+        others_alive = self._alive - {self.runtime.incarnation}
+        async for part in self._stored.read_all(EXAMINE_PAUSE_S, others_alive):
+            suspects: list[tuple[Key, GroupMember]] = []
+            for group, member in part:
+                key = (group, member.client_id)
+                if self.membership.is_ghost(key, member):
+                    self.membership.withdraw(key, member)
+                elif self._is_grace_over() and member.incarnation not in self._alive:
+                    suspects.append((key, member))
+            if suspects:
+                # A snode is alive before it stores members. So one that started since the heartbeat is found now.
+                alive = set(await with_timeout(self.client.zrange(self._key("alive"), 0, -1)))
+                if self.runtime.incarnation in alive:  # otherwise the store was emptied
+                    await self._remove_dead([one for one in suspects if one[1].incarnation not in alive])
 
     def _on_message(self, text: str) -> None:
         number, head, payload = text.split("\n", 2)
         group, client_id = json.loads(head)
-        member = _decode_if_readable(payload) if payload else None
+        if not self.membership.follows(group):
+            return
+        member = decode_if_readable(payload) if payload else None
         if member is not None or not payload:
-            self.membership.apply_stored((group, client_id), int(number), member)
+            self.membership.on_record((group, client_id), int(number), member)
 
     async def _leave(self) -> None:
         """Write the remaining records, and that this snode has left."""
         with contextlib.suppress(*self._failures):
             async with asyncio.timeout(CALL_TIMEOUT_S):
-                for key, change in list(self.membership.unpublished.items()):
-                    await self._publish(key, change)
+                await self._publish(list(self.membership.unpublished.items()))
                 await self.client.zrem(self._key("alive"), self.runtime.incarnation)
         with contextlib.suppress(*self._failures):
             await close_client(self.client)
@@ -317,17 +368,3 @@ def _is_timeout(error: Exception) -> bool:
     import redis
 
     return isinstance(error, TimeoutError | redis.TimeoutError)
-
-
-async def _with_timeout(call: Awaitable[Any]) -> Any:
-    """Wait for the store's answer. Errors: TimeoutError."""
-    async with asyncio.timeout(CALL_TIMEOUT_S):
-        return await call
-
-
-def _decode_if_readable(payload: str) -> GroupMember | None:
-    try:
-        return decode_member(payload)
-    except (OrtooError, ValueError, TypeError, KeyError) as error:
-        _log.emit(log_events.MEMBERSHIP_RECORD_INVALID, reason=str(error))
-        return None

@@ -2,7 +2,7 @@
 
 import asyncio
 from collections import deque
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 from functools import partial
 from typing import Any
@@ -169,10 +169,10 @@ class Traffic:
     def register(self, metrics: Metrics, directory: DirectoryCache) -> None:
         """Register the metrics of the traffic. Metrics whose names begin with rocketmq_ exist in RocketMQ 5 as well."""
 
-        def delivered(column: int) -> dict[tuple[str, ...], int]:
-            self._drop_deleted(directory)
-            return {place: numbers[column] for place, numbers in self.delivered_totals.items()}
+        def delivered(column: int) -> Iterator[tuple[tuple[str, ...], int]]:
+            return ((place, numbers[column]) for place, numbers in list(self.delivered_totals.items()))
 
+        metrics.prepare(partial(self._drop_deleted, directory))
         for name, about, column in (
             ("rocketmq_messages_out_total", "Messages delivered to consumers of a group.", 0),
             ("rocketmq_throughput_out_total", "Bytes delivered to consumers of a group.", 1),
@@ -184,20 +184,21 @@ class Traffic:
             (
                 "ortoo_messages_lost_total",
                 "Messages skipped in push sessions because their stored copy is damaged.",
-                lambda: dict(self.lost_totals),
+                lambda: self.lost_totals,
             ),
             (
                 "ortoo_messages_expired_total",
                 "Expired messages left out of pushes and pulls.",
-                lambda: dict(self.expired_totals),
+                lambda: self.expired_totals,
             ),
         ):
             metrics.counter(name, about, read, labels=TOPIC_AND_GROUP)
 
-    def _drop_deleted(self, directory: DirectoryCache) -> None:
-        """Drop the totals of every (topic, group) that no longer exists."""
+    def _drop_deleted(self, directory: DirectoryCache) -> Iterator[None]:
+        """Drop the totals of every (topic, group) that no longer exists, one at each step."""
         tables: tuple[dict[Any, Any], ...] = (self.delivered_totals, self.lost_totals, self.expired_totals)
         for totals in tables:
             for place in list(totals):
+                yield
                 if not (directory.find_topic(place[0]) and directory.group(place[1])):
                     del totals[place]

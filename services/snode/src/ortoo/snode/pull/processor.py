@@ -86,7 +86,7 @@ class PullProcessor:
             )
         topic = await self._readable_topic(request.queue)
         await self.settings.check(request.group)
-        self._check_subscription(request)
+        await self._check_subscription(request)
         try:
             return await self._pull(request, topic)
         except OutOfRange as error:
@@ -205,9 +205,10 @@ class PullProcessor:
             if not fetched.batches or passed_over >= SKIPPED_MAX or wait_ms == 0:
                 return QueuePullResult(topic.topic_id, at, fetched.end_offset, has_skipped=passed_over > 0)
 
-    def _check_subscription(self, request: PullRequest) -> None:
+    async def _check_subscription(self, request: PullRequest) -> None:
         if not request.subscription_version:
             return
+        await self.membership.follow(request.group)
         versions = [
             one.version
             for member in self.membership.members(request.group).values()

@@ -3,7 +3,7 @@
 import asyncio
 import dataclasses
 from collections import Counter
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass, field
 from functools import partial
 
@@ -95,27 +95,35 @@ class PushSessions:
 
     def _register(self, metrics: Metrics) -> None:
         """Register the metrics of sessions; RocketMQ 5 has the metrics whose names begin with rocketmq_."""
+        sessions: dict[tuple[str, ...], int] = {}
+        in_flight: dict[tuple[str, ...], int] = {}
 
-        def in_flight() -> dict[tuple[str, ...], int]:
-            counts: Counter[tuple[str, ...]] = Counter()
+        def count() -> Iterator[None]:
+            by_group, by_topic = Counter[tuple[str, ...]](), Counter[tuple[str, ...]]()
             for session in self.all():
-                for cursor in (feeder.cursor for feeder in session.feeders.values()):
+                by_group[session.group,] += 1
+                yield
+                for cursor in [feeder.cursor for feeder in session.feeders.values()]:
+                    yield
                     if cursor.committed_offset is not None:
-                        counts[cursor.queue.topic, session.group] += max(
+                        by_topic[cursor.queue.topic, session.group] += max(
                             0, cursor.sent_offset - cursor.committed_offset
                         )
-            return counts
+            for counted, totals in ((sessions, by_group), (in_flight, by_topic)):
+                counted.clear()
+                counted.update(totals)
 
+        metrics.prepare(count)
         metrics.gauge(
             "rocketmq_consumer_connections",
             "Open push sessions.",
-            lambda: Counter((session.group,) for session in self.all()),
+            lambda: sessions,
             labels=("consumer_group",),
         )
         metrics.gauge(
             "rocketmq_consumer_inflight_messages",
             "Messages delivered in push sessions and not acknowledged yet.",
-            in_flight,
+            lambda: in_flight,
             labels=("topic", "consumer_group"),
         )
         metrics.counter(

@@ -55,7 +55,7 @@ class PullConsumerHandlers(ConsumerServiceServicer):
     ) -> consumer_pb2.QueryMembersResponse:
         """The current group members of a group."""
         check_group_name(request.group, "group")
-        members = self.clients.sessions.members(request.group)
+        members = await self.clients.sessions.follow(request.group)
         return write(
             consumer_pb2.QueryMembersResponse,
             members,
@@ -66,7 +66,7 @@ class PullConsumerHandlers(ConsumerServiceServicer):
 
     async def LockQueues(self, request: pb.LockQueuesRequest, context: Context) -> pb.LockQueuesResponse:
         """Take or renew the locks of queues."""
-        session, queues = self._session(request), _decode_queues(request)
+        session, queues = await self._session(request), _decode_queues(request)
         results = await self.clients.locks.take(request.group, request.client_id, session, queues)
         response = pb.LockQueuesResponse(lifetime_ms=LOCK_LIFETIME_MS)
         for requested, answer in results:
@@ -79,7 +79,7 @@ class PullConsumerHandlers(ConsumerServiceServicer):
 
     async def UnlockQueues(self, request: pb.UnlockQueuesRequest, context: Context) -> pb.UnlockQueuesResponse:
         """Release the locks of queues."""
-        session, queues = self._session(request), _decode_queues(request)
+        session, queues = await self._session(request), _decode_queues(request)
         released = await self.clients.locks.release(request.group, request.client_id, session, queues)
         return pb.UnlockQueuesResponse(released=map(encode_queue, released))
 
@@ -148,11 +148,11 @@ class PullConsumerHandlers(ConsumerServiceServicer):
         )
         return write(pb.NackMessagesResponse, await self.pop.nack_processor.nack(nack))
 
-    def _session(self, request: pb.LockQueuesRequest | pb.UnlockQueuesRequest) -> ClientSession | None:
+    async def _session(self, request: pb.LockQueuesRequest | pb.UnlockQueuesRequest) -> ClientSession | None:
         """The session of the locks. Errors: NotFound, Forbidden."""
         if request.session_id:
             return self.clients.sessions.get(request.session_id)
-        check_owner(self.clients.sessions.members(request.group).members, request.client_id)
+        check_owner((await self.clients.sessions.follow(request.group)).members, request.client_id)
         return None
 
 

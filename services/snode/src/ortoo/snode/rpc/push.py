@@ -54,7 +54,7 @@ class PushCall:
             raise Invalid(
                 f"{len(request.client_id)} characters; give at most {TEXT_LENGTH_MAX}", field="open.client_id"
             )
-        member = self._registered_member(request) if request.session_id else self._standalone_member(request)
+        member = self._registered_member(request) if request.session_id else await self._standalone_member(request)
         filters = await self.sessions.compile_filters(request.group, member.subscriptions, "open.subscriptions")
         plan = PushPlan(
             request.group,
@@ -99,8 +99,10 @@ class PushCall:
             )
         return member
 
-    def _standalone_member(self, request: pb.OpenSession) -> GroupMember:
-        check_owner(self.sessions.context.groups.membership.members(request.group), request.client_id)
+    async def _standalone_member(self, request: pb.OpenSession) -> GroupMember:
+        membership = self.sessions.context.groups.membership
+        await membership.follow(request.group)
+        check_owner(membership.members(request.group), request.client_id)
         return dataclasses.replace(
             self.member,
             user=PRINCIPAL.get().user,

@@ -31,7 +31,7 @@ class ReplyService(reply_pb2_grpc.ReplyServiceServicer):
             raise Invalid("is missing; give the topic to which the request was sent", field="topic")
         check_correlation_id(request.correlation_id, "correlation_id")
         decode_message(request.message).check()
-        requester = self.replies.find(request.reply_to)
+        requester = await self.replies.find(request.reply_to)
         if address := self.replies.other_snode(requester):
             if request.local_only:
                 raise Unavailable("the requester has moved to another snode; retry", field="reply_to")

@@ -109,12 +109,12 @@ class ConnectCall:
     async def _handle(self, session: ClientSession, request: pb.ConnectRequest) -> None:
         kind = request.WhichOneof("event")
         if kind == "hello":
-            self.sessions.update_hello(session, read(Hello, request.hello, room=request.hello.zone))
+            await self.sessions.update_hello(session, read(Hello, request.hello, room=request.hello.zone))
         elif kind == "command_result":
             self.sessions.on_command_result(session, request.command_result.command_id, request.command_result)
         elif kind == "register_requester":
             try:
-                reply_to = self.sessions.register_requester(session, request.register_requester.secret)
+                reply_to = await self.sessions.register_requester(session, request.register_requester.secret)
             except OrtooError as error:
                 session.outbox.put(RequesterResult(request.request_id, error=error))
             else:
@@ -150,7 +150,7 @@ class ConnectCall:
                 self.request_memory.set_size(registration.group, size_bytes)
                 return members
             case "register_producer":
-                self.sessions.register_producer(session, request.register_producer.group)
+                await self.sessions.register_producer(session, request.register_producer.group)
             case "unregister_producer":
                 self.sessions.unregister_producer(session, request.unregister_producer.group)
             case _:

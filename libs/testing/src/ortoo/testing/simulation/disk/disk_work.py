@@ -9,8 +9,8 @@ from functools import partial
 from typing import Any, ParamSpec, TypeVar
 
 from ortoo.common.errors import Unavailable
+from ortoo.common.process.long_work import wait_uncancelled
 from ortoo.common.process.randomness import Randomness
-from ortoo.common.process.threads import wait_uncancelled
 from ortoo.enode.log.flushing.disk_work import DiskWork, Done
 from ortoo.enode.log.flushing.flush_group import FlushGroup
 

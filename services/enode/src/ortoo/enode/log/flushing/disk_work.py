@@ -9,7 +9,7 @@ from functools import partial
 from typing import ParamSpec, Protocol, TypeVar, runtime_checkable
 
 from ortoo.common.errors import Unavailable
-from ortoo.common.process.threads import wait_uncancelled
+from ortoo.common.process.long_work import wait_uncancelled
 from ortoo.enode.disk.disk import Disk
 from ortoo.enode.log.flushing.flush_group import FlushGroup
 from ortoo.enode.log.settings import StoreSettings

@@ -19,6 +19,15 @@ class TopicTable(StateTable[TopicCopy]):
         """All copies, by topic id."""
         return [self._topics[topic_id] for topic_id in sorted(self._topics)]
 
+    def unsorted(self) -> list[TopicCopy]:
+        """All copies, in any order."""
+        return list(self._topics.values())
+
+    @property
+    def count(self) -> int:
+        """The number of copies."""
+        return len(self._topics)
+
     def checkpoint(self) -> Iterator[bytes]:
         """The whole table as encoded changes."""
         for copy in self.all():

@@ -21,19 +21,21 @@ class ClientRegistration:
     membership: Membership
     runtime: Runtime
 
-    def register(self, client: ConnectedClient) -> None:
+    async def register(self, client: ConnectedClient) -> None:
         """Make a client a member of exactly the groups in its settings.
 
         Errors: Forbidden if another user's client, at any snode, has this client id in one of the groups.
         """
+        for group in _groups_of(client):
+            await self.membership.follow(group)
+        if client.has_ended:
+            return
         if not client.session_id:
             client.session_id = self.runtime.randomness.id_text()
             client.member_since_ms = self.runtime.clock.now_ms()
-        groups = {PRODUCER_GROUP_PREFIX + topic for topic in client.published_topics} | (
-            {client.group} if client.group else set()
-        )
+        groups = _groups_of(client)
         for group in groups:
-            if (member := self.find_member(group, client.client_id)) is not None:
+            if (member := self.membership.members(group).get(client.client_id)) is not None:
                 client.principal.check_owner(member.user, "client id", "x-mq-client-id")
         for group in sorted(client.member_of - groups):
             self.membership.leave(group, client.client_id, client.session_id)
@@ -44,16 +46,18 @@ class ClientRegistration:
 
     def unregister(self, client: ConnectedClient) -> None:
         """Remove a client from all groups, because it has disconnected."""
+        client.has_ended = True
         for group in sorted(client.member_of):
             self.membership.leave(group, client.client_id, client.session_id)
 
-    def find_member(self, group: str, client_id: str) -> GroupMember | None:
+    async def find_member(self, group: str, client_id: str) -> GroupMember | None:
         """The group member with this client id; it may be connected to another snode."""
+        await self.membership.follow(group)
         return self.membership.members(group).get(client_id)
 
     def _is_elsewhere(self, group: str, client: ConnectedClient) -> bool:
         """Whether another snode has the client's stream; commands must then go there."""
-        member = self.find_member(group, client.client_id)
+        member = self.membership.members(group).get(client.client_id)
         return client.stream is None and member is not None and member.session_id != client.session_id
 
     def _member(self, client: ConnectedClient, *, consumes: bool) -> GroupMember:
@@ -84,3 +88,8 @@ def _subscription(entry: SubscriptionEntry) -> Subscription:
     if entry.expression.type == FilterType.SQL:
         return Subscription(entry.topic.name, sql_expression=expression)
     return Subscription(entry.topic.name, expression)
+
+
+def _groups_of(client: ConnectedClient) -> set[str]:
+    groups = {PRODUCER_GROUP_PREFIX + topic for topic in client.published_topics}
+    return groups | {client.group} if client.group else groups

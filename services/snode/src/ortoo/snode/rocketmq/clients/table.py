@@ -126,6 +126,8 @@ class ConnectedClient:
     """The session id of the client's group memberships; empty before the first one."""
     member_since_ms: int = 0
     member_of: set[str] = field(default_factory=set)
+    has_ended: bool = False
+    """Whether the client was removed, so that it joins no group again."""
 
 
 class ClientTable:

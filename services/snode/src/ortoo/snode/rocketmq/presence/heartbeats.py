@@ -33,7 +33,7 @@ class ClientActivity:
         client = self.clients.touch(caller, self.clock.monotonic_s())
         client.client_type, client.peer = request.client_type, caller.peer()
         client.group = group or client.group
-        self.registration.register(client)
+        await self.registration.register(client)
         return pb.HeartbeatResponse(status=ok_status())
 
     async def terminate(
@@ -58,7 +58,7 @@ class ClientActivity:
             self.lite_subscriptions.remove(client.client_id)
         for client_id, group in self.leases.holders():
             # A client that moved to another snode still works on messages from here.
-            if self.clients.get(client_id) is None and self.registration.find_member(group, client_id) is None:
+            if self.clients.get(client_id) is None and await self.registration.find_member(group, client_id) is None:
                 await self.leases.release_client(client_id, counts=True)
         self.lite_subscriptions.remove_expired(self.clock.monotonic_s())
         for client in self.clients.all():

@@ -104,7 +104,7 @@ class TelemetryActivity:
     ) -> None:
         try:
             async for request in requests:
-                self._on_request(caller, request, stream, scope)
+                await self._on_request(caller, request, stream, scope)
             stream.end()
         except Overloaded as error:
             stream.end(error)
@@ -120,18 +120,20 @@ class TelemetryActivity:
         except Exception as error:
             stream.end(translate_error(error, "Telemetry"))
 
-    def _on_request(self, caller: Caller, request: TelemetryCommand, stream: CommandStream, scope: Scope) -> None:
+    async def _on_request(self, caller: Caller, request: TelemetryCommand, stream: CommandStream, scope: Scope) -> None:
         client = self.clients.touch(caller, self.runtime.clock.monotonic_s())
         kind = request.WhichOneof("command")
         if kind == "settings":
             client.peer = caller.peer()
-            self._on_settings(client, request.settings, stream, scope)
+            await self._on_settings(client, request.settings, stream, scope)
         elif kind in RESPONSE_KINDS:  # otherwise it is a command of a newer client, unknown to this server
             response = self._pending_commands.get(getattr(request, kind).nonce)
             if response is not None and not response.done():
                 response.set_result(request)
 
-    def _on_settings(self, client: ConnectedClient, settings: Settings, stream: CommandStream, scope: Scope) -> None:
+    async def _on_settings(
+        self, client: ConnectedClient, settings: Settings, stream: CommandStream, scope: Scope
+    ) -> None:
         """Store the client's settings, and answer. Errors: GrpcProxyError, Invalid, Overloaded."""
         check_size(settings)
         if settings.HasField("subscription"):
@@ -148,7 +150,7 @@ class TelemetryActivity:
         is_new = client.stream is not stream
         client.stream, client.has_lost_stream = stream, False
         self.transactions.watch_transactions(client)
-        self.registration.register(client)
+        await self.registration.register(client)
         reply = make_settings_reply(settings, client.language, self.directory.group(client.group))
         command = TelemetryCommand(status=ok_status(), settings=reply)
         stream.send(command)

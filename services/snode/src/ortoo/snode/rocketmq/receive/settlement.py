@@ -65,7 +65,7 @@ class SettlementActivity:
         invisible_ms = to_ms(request.invisible_duration)
         check_invisible_duration(invisible_ms, 0)
         handle = self._read_handle(request.receipt_handle, group, topic)
-        member = self.registration.find_member(group, caller.client_id)
+        member = await self.registration.find_member(group, caller.client_id)
         # Another snode may renew the lease; its next renewal finds that the lease has ended.
         is_failure = self.leases.remove(handle) or (member is not None and member.pushed)
         verdict: LeaseVerdict = Renew(invisible_ms)

@@ -122,7 +122,7 @@ class DeliveryService(DeliveryServiceServicer):
             await self._mark_parked(request.group, rows)
             await self._mark_retrying(request.group, message, rows, backlogs.retries)
             blocking = await self._find_blocking(request.group, topic, message, rows)
-        group, consumers = self.cluster.directory.group(request.group), self.clients.consumers(request.group)
+        group, consumers = self.cluster.directory.group(request.group), await self.clients.consumers(request.group)
         subscriptions = [one for member in consumers for one in member.subscriptions if one.topic == topic.name]
         state = ConsumptionState(
             group=request.group,

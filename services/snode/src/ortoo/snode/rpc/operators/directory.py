@@ -5,7 +5,9 @@ from dataclasses import dataclass
 from typing import Any
 
 from ortoo.common.grpc.errors import Context
+from ortoo.common.process.long_work import in_slices
 from ortoo.snode.cluster import ClusterView
+from ortoo.snode.cluster.runtime import Runtime
 from ortoo.snode.cluster.wire import decode_topic, encode_topic
 from ortoo.snode.topics import TopicComponents
 from ortoo.v1 import namesrv_pb2 as pb
@@ -38,6 +40,7 @@ def forward(
 class DirectoryAdminHandlers(AdminServiceServicer):
     """The calls of AdminService for the content of the directory."""
 
+    runtime: Runtime
     cluster: ClusterView
     topics: TopicComponents
 
@@ -83,5 +86,12 @@ class DirectoryAdminHandlers(AdminServiceServicer):
     """All users, without their secrets."""
 
     async def ListTopics(self, request: pb.ListTopicsRequest, context: Context) -> pb.ListTopicsResponse:
-        """All topics, sorted by name."""
-        return pb.ListTopicsResponse(topics=map(encode_topic, self.cluster.directory.topics()))
+        """All topics, or a page of them, sorted by name."""
+        directory = self.cluster.directory
+        names, next_after = directory.topic_page(request.after, request.limit)
+        response = pb.ListTopicsResponse(next_after=next_after)
+        async for part in in_slices(names, self.runtime.clock):
+            response.topics.extend(
+                encode_topic(topic) for topic in map(directory.find_topic, part) if topic is not None
+            )
+        return response

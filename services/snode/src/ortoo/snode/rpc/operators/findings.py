@@ -56,7 +56,9 @@ class ClusterFindings(FindingsServiceServicer):
 
     async def ListFindings(self, request: pb.ListFindingsRequest, context: Context) -> pb.ListFindingsResponse:
         """The current findings of this process or of all processes."""
-        own, timeout_s = LocalFindings(self.own, self.runtime.clock).answer(), (request.timeout_ms or TIMEOUT_MS) / 1000
+        timeout_s = (request.timeout_ms or TIMEOUT_MS) / 1000
+        own = await LocalFindings(self.own, self.runtime.clock).answer()
+        own.findings.extend(findings_to(list(differing_filters(self.membership))))
         if request.local_only:
             if request.include_reachability:
                 with_lease = (one for one in self._enodes() if not one.is_away)
@@ -66,7 +68,8 @@ class ClusterFindings(FindingsServiceServicer):
         probed = await self._probe_all([*self._name_servers(), *self._enodes(), *self._other_snodes()], timeout_s)
         probed += await self._probe_all(unknown_name_servers(probed), timeout_s * PEER_TIMEOUT_SHARE)
         answers = [own, *(one.answer for one in probed if one.answer is not None)]
-        found = [finding for answer in answers for finding in findings_of(answer)]
+        # Several snodes report the same group, because each of them has members of it.
+        found = list(dict.fromkeys(finding for answer in answers for finding in findings_of(answer)))
         found += chain(
             away_enodes(self.cluster.directory, probed),
             unreachable_processes(self.own.name, probed),
@@ -74,7 +77,6 @@ class ClusterFindings(FindingsServiceServicer):
             differing_membership_stores(answers),
             differing_clocks(probed),
             differing_versions(answers),
-            differing_filters(self.membership),
             unexamined_processes(self.cluster.directory, probed),
         )
         processes = [process for answer in answers for process in answer.processes]

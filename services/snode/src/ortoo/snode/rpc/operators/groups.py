@@ -62,7 +62,7 @@ class GroupAdminHandlers(admin_pb2_grpc.AdminServiceServicer):
         """Describe a group: its settings, its members, and its progress in the topics that the caller may see."""
         check_group_name(request.name, "name")
         group = await self.cluster.name_server.stored_group(request.name)
-        members = self.clients.consumers(request.name)
+        members = await self.clients.consumers(request.name)
         topics = list(filter(PRINCIPAL.get().may_see, await self._topics_of(request.name)))
         backlogs = await self.pull.backlogs.read(request.name)
         progress = [await self._progress(request.name, topic, backlogs) for topic in topics]
@@ -76,7 +76,7 @@ class GroupAdminHandlers(admin_pb2_grpc.AdminServiceServicer):
 
     async def ListClients(self, request: pb.ListClientsRequest, context: Context) -> pb.ListClientsResponse:
         """The connected clients of all snodes."""
-        return pb.ListClientsResponse(clients=map(_encode_client, self.clients.clients(request.group)))
+        return pb.ListClientsResponse(clients=map(_encode_client, await self.clients.clients(request.group)))
 
     async def DescribeClient(self, request: pb.DescribeClientRequest, context: Context) -> pb.DescribeClientResponse:
         """Describe a client: its identity, its queues, and the client's own description of itself."""
@@ -84,7 +84,7 @@ class GroupAdminHandlers(admin_pb2_grpc.AdminServiceServicer):
 
     async def describe_client(self, request: pb.DescribeClientRequest) -> pb.DescribeClientResponse:
         """Describe a client of any snode. Errors: NotFound, Unavailable."""
-        entry = self.clients.find(request.client_id)
+        entry = await self.clients.find(request.client_id)
         if (other_snode := await self._other_snode(entry, request)) is not None:
             with rpc_errors(f"snode {entry.member.snode}", is_internal=True):
                 return await other_snode.DescribeClient(request, timeout=COMMAND_TIMEOUT_MS / 1000 + FORWARD_MARGIN_S)
@@ -102,7 +102,7 @@ class GroupAdminHandlers(admin_pb2_grpc.AdminServiceServicer):
 
     async def CallClient(self, request: pb.CallClientRequest, context: Context) -> pb.CallClientResponse:
         """Send a command to a client, and return the client's answer."""
-        entry = self.clients.find(request.client_id)
+        entry = await self.clients.find(request.client_id)
         if (other_snode := await self._other_snode(entry, request)) is not None:
             with rpc_errors(f"snode {entry.member.snode}", is_internal=True):
                 return await other_snode.CallClient(request, timeout=COMMAND_TIMEOUT_MAX_MS / 1000 + FORWARD_MARGIN_S)
@@ -111,7 +111,7 @@ class GroupAdminHandlers(admin_pb2_grpc.AdminServiceServicer):
     async def ListConsumers(self, request: pb.ListConsumersRequest, context: Context) -> pb.ListConsumersResponse:
         """The consumers of a group."""
         check_group_name(request.group, "group")
-        consumers = self.clients.consumers(request.group)
+        consumers = await self.clients.consumers(request.group)
         if not consumers:
             raise NotFound(f"group {request.group} has no consumer now", field="group")
         return pb.ListConsumersResponse(consumers=map(encode_member, consumers))
@@ -120,7 +120,7 @@ class GroupAdminHandlers(admin_pb2_grpc.AdminServiceServicer):
         """The groups that subscribe to a topic, and the groups with offsets in the topic."""
         with_offsets = await self.pull.offset_operations.groups_with_offsets(request.topic)
         return pb.ListTopicGroupsResponse(
-            groups=self.clients.subscribed_groups(request.topic), with_offsets=with_offsets
+            groups=await self.clients.subscribed_groups(request.topic), with_offsets=with_offsets
         )
 
     async def SetDeliveryMode(self, request: pb.SetDeliveryModeRequest, context: Context) -> pb.SetDeliveryModeResponse:
@@ -176,7 +176,7 @@ class GroupAdminHandlers(admin_pb2_grpc.AdminServiceServicer):
 
     async def _topics_of(self, group: str) -> list[str]:
         """The topics that the group subscribes to now, or has consumed."""
-        subscribed = {topic for member in self.clients.consumers(group) for topic in member.topics}
+        subscribed = {topic for member in await self.clients.consumers(group) for topic in member.topics}
         consumed = {one.topic for one in await self.topics.delivery_modes.list_modes(group)}
         return sorted(subscribed | consumed)
 

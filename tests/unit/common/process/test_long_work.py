@@ -5,7 +5,7 @@ import gc
 from typing import Any
 
 from ortoo.common.process.background import Background
-from ortoo.common.process.threads import wait_uncancelled
+from ortoo.common.process.long_work import wait_uncancelled
 
 
 async def cancelled_work_that_fails() -> None:

@@ -1,0 +1,40 @@
+"""The names of a directory in order, for lists that are read in pages."""
+
+from bisect import bisect_left, bisect_right, insort
+from collections.abc import Collection
+from typing import Final
+
+CHANGES_MAX: Final = 100
+"""More changes than this at once are cheaper to sort at the next page."""
+
+
+class SortedNames:
+    """The names in a collection, in order. They are sorted at the first page, and then follow the changes."""
+
+    def __init__(self, names: Collection[str]) -> None:
+        """Follow `names`, a collection that changes. The caller reports its changes to `update`."""
+        self._names = names
+        self._sorted: list[str] | None = None
+
+    def update(self, changed: Collection[str]) -> None:
+        """Follow a change: `changed` names were added, removed, or kept."""
+        if self._sorted is None:
+            return
+        if len(changed) > CHANGES_MAX:
+            self._sorted = None
+            return
+        for name in changed:
+            at = bisect_left(self._sorted, name)
+            was_there = at < len(self._sorted) and self._sorted[at] == name
+            if was_there and name not in self._names:
+                del self._sorted[at]
+            elif not was_there and name in self._names:
+                insort(self._sorted, name)
+
+    def page(self, after: str = "", limit: int = 0) -> tuple[list[str], str]:
+        """The first `limit` names behind `after`, and the `after` of the next page. 0 = all; empty = no next page."""
+        if self._sorted is None:
+            self._sorted = sorted(self._names)
+        first = bisect_right(self._sorted, after) if after else 0
+        found = self._sorted[first : first + limit] if limit else self._sorted[first:]
+        return found, found[-1] if first + len(found) < len(self._sorted) else ""

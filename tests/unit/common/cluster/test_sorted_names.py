@@ -1,0 +1,64 @@
+"""Names in order: pages are complete at any size, follow all changes, and cost the same beside more names."""
+
+from itertools import pairwise
+
+import pytest
+
+from ortoo.common.cluster.sorted_names import CHANGES_MAX, SortedNames
+from ortoo.common.process.randomness import Randomness
+from tests.work_done import NOISE, count_work
+
+
+def read_all(names: SortedNames, limit: int) -> list[str]:
+    """The names of all pages."""
+    after, found = "", list[str]()
+    while True:
+        page, after = names.page(after, limit)
+        assert len(page) <= limit
+        found += page
+        if not after:
+            return found
+
+
+@pytest.mark.parametrize("seed", range(20))
+def test_pages_follow_all_changes(seed: int) -> None:
+    """After any changes, reported alone, together, twice or without effect, the pages have the sorted names."""
+    random, known = Randomness(seed), dict[str, int]()
+    names = SortedNames(known)
+    for _ in range(60):
+        changed = [f"n{random.below(300)}" for _ in range((1, 3, CHANGES_MAX + 50)[random.below(3)])]
+        for name in changed:
+            action = random.below(3)
+            if action == 0:
+                known[name] = 0
+            elif action == 1:
+                known.pop(name, None)
+        names.update(changed)
+        assert read_all(names, 1 + random.below(39)) == sorted(known)
+
+
+def test_an_unlimited_page_has_all_names_and_no_next_page() -> None:
+    """A limit of 0 is for callers that cannot read pages."""
+    names = SortedNames({"b", "a", "c"})
+    assert names.page() == (["a", "b", "c"], "")
+    assert names.page("a") == (["b", "c"], "")
+    assert names.page("a", 1) == (["b"], "b")
+    assert names.page("zz", 1) == ([], "")
+    assert SortedNames(()).page("", 5) == ([], "")
+
+
+def test_a_page_and_a_change_cost_the_same_beside_more_names() -> None:
+    """Sixteen times the names: the same instructions. Only the list of references grows."""
+
+    def work(count: int) -> int:
+        known = {f"n{number:06}" for number in range(count)}
+        names = SortedNames(known)
+        names.page()
+        known.add("n0000005")
+        with count_work() as done:
+            names.update(["n0000005"])
+            names.page("n000005", 100)
+        return done.instructions
+
+    for few, many in pairwise([work(1_000), work(4_000), work(16_000)]):
+        assert many <= NOISE * few, (few, many)
