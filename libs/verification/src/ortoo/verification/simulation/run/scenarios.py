@@ -12,6 +12,7 @@ from ortoo.verification.simulation.workload.parking import ParkingScenario
 from ortoo.verification.simulation.workload.popping import PopScenario
 from ortoo.verification.simulation.workload.pulling import PullScenario
 from ortoo.verification.simulation.workload.pushing import PushScenario
+from ortoo.verification.simulation.workload.reading import ReadScenario
 from ortoo.verification.simulation.workload.rocketmq import RocketMqScenario
 from ortoo.verification.simulation.workload.scenario import Scenario
 from ortoo.verification.simulation.workload.transacting import TransactionScenario
@@ -29,7 +30,10 @@ SCENARIOS: Mapping[str, type[Scenario]] = {
         PopScenario,
         PullScenario,
         PushScenario,
+        ReadScenario,
         RocketMqScenario,
         TransactionScenario,
     )
 }
+WITH_REPLICAS = ReadScenario.name
+"""Takes part in each run with replicas, and in others only on request."""

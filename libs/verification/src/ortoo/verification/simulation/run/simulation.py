@@ -24,7 +24,7 @@ from ortoo.verification.simulation.run.injector import FaultInjector
 from ortoo.verification.simulation.run.outcome import RunOptions, RunOutcome
 from ortoo.verification.simulation.run.plan import PlannedFault, draw_plan
 from ortoo.verification.simulation.run.replica_injector import ReplicaFaultInjector
-from ortoo.verification.simulation.run.scenarios import SCENARIOS
+from ortoo.verification.simulation.run.scenarios import SCENARIOS, WITH_REPLICAS
 from ortoo.verification.simulation.workload.application import Application
 from ortoo.verification.simulation.workload.scenario import Scenario
 
@@ -106,9 +106,10 @@ class SimulationRun:
         )
 
     def _drawn_scenarios(self) -> list[str]:
-        names = sorted(SCENARIOS)
+        names = sorted(name for name in SCENARIOS if name != WITH_REPLICAS)
         chosen = [name for name in names if self._chance.uniform(0, 1) < SCENARIO_DRAWN]
-        return chosen or [names[self._chance.below(len(names))]]
+        chosen = chosen or [names[self._chance.below(len(names))]]
+        return [*chosen, WITH_REPLICAS] if self.options.replicas > 1 else chosen
 
     @property
     def applications(self) -> list[Application]:
