@@ -16,6 +16,7 @@ from ortoo.testing.simulation.cluster.roles import ReplicaMachine
 from ortoo.v1 import enode_replicas_pb2 as pb
 from ortoo.v1.enode_replicas_pb2_grpc import EnodeReplicasServiceStub
 from ortoo.v1.replica_report_pb2 import ReplicaId
+from ortoo.verification.simulation.duties.replica_duties import ReplicaDuties
 from ortoo.verification.simulation.oracle.oracle import Oracle
 from ortoo.verification.simulation.run.agreement import SEGMENT_SUFFIX
 from ortoo.verification.simulation.run.injector import FaultInjector, Undo
@@ -32,9 +33,12 @@ CALL_TIMEOUT_S = 3.0
 class ReplicaFaultInjector(FaultInjector):
     """Injects faults into a cluster whose enode has several replicas."""
 
-    def __init__(self, cluster: SimulatedCluster, applications: Sequence[Application], oracle: Oracle) -> None:
-        """Inject faults into these machines, and notify the oracle."""
+    def __init__(
+        self, cluster: SimulatedCluster, applications: Sequence[Application], oracle: Oracle, duties: ReplicaDuties
+    ) -> None:
+        """Inject faults into these machines, and notify the oracle and the model of duties."""
         super().__init__(cluster, applications, oracle)
+        self._duties = duties
         self._replicas = cluster.replicas
         self._replacements: str = ""
         """The replica whose disk is being replaced: no other disk is emptied before that is done."""
@@ -128,6 +132,7 @@ class ReplicaFaultInjector(FaultInjector):
             return None
         self.flipped = ""
         self._replacements = machine.name
+        self._duties.is_disk_lost = True
         return machine
 
     def _begin_again(self, machine: ReplicaMachine) -> None:
