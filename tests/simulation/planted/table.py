@@ -8,7 +8,17 @@ import sys
 from collections.abc import Callable, Mapping, Sequence
 from types import ModuleType
 
-from tests.simulation.planted import conversations, deferred, durability, idempotence, offsets, pops, replicas
+from tests.simulation.planted import (
+    conversations,
+    deferred,
+    durability,
+    idempotence,
+    offsets,
+    pops,
+    replica_duties,
+    replica_rules,
+    replicas,
+)
 
 SEEDS_MAX = 500
 NO_FAULTS = ("--no-faults", "--scenario", "cancelling")
@@ -22,7 +32,8 @@ OPTIONS: Mapping[str, Sequence[str]] = {
 }
 """Options for bugs that the standard draw finds too seldom, or not at all. Where processes end, leases expire within
 the run."""
-MODULES: Sequence[ModuleType] = (durability, idempotence, offsets, pops, deferred, conversations, replicas)
+OF_REPLICAS: Sequence[ModuleType] = (replicas, replica_duties, replica_rules)
+MODULES: Sequence[ModuleType] = (durability, idempotence, offsets, pops, deferred, conversations, *OF_REPLICAS)
 
 
 def planted() -> Mapping[str, tuple[str, Callable[[], None]]]:

@@ -11,6 +11,7 @@ from ortoo.common.process.background import Background
 from ortoo.common.process.randomness import Randomness
 from ortoo.testing.simulation.cluster.roles import EnodeMachine
 from ortoo.v1 import enode_pb2 as pb
+from ortoo.v1 import enode_pop_pb2 as pop_pb
 from ortoo.v1.enode_pb2_grpc import EnodeServiceStub
 from ortoo.verification.simulation.oracle.reads import ReadModel
 from ortoo.verification.simulation.oracle.sent import SendOutcome
@@ -31,6 +32,7 @@ from ortoo.verification.simulation.workload.replica_reads import (
     done,
     end_of,
     generation_of,
+    lease_of,
 )
 from ortoo.verification.simulation.workload.scenario import Scenario
 
@@ -39,6 +41,7 @@ READS_AT_ONCE = 3
 READ_PAUSE_S = 0.4
 DELAY_MS = 3_600_000
 """No delayed message is due within a run."""
+LEASE_MS = 500
 SHARE_DELAYED, SHARE_RECALLED, SHARE_OPEN = 0.15, 0.3, 0.05
 
 
@@ -141,11 +144,14 @@ class ReadScenario(Scenario):
                 if leader is None or not end:
                     continue
                 stub = EnodeServiceStub(channels.channel_to(leader.address))
+                drawn = application.chance.below(4)
                 with contextlib.suppress(grpc.RpcError):
-                    if application.chance.below(3):
-                        await self._commit(stub, queue, application.chance.below(end) + 1)
-                    else:
+                    if drawn == 0:
                         await self._lock(application, stub, queue)
+                    elif drawn == 1:
+                        await self._lease(stub, queue, leader.name)
+                    else:
+                        await self._commit(stub, queue, application.chance.below(end) + 1)
 
     async def _commit(self, stub: EnodeServiceStub, queue: int, offset: int) -> None:
         begun = self.subjects.begun_commits
@@ -171,6 +177,21 @@ class ReadScenario(Scenario):
         )
         answer = await stub.TakeLocks(pb.TakeLocksRequest(requests=[wanted]), timeout=TIMEOUT_S)
         self.model.acknowledged(generation_of(queue), answer.results[0].generation)
+
+    async def _lease(self, stub: EnodeServiceStub, queue: int, by: str) -> None:
+        """Lease a message for a moment: its number is greater than those of all earlier leases."""
+        start = self.model.begin(self.oracle.now_s())
+        request = pop_pb.PopQueuesRequest(
+            topic_id=self.subjects.topic_id,
+            group=self.subjects.leases_group,
+            queue_ids=[queue],
+            messages_max=1,
+            invisible_ms=LEASE_MS,
+        )
+        answer = await stub.PopQueues(request, timeout=TIMEOUT_S)
+        for one in answer.batches:
+            self.model.seen(start, lease_of(queue), one.lease_number - 1, by)
+            self.model.acknowledged(lease_of(queue), one.lease_number)
 
     async def _pop(self, application: Application, client: Client) -> None:
         group = self.subjects.pops_group

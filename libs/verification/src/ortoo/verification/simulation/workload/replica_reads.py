@@ -31,6 +31,7 @@ class ReadSubjects:
     queues: int = 2
     commits_group: str = "read-committed"
     pops_group: str = "read-popped"
+    leases_group: str = "read-leased"
     locks_group: str = "read-locked"
     begun_commits: dict[int, int] = field(default_factory=dict)
     """Queue to the highest offset that a commit was requested for."""
@@ -70,6 +71,11 @@ def delayed_message(number: int) -> Fact:
 def generation_of(queue: int) -> Fact:
     """The generation of a queue's lock."""
     return ("lock generation of queue", str(queue))
+
+
+def lease_of(queue: int) -> Fact:
+    """The number of the newest lease in a queue."""
+    return ("lease number in queue", str(queue))
 
 
 @dataclass(slots=True, eq=False)
