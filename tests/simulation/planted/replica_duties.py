@@ -19,7 +19,6 @@ from ortoo.enode.replication.protocol.events import HardStateSaved, SaveHardStat
 from ortoo.enode.replication.protocol.log_summary import LogSummary
 from ortoo.enode.replication.protocol.messages import Frames
 from ortoo.enode.replication.protocol.replica import Replica
-from ortoo.enode.replication.protocol.roles import Leader
 from ortoo.enode.replication.protocol.rules import Rules
 from ortoo.enode.replication.replicated_log import ReplicatedLog
 from ortoo.enode.rpc.leader_only import LeaderOnlyService
@@ -91,11 +90,11 @@ def deposed_leader_answers_reads() -> None:
     async def at_once(self: Any, service: Any) -> None:
         """Confirm nothing."""
 
-    def while_leading(self: Any, now_s: float) -> bool:
-        return isinstance(self.role, Leader) and self.role.is_serving
+    def always(self: Any, now_s: float) -> bool:
+        return True
 
     LeaderOnlyService._confirm = at_once  # type: ignore[method-assign]
-    Replica.may_read = while_leading  # type: ignore[method-assign]
+    Replica.may_read = always  # type: ignore[method-assign]
 
 
 def uncommitted_changes_are_shown() -> None:
@@ -209,9 +208,7 @@ def writes_behind_an_unfinished_cut() -> None:
 
 def answers_of_old_streams_count() -> None:
     """Flushed: acknowledgements of an earlier stream of a follower count."""
-    rules.is_current_stream = lambda self, leader, follower, stream: (
-        leader.stream_to(follower.replica) is not None
-    )
+    rules.is_current_stream = lambda self, leader, follower, stream: leader.stream_to(follower.replica) is not None
 
 
 def stands_again_in_a_released_epoch() -> None:
@@ -258,4 +255,3 @@ def an_older_file_is_believed() -> None:
     """Files: an older copy of the hard state is taken for the latest one."""
     serials.read_serial = lambda disk, folder: (0, 0)
     summaries.read_serial = lambda disk, folder: 0
-

@@ -173,6 +173,7 @@ class ReplicaMachine(EnodeMachine):
             return all(map(self.may_crash_with, error.exceptions))
         return isinstance(error, OSError)
 
+
 class SnodeMachine(RoleMachine):
     """A snode."""
 

@@ -187,7 +187,9 @@ class MachineDisk:
 
     def path_of(self, number: int) -> Path | None:
         """The current name of the file with this number; None without one."""
-        named = ((folder / name, one) for folder, names in self._image.folders.items() for name, one in names.current.items())
+        named = (
+            (folder / name, one) for folder, names in self._image.folders.items() for name, one in names.current.items()
+        )
         return next((path for path, one in named if one == number), None)
 
     def durable_files(self, folder: Path) -> dict[str, FileContent]:

@@ -9,9 +9,12 @@ from ortoo.enode.disk.durable_mark import FILE_NAME as MARK_NAME
 from ortoo.enode.disk.durable_mark import decode_slots
 from ortoo.enode.disk.hard_state_file import FILE_NAME as HARD_STATE_NAME
 from ortoo.enode.disk.log_summary_file import FILE_NAME as SUMMARY_NAME
+from ortoo.testing.disks.disk_image import FileContent
 from ortoo.testing.simulation.disk.simulated_disk import MachineDisk
 
 SEGMENT_SUFFIX = ".seg"
+FRAME_BYTES = 64
+"""The alignment of frames."""
 COMPARED_BYTES = 16 << 10
 """The part of the log before a position that is compared. The parts before it were compared with earlier positions."""
 
@@ -38,8 +41,7 @@ class DurableLog:
 
     def lacks(self, end: int, compared_bytes: int = COMPARED_BYTES) -> str:
         """What a power cut may take of the last `compared_bytes` of the log before `end`; empty if nothing."""
-        files = self.disk.durable_files(self.folder)
-        segments = {int(name[: -len(SEGMENT_SUFFIX)]): one for name, one in files.items() if name.endswith(SEGMENT_SUFFIX)}
+        segments = self._segments()
         bases = sorted(base for base in segments if base < end)
         if not bases:
             return f"no segment before {end}"
@@ -55,6 +57,17 @@ class DurableLog:
             if one.durable[low:high] != one.current[low:high]:
                 return f"the segment at {base} has bytes that are not on the disk"
         return ""
+
+    def holds_behind(self, end: int) -> bool:
+        """Whether a later start finds a frame at `end`, where the log ends."""
+        segments = self._segments()
+        base = max((base for base in segments if base <= end), default=-1)
+        return base >= 0 and any(segments[base].durable[end - base : end - base + FRAME_BYTES])
+
+    def _segments(self) -> dict[int, FileContent]:
+        files = self.disk.durable_files(self.folder)
+        named = [(name.removesuffix(SEGMENT_SUFFIX), one) for name, one in files.items() if SEGMENT_SUFFIX in name]
+        return {int(base): one for base, one in named}
 
     def _fields(self, name: str) -> dict[str, Any]:
         found = self.disk.durable_files(self.folder).get(name)

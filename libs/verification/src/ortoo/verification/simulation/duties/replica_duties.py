@@ -4,6 +4,7 @@ import weakref
 from collections.abc import Callable
 from functools import partial
 from pathlib import Path
+from typing import Any
 
 from ortoo.enode.app import RunningEnode
 from ortoo.enode.disk.clean_stop import FILE_NAME as CLEAN_NAME
@@ -66,40 +67,46 @@ class ReplicaDuties:
         driver = _driver(self._machines[source])
         if kind is None or driver is None or target not in self._machines:
             return False
+        self._check_shown(source, driver)
         log, content = self._logs[source], getattr(message, kind)
         hard_state = log.hard_state()
         if kind in SENDERS:
             self._check_start(source, driver, getattr(content, SENDERS[kind]).incarnation, hard_state["incarnation"])
         if kind in SENDERS or kind in OF_LEADER:
-            self._check_vote(source, kind, content, hard_state, self._machines[target])
-        if content_epoch := getattr(content, "epoch", 0):
-            self._check_positions(source, kind, content, is_current=content_epoch == hard_state["epoch"])
+            self._check_vote(source, kind, content.epoch, hard_state, self._machines[target])
+            self._check_positions(source, kind, content, is_current=content.epoch == hard_state["epoch"])
         return False
 
     def _check_start(self, name: str, driver: Driver, incarnation: int, durable: int) -> None:
         if incarnation != durable:
             self._broken(f"{name} sends as start {incarnation} and has stored start {durable}")
-        if (known := self._starts.setdefault((name, incarnation), weakref.ref(driver))()) is not driver:
-            self._broken(f"{name} has opened its log twice as start {incarnation}: {known is None}")
+        if self._starts.setdefault((name, incarnation), weakref.ref(driver))() is not driver:
+            self._broken(f"{name} has opened its log twice as start {incarnation}")
 
-    def _check_vote(self, name: str, kind: str, content: object, hard_state: dict[str, object], to: ReplicaMachine) -> None:
-        epoch: int = content.epoch  # type: ignore[attr-defined]
-        stored: int = hard_state["epoch"]  # type: ignore[assignment]
+    def _check_vote(self, name: str, kind: str, epoch: int, hard_state: dict[str, Any], to: ReplicaMachine) -> None:
+        stored, (voted, *_) = hard_state["epoch"], hard_state["leader"]
         if epoch > stored:
             self._broken(f"{name} sends {kind} of epoch {epoch} to {to.name}, and has stored a vote in {stored}")
-        elif kind == "vote" and epoch == stored and (voted := hard_state["leader"][0]) != to.number:  # type: ignore[index]
+        elif kind == "vote" and epoch == stored and voted != to.number:
             self._broken(f"{name} sends its vote of epoch {epoch} to {to.name}, and has stored one for replica {voted}")
 
-    def _check_positions(self, name: str, kind: str, content: object, *, is_current: bool) -> None:
+    def _check_positions(self, name: str, kind: str, content: Any, *, is_current: bool) -> None:
         """With a later vote than that of the message, the log may have been truncated since."""
         log = self._logs[name]
         flushed: int = getattr(content, "flushed", 0)
         if is_current and flushed and (what := log.lacks(flushed)):
             self._broken(f"{name} sends {kind} with {flushed} bytes on its disk, and its disk lacks some: {what}")
-        if is_current and kind == "log_matched" and (mark := log.mark()) > content.position:  # type: ignore[attr-defined]
-            self._broken(f"{name} has a log up to {content.position}, and a durable mark at {mark}")  # type: ignore[attr-defined]
+        if is_current and kind == "log_matched" and (mark := log.mark()) > content.position:
+            self._broken(f"{name} has a log up to {content.position}, and a durable mark at {mark}")
+        if is_current and kind == "log_matched" and log.holds_behind(content.position):
+            self._broken(f"{name} has a log up to {content.position}, and its disk has later frames")
         if kind in ("frames", "heartbeat"):
-            self._check_committed(name, content.committed, f"{kind} of {name}")  # type: ignore[attr-defined]
+            self._check_committed(name, content.committed, f"{kind} of {name}")
+
+    def _check_shown(self, name: str, driver: Driver) -> None:
+        shown, committed = driver.log.engine.appender.commit_limit, driver.replica.log.committed
+        if shown is not None and shown > max(committed, driver.log.summary.committed):
+            self._broken(f"{name} shows its log up to {shown}, and knows that {committed} is committed")
 
     def _check_committed(self, name: str, position: int, where: str) -> None:
         if position <= self._committed:

@@ -1,4 +1,4 @@
-"""Messages between replicas that arrive a second time, later: of an earlier stream, or at a later start of a process."""
+"""Messages between replicas that arrive a second time, later, perhaps at a later start of the process."""
 
 from functools import partial
 

@@ -36,9 +36,9 @@ from ortoo.verification.simulation.workload.replica_reads import (
 )
 from ortoo.verification.simulation.workload.scenario import Scenario
 
-READS_AT_ONCE = 3
+READS_AT_ONCE = 2
 """The number of reads that one replica gets together."""
-READ_PAUSE_S = 0.4
+READ_PAUSE_S = 0.2
 DELAY_MS = 3_600_000
 """No delayed message is due within a run."""
 LEASE_MS = 500
