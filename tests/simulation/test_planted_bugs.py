@@ -5,7 +5,7 @@ import importlib
 import inspect
 import subprocess
 import sys
-from collections.abc import Iterator
+from collections.abc import Iterator, Mapping
 from types import ModuleType
 
 import pytest
@@ -29,7 +29,7 @@ def test_each_planted_bug_changes_code_that_exists() -> None:
     assert (planting.returncode, planting.stdout) == (0, ""), planting.stderr
 
 
-def missing_targets(source: str, names: dict[str, object]) -> Iterator[str]:
+def missing_targets(source: str, names: Mapping[str, object]) -> Iterator[str]:
     """The attributes of modules and classes that the code assigns, and that do not exist before."""
     for node in ast.walk(ast.parse(source)):
         for target in node.targets if isinstance(node, ast.Assign) else []:

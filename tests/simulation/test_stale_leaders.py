@@ -2,7 +2,6 @@
 
 import asyncio
 import contextlib
-from collections.abc import Awaitable
 
 import grpc
 import pytest
@@ -120,35 +119,29 @@ def test_no_answer_shows_a_change_that_is_not_committed(read: str) -> None:
             for one in stage.cluster.replicas:
                 if one is not first:
                     network.partition(first.name, one.name, both_ways=True)
-            async with Background("changes") as background:
-                if read == "locks":
-                    change = stub.TakeLocks(pb.TakeLocksRequest(requests=[wanted]), timeout=9)
-                else:
-                    settle = pop_pb.SettlePoppedRequest(
-                        topic_id=topic_id, group="pops", parts=[part], finish=pop_pb.Finish()
-                    )
-                    change = stub.SettlePopped(settle, timeout=9)
-                background.spawn("change", _refused(change))
-                await stage.clock.sleep(0.02)
-                asked = pop_pb.DescribeDeliveriesRequest(
-                    topic_id=topic_id, group="pops", queue_id=0, from_offset=0, limit=1
-                )
-                if read == "locks":
-                    answer = stub.QueryLocks(pb.QueryLocksRequest(topic_id=topic_id, group="locks"), timeout=9)
-                elif read == "deliveries":
-                    answer = stub.DescribeDeliveries(asked, timeout=9)
-                else:
-                    peek = pop_pb.PopQueuesRequest(
-                        topic_id=topic_id, group="pops", queue_ids=[0], messages_max=1, peek=True
-                    )
-                    answer = stub.PopQueues(peek, timeout=9)
+            settle = pop_pb.SettlePoppedRequest(topic_id=topic_id, group="pops", parts=[part], finish=pop_pb.Finish())
+            asked = pop_pb.DescribeDeliveriesRequest(
+                topic_id=topic_id, group="pops", queue_id=0, from_offset=0, limit=1
+            )
+            peek = pop_pb.PopQueuesRequest(topic_id=topic_id, group="pops", queue_ids=[0], messages_max=1, peek=True)
+
+            async def change() -> None:
                 with pytest.raises(grpc.RpcError):
-                    await answer
+                    if read == "locks":
+                        await stub.TakeLocks(pb.TakeLocksRequest(requests=[wanted]), timeout=9)
+                    else:
+                        await stub.SettlePopped(settle, timeout=9)
+
+            async with Background("changes") as background:
+                background.spawn("change", change())
+                await stage.clock.sleep(0.02)
+                with pytest.raises(grpc.RpcError):
+                    if read == "locks":
+                        await stub.QueryLocks(pb.QueryLocksRequest(topic_id=topic_id, group="locks"), timeout=9)
+                    elif read == "deliveries":
+                        await stub.DescribeDeliveries(asked, timeout=9)
+                    else:
+                        await stub.PopQueues(peek, timeout=9)
             network.heal()
 
     play(script, shape=THREE)
-
-
-async def _refused(change: Awaitable[object]) -> None:
-    with pytest.raises(grpc.RpcError):
-        await change

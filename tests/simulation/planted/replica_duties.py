@@ -85,7 +85,7 @@ def start_is_not_stored() -> None:
 
 
 def deposed_leader_answers_reads() -> None:
-    """Linearizable reads: a leader answers reads without a lease until it learns that another one leads."""
+    """Linearizable reads: a leader without its followers answers reads until it learns that another one leads."""
 
     async def at_once(self: Any, service: Any) -> None:
         """Confirm nothing."""
@@ -93,8 +93,12 @@ def deposed_leader_answers_reads() -> None:
     def always(self: Any, now_s: float) -> bool:
         return True
 
+    def all_others(self: Any, configuration: Any, now_s: float) -> Any:
+        return tuple(one for one in configuration.voters if one != self.identity.replica)
+
     LeaderOnlyService._confirm = at_once  # type: ignore[method-assign]
     Replica.may_read = always  # type: ignore[method-assign]
+    Replica.responding_voters = all_others  # type: ignore[method-assign]
 
 
 def uncommitted_changes_are_shown() -> None:
@@ -110,8 +114,8 @@ def appended_is_called_committed() -> None:
     """Committed: shipped frames call everything committed that the leader has appended."""
 
     def frames(*head: Any) -> Frames:
-        *first, _, content = head
-        return Frames(*first, head[4], content)
+        epoch, to, stream, begin, end, protocol_frames, _, content = head
+        return Frames(epoch, to, stream, begin, end, protocol_frames, end, content)
 
     shipping.Frames = frames
 

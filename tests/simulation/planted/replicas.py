@@ -18,6 +18,7 @@ from ortoo.namesrv.directory import stores
 from ortoo.snode.enodes import held_appends, replica_link
 
 joins: Any = membership
+delayed: Any = timers
 known: Any = stores
 """The planted functions replace names that these modules imported."""
 
@@ -91,11 +92,11 @@ def a_checkpoint_drops_a_timer() -> None:
 
     def some(self: Any) -> Iterator[bytes]:
         for buckets in (self._far, self._near):
-            for _, bucket in timers.iterate_live(buckets):
-                for rows in bucket.drawn(timers.ROWS_PER_CHANGE):
+            for _, bucket in delayed.iterate_live(buckets):
+                for rows in bucket.drawn(delayed.ROWS_PER_CHANGE):
                     written = self._checkpoint_rows(rows)
                     written = written[written["timer_id"] % 3 != 1]
                     if len(written):
-                        yield timers.TimerRows(written.tobytes()).encoded()
+                        yield delayed.TimerRows(written.tobytes()).encoded()
 
     timers.TimerTable.checkpoint = some  # type: ignore[method-assign]
