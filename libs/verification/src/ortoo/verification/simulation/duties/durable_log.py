@@ -58,11 +58,11 @@ class DurableLog:
                 return f"the segment at {base} has bytes that are not on the disk"
         return ""
 
-    def holds_behind(self, end: int) -> bool:
-        """Whether a later start finds a frame at `end`, where the log ends."""
+    def has_bytes_at(self, position: int) -> bool:
+        """Whether a part of a frame lies at a multiple of a frame's alignment. Segments are filled with zeros before."""
         segments = self._segments()
-        base = max((base for base in segments if base <= end), default=-1)
-        return base >= 0 and any(segments[base].durable[end - base : end - base + FRAME_BYTES])
+        base = max((base for base in segments if base <= position), default=-1)
+        return base >= 0 and any(segments[base].durable[position - base : position - base + FRAME_BYTES])
 
     def _segments(self) -> dict[int, FileContent]:
         files = self.disk.durable_files(self.folder)

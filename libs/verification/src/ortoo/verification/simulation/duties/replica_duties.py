@@ -16,7 +16,7 @@ from ortoo.testing.simulation.cluster.cluster import SimulatedCluster
 from ortoo.testing.simulation.cluster.roles import ReplicaMachine
 from ortoo.testing.simulation.violations import Violations
 from ortoo.v1 import replication_pb2 as pb
-from ortoo.verification.simulation.duties.durable_log import SEGMENT_SUFFIX, DurableLog
+from ortoo.verification.simulation.duties.durable_log import FRAME_BYTES, SEGMENT_SUFFIX, DurableLog
 
 METHOD = "/ortoo.v1.ReplicationService/Exchange"
 SENDERS = {
@@ -30,7 +30,6 @@ SENDERS = {
 }
 """The messages that name their sender, and the field. Each of them, and of OF_LEADER, relies on the sender's vote."""
 OF_LEADER = frozenset({"frames", "log_match_response", "lease_released"})
-FRAME_BYTES_MIN = 64
 
 
 class ReplicaDuties:
@@ -98,7 +97,7 @@ class ReplicaDuties:
             self._broken(f"{name} sends {kind} with {flushed} bytes on its disk, and its disk lacks some: {what}")
         if is_current and kind == "log_matched" and (mark := log.mark()) > content.position:
             self._broken(f"{name} has a log up to {content.position}, and a durable mark at {mark}")
-        if is_current and kind == "log_matched" and log.holds_behind(content.position):
+        if is_current and kind == "log_matched" and log.has_bytes_at(content.position):
             self._broken(f"{name} has a log up to {content.position}, and its disk has later frames")
         if kind in ("frames", "heartbeat"):
             self._check_committed(name, content.committed, f"{kind} of {name}")
@@ -113,7 +112,11 @@ class ReplicaDuties:
             return
         driver = _driver(self._machines[name])
         majority = driver.replica.log.configuration.majority if driver is not None else 1
-        durable = [one for one, log in self._logs.items() if not log.lacks(position)]
+        last = position - FRAME_BYTES
+        is_filled = self._logs[name].has_bytes_at(last)
+        durable = [
+            one for one, log in self._logs.items() if not log.lacks(position) and log.has_bytes_at(last) >= is_filled
+        ]
         if len(durable) < majority and not self.is_disk_lost:
             self._broken(f"{where} calls {position} committed, which only the disks of {durable} have")
         self._committed = position
@@ -132,7 +135,7 @@ class ReplicaDuties:
             bases = [int(one.stem) for one in machine.disk.files() if one.suffix == SEGMENT_SUFFIX]
             if len(bases) > 1 and int(operation.path.stem) == max(bases):
                 self._check_truncation(name, int(operation.path.stem))
-        elif isinstance(operation, WriteFile) and len(operation.data) >= FRAME_BYTES_MIN and not any(operation.data):
+        elif isinstance(operation, WriteFile) and len(operation.data) >= FRAME_BYTES and not any(operation.data):
             path = machine.disk.path_of(operation.number)
             if path is not None and path.suffix == SEGMENT_SUFFIX:
                 begin, end = operation.position, operation.position + len(operation.data)
