@@ -157,15 +157,6 @@ def cut_not_recorded_first() -> None:
     ReplicatedLog.truncate = unrecorded  # type: ignore[method-assign]
 
 
-def cut_frames_stay_cached() -> None:
-    """Truncation: a leader ships frames from memory that its log had before a truncation."""
-
-    def keep(self: Any) -> None:
-        """Keep all."""
-
-    log_bytes.LogBytes.clear_cache = keep  # type: ignore[method-assign]
-
-
 def cut_in_memory_only() -> None:
     """Truncation: the files keep the frames that a truncation removes."""
 
@@ -198,26 +189,6 @@ def repaired_frame_not_synced() -> None:
             file.write(position - segment.base, [frame])
 
     repairing._rewrite_frame = rewrite
-
-
-def repaired_from_any_copy() -> None:
-    """Repair: a damaged frame is replaced by any frame of another replica."""
-    rules.may_repair_from = lambda self, log, epoch, end: True
-
-
-def writes_behind_an_unfinished_cut() -> None:
-    """Truncation: frames are written and votes requested before a truncation is durable."""
-    rules.may_write = lambda self, log: True
-
-
-def answers_of_old_streams_count() -> None:
-    """Flushed: acknowledgements of an earlier stream of a follower count."""
-    rules.is_current_stream = lambda self, leader, follower, stream: leader.stream_to(follower.replica) is not None
-
-
-def stands_again_in_a_released_epoch() -> None:
-    """Linearizable reads: a leader that released an epoch's leases may lead that epoch again."""
-    rules.may_stand = lambda self, epoch, released_epoch: True
 
 
 def one_disk_is_enough() -> None:

@@ -59,7 +59,7 @@ class DurableLog:
         return ""
 
     def has_bytes_at(self, position: int) -> bool:
-        """Whether a part of a frame lies at a multiple of a frame's alignment. Segments are filled with zeros before."""
+        """Whether a part of a frame is at a multiple of the alignment. Segments are filled with zeros before."""
         segments = self._segments()
         base = max((base for base in segments if base <= position), default=-1)
         return base >= 0 and any(segments[base].durable[position - base : position - base + FRAME_BYTES])

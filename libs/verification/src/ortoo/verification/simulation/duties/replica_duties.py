@@ -78,34 +78,34 @@ class ReplicaDuties:
 
     def _check_start(self, name: str, driver: Driver, incarnation: int, durable: int) -> None:
         if incarnation != durable:
-            self._broken(f"{name} sends as start {incarnation} and has stored start {durable}")
+            self.broken(f"{name} sends as start {incarnation} and has stored start {durable}")
         if self._starts.setdefault((name, incarnation), weakref.ref(driver))() is not driver:
-            self._broken(f"{name} has opened its log twice as start {incarnation}")
+            self.broken(f"{name} has opened its log twice as start {incarnation}")
 
     def _check_vote(self, name: str, kind: str, epoch: int, hard_state: dict[str, Any], to: ReplicaMachine) -> None:
         stored, (voted, *_) = hard_state["epoch"], hard_state["leader"]
         if epoch > stored:
-            self._broken(f"{name} sends {kind} of epoch {epoch} to {to.name}, and has stored a vote in {stored}")
+            self.broken(f"{name} sends {kind} of epoch {epoch} to {to.name}, and has stored a vote in {stored}")
         elif kind == "vote" and epoch == stored and voted != to.number:
-            self._broken(f"{name} sends its vote of epoch {epoch} to {to.name}, and has stored one for replica {voted}")
+            self.broken(f"{name} sends its vote of epoch {epoch} to {to.name}, and has stored one for replica {voted}")
 
     def _check_positions(self, name: str, kind: str, content: Any, *, is_current: bool) -> None:
         """With a later vote than that of the message, the log may have been truncated since."""
         log = self._logs[name]
         flushed: int = getattr(content, "flushed", 0)
         if is_current and flushed and (what := log.lacks(flushed)):
-            self._broken(f"{name} sends {kind} with {flushed} bytes on its disk, and its disk lacks some: {what}")
+            self.broken(f"{name} sends {kind} with {flushed} bytes on its disk, and its disk lacks some: {what}")
         if is_current and kind == "log_matched" and (mark := log.mark()) > content.position:
-            self._broken(f"{name} has a log up to {content.position}, and a durable mark at {mark}")
+            self.broken(f"{name} has a log up to {content.position}, and a durable mark at {mark}")
         if is_current and kind == "log_matched" and log.has_bytes_at(content.position):
-            self._broken(f"{name} has a log up to {content.position}, and its disk has later frames")
+            self.broken(f"{name} has a log up to {content.position}, and its disk has later frames")
         if kind in ("frames", "heartbeat"):
             self._check_committed(name, content.committed, f"{kind} of {name}")
 
     def _check_shown(self, name: str, driver: Driver) -> None:
         shown, committed = driver.log.engine.appender.commit_limit, driver.replica.log.committed
         if shown is not None and shown > max(committed, driver.log.summary.committed):
-            self._broken(f"{name} shows its log up to {shown}, and knows that {committed} is committed")
+            self.broken(f"{name} shows its log up to {shown}, and knows that {committed} is committed")
 
     def _check_committed(self, name: str, position: int, where: str) -> None:
         if position <= self._committed:
@@ -118,7 +118,7 @@ class ReplicaDuties:
             one for one, log in self._logs.items() if not log.lacks(position) and log.has_bytes_at(last) >= is_filled
         ]
         if len(durable) < majority and not self.is_disk_lost:
-            self._broken(f"{where} calls {position} committed, which only the disks of {durable} have")
+            self.broken(f"{where} calls {position} committed, which only the disks of {durable} have")
         self._committed = position
 
     # disks
@@ -145,9 +145,10 @@ class ReplicaDuties:
     def _check_truncation(self, name: str, position: int) -> None:
         recorded = self._logs[name].pending_truncation()
         if not 0 <= recorded <= position:
-            self._broken(f"{name} removes its log from {position} on without a durable record of the truncation")
+            self.broken(f"{name} removes its log from {position} on without a durable record of the truncation")
 
-    def _broken(self, what: str) -> None:
+    def broken(self, what: str) -> None:
+        """A duty is broken."""
         self._findings.add("duties of a replica", what)
 
 

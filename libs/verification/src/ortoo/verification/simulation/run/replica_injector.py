@@ -133,16 +133,25 @@ class ReplicaFaultInjector(FaultInjector):
         machine.kill()
         machine.start()  # each start writes these files
 
+        is_older = False
+
         def put_back() -> None:
+            nonlocal is_older
             is_there = path in machine.disk.files()
             if not self._is_over and machine.alive and is_there and machine.disk.content(path) != before:
                 machine.kill()
                 machine.disk.put(path, before)
                 machine.start()
+                is_older = True
+
+        def emptied() -> None:
+            if is_older and machine.ready.is_set():
+                self._duties.broken(f"{machine.name} has started with an older copy of its file {name}")
+            self._empty(machine)
 
         loop = self.world.loop
         loop.call_later(fault.lasts_s / 2, put_back, context=loop.outside.context)
-        return partial(self._empty, machine)
+        return emptied
 
     def _empty(self, machine: ReplicaMachine) -> None:
         machine.cut_power()
