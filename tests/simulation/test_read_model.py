@@ -1,4 +1,4 @@
-"""The model of reads: what it refuses, and which reads of an enode it covers."""
+"""The model of reads: the answers that it refuses, and the reads of an enode that it covers."""
 
 from collections.abc import Iterator
 from contextlib import closing
@@ -10,7 +10,7 @@ from ortoo.testing.simulation.kernel.event_loop import VirtualLoop
 from ortoo.testing.simulation.kernel.random_streams import RandomStreams
 from ortoo.testing.simulation.violations import Violations
 from ortoo.verification.simulation.oracle.reads import PROMISE, ReadModel
-from ortoo.verification.simulation.workload.replica_reads import READS, end_of
+from ortoo.verification.simulation.reads.replica_reads import READS, end_of
 
 CHANGES = {
     "CommitOffsets", "TakeLocks", "ReleaseLocks", "RecallDelayed", "Lease", "PopQueues", "RecordFailedAttempt",

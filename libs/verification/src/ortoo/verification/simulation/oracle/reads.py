@@ -12,7 +12,7 @@ PROMISE = "reads are linearizable"
 
 @dataclass(frozen=True, slots=True)
 class ReadStart:
-    """What a read must show: the values that were known when it was requested."""
+    """The values that were known when a read was requested. Its answer must show them."""
 
     known: Mapping[Fact, int]
     at_s: float

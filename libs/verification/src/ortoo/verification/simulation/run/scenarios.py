@@ -4,6 +4,7 @@ from collections.abc import Mapping
 
 from ortoo.verification.simulation.disturbances.hostile_clients import HostileScenario
 from ortoo.verification.simulation.disturbances.operators import OperatorScenario
+from ortoo.verification.simulation.reads.reading import ReadScenario
 from ortoo.verification.simulation.workload.cancelling import CancellationScenario
 from ortoo.verification.simulation.workload.deduplicating import DeduplicationScenario
 from ortoo.verification.simulation.workload.delaying import DelayScenario
@@ -12,7 +13,6 @@ from ortoo.verification.simulation.workload.parking import ParkingScenario
 from ortoo.verification.simulation.workload.popping import PopScenario
 from ortoo.verification.simulation.workload.pulling import PullScenario
 from ortoo.verification.simulation.workload.pushing import PushScenario
-from ortoo.verification.simulation.workload.reading import ReadScenario
 from ortoo.verification.simulation.workload.rocketmq import RocketMqScenario
 from ortoo.verification.simulation.workload.scenario import Scenario
 from ortoo.verification.simulation.workload.transacting import TransactionScenario

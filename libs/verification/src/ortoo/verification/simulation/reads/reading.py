@@ -16,9 +16,7 @@ from ortoo.v1.enode_pb2_grpc import EnodeServiceStub
 from ortoo.verification.simulation.oracle.reads import ReadModel
 from ortoo.verification.simulation.oracle.sent import SendOutcome
 from ortoo.verification.simulation.oracle.stored import compare_stored
-from ortoo.verification.simulation.workload.application import Application, Work
-from ortoo.verification.simulation.workload.popping import INVISIBLE_MS, WAIT_MS, received
-from ortoo.verification.simulation.workload.replica_reads import (
+from ortoo.verification.simulation.reads.replica_reads import (
     GROUP,
     HALVES,
     MODE,
@@ -34,6 +32,8 @@ from ortoo.verification.simulation.workload.replica_reads import (
     generation_of,
     lease_of,
 )
+from ortoo.verification.simulation.workload.application import Application, Work
+from ortoo.verification.simulation.workload.popping import INVISIBLE_MS, WAIT_MS, received
 from ortoo.verification.simulation.workload.scenario import Scenario
 
 READS_AT_ONCE = 2

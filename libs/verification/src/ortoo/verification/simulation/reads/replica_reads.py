@@ -23,7 +23,7 @@ RECALLED = 2
 
 @dataclass(slots=True, eq=False)
 class ReadSubjects:
-    """What is read, and the attempted changes whose outcome is not known yet."""
+    """The subjects of the reads, and the attempted changes whose outcome is not known yet."""
 
     topic_id: int = 0
     delayed_topic_id: int = 0
