@@ -196,12 +196,6 @@ def one_disk_is_enough() -> None:
     rules.commit_position = lambda self, log, leader, own: log.flushed
 
 
-def lost_end_is_forgotten() -> None:
-    """Lost data: a start that finds less than its durable mark does not record the lost end."""
-    recovery.with_lost_tail = lambda former_end, hard_state: hard_state
-    starting.with_lost_tail = lambda former_end, hard_state: hard_state
-
-
 def clean_marker_beyond_committed() -> None:
     """Clean stop: the marker of a clean stop has frames that are not committed."""
     close = ReplicatedLog.close

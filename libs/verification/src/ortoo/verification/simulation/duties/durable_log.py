@@ -40,7 +40,7 @@ class DurableLog:
         return decode_slots(bytes(found.durable)) if found is not None else 0
 
     def lacks(self, end: int, compared_bytes: int = COMPARED_BYTES) -> str:
-        """The first loss that a power cut may cause in the last `compared_bytes` before `end`, as text; empty = none."""
+        """The first loss that a power cut may cause in the last `compared_bytes` before `end`; empty = none."""
         segments = self._segments()
         bases = sorted(base for base in segments if base < end)
         if not bases:
