@@ -17,6 +17,8 @@ TIMEOUT_S = 2.0
 FAR_MS = 1 << 50
 """A time after each message."""
 LIST_MAX = 10_000
+BYTES_MAX = 1 << 40
+"""More than a queue has."""
 RECALLED = 2
 """The value of a delayed message that is recalled; 1 = it waits."""
 
@@ -102,6 +104,17 @@ class ReplicaReads:
         for one in (await self.stub.DescribeQueuesOfTopics(request, timeout=TIMEOUT_S)).topics:
             for queue, end in enumerate(one.end_offsets):
                 self._seen(start, end_of(queue), end)
+
+    async def measure_queues(self, start: ReadStart) -> None:
+        """The end of a queue, as the end of its measured bytes."""
+        queue = self._queue()
+        measured = topics_pb.MeasuredStoredQueue(
+            topic_id=self.subjects.topic_id, queue_id=queue, from_offset=0, bytes_max=BYTES_MAX
+        )
+        request = topics_pb.MeasureStoredQueuesRequest(queues=[measured])
+        for one in (await self.stub.MeasureQueues(request, timeout=TIMEOUT_S)).sizes:
+            if not one.HasField("failure"):
+                self._seen(start, end_of(queue), one.end_offset)
 
     async def fetch_batches(self, start: ReadStart) -> None:
         """A known message, sometimes from any replica."""
@@ -235,6 +248,7 @@ class ReplicaReads:
 READS: Mapping[str, Callable[[ReplicaReads, ReadStart], Awaitable[None]]] = {
     "DescribeQueues": ReplicaReads.describe_queues,
     "DescribeQueuesOfTopics": ReplicaReads.describe_queues_of_topics,
+    "MeasureQueues": ReplicaReads.measure_queues,
     "FetchBatches": ReplicaReads.fetch_batches,
     "QueryOffsets": ReplicaReads.query_offsets,
     "FindOffset": ReplicaReads.find_offset,
