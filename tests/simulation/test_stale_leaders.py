@@ -11,6 +11,7 @@ from ortoo.common.grpc.channels import Channels
 from ortoo.common.process.background import Background
 from ortoo.enode.app import RunningEnode
 from ortoo.testing.simulation.cluster.cluster import ClusterShape
+from ortoo.v1 import enode_locks_pb2 as locks_pb
 from ortoo.v1 import enode_pb2 as pb
 from ortoo.v1 import enode_pop_pb2 as pop_pb
 from ortoo.v1.enode_pb2_grpc import EnodeServiceStub
@@ -115,7 +116,7 @@ def test_no_answer_shows_a_change_that_is_not_committed(read: str) -> None:
             part = pop_pb.LeasePart(
                 lease_number=popped.batches[0].lease_number, ranges=[pop_pb.OffsetRange(first_offset=0, count=1)]
             )
-            wanted = pb.LockRequest(group="locks", topic_id=topic_id, queue_id=0, owner="one", session_id="1")
+            wanted = locks_pb.LockRequest(group="locks", topic_id=topic_id, queue_id=0, owner="one", session_id="1")
             for one in stage.cluster.replicas:
                 if one is not first:
                     network.partition(first.name, one.name, both_ways=True)
@@ -128,7 +129,7 @@ def test_no_answer_shows_a_change_that_is_not_committed(read: str) -> None:
             async def change() -> None:
                 with pytest.raises(grpc.RpcError):
                     if read == "locks":
-                        await stub.TakeLocks(pb.TakeLocksRequest(requests=[wanted]), timeout=9)
+                        await stub.TakeLocks(locks_pb.TakeLocksRequest(requests=[wanted]), timeout=9)
                     else:
                         await stub.SettlePopped(settle, timeout=9)
 
@@ -137,7 +138,7 @@ def test_no_answer_shows_a_change_that_is_not_committed(read: str) -> None:
                 await stage.clock.sleep(0.02)
                 with pytest.raises(grpc.RpcError):
                     if read == "locks":
-                        await stub.QueryLocks(pb.QueryLocksRequest(topic_id=topic_id, group="locks"), timeout=9)
+                        await stub.QueryLocks(locks_pb.QueryLocksRequest(topic_id=topic_id, group="locks"), timeout=9)
                     elif read == "deliveries":
                         await stub.DescribeDeliveries(asked, timeout=9)
                     else:

@@ -10,6 +10,7 @@ from ortoo.common.grpc.channels import Channels
 from ortoo.common.process.background import Background
 from ortoo.common.process.randomness import Randomness
 from ortoo.testing.simulation.cluster.roles import EnodeMachine
+from ortoo.v1 import enode_locks_pb2 as locks_pb
 from ortoo.v1 import enode_pb2 as pb
 from ortoo.v1 import enode_pop_pb2 as pop_pb
 from ortoo.v1.enode_pb2_grpc import EnodeServiceStub
@@ -168,14 +169,14 @@ class ReadScenario(Scenario):
 
     async def _lock(self, application: Application, stub: EnodeServiceStub, queue: int) -> None:
         """Take a lock for a new session, so that it gets a new generation."""
-        wanted = pb.LockRequest(
+        wanted = locks_pb.LockRequest(
             group=self.subjects.locks_group,
             topic_id=self.subjects.topic_id,
             queue_id=queue,
             owner=self.name,
             session_id=f"{application.incarnation}/{self.oracle.now_s():.6f}",
         )
-        answer = await stub.TakeLocks(pb.TakeLocksRequest(requests=[wanted]), timeout=TIMEOUT_S)
+        answer = await stub.TakeLocks(locks_pb.TakeLocksRequest(requests=[wanted]), timeout=TIMEOUT_S)
         self.model.acknowledged(generation_of(queue), answer.results[0].generation)
 
     async def _lease(self, stub: EnodeServiceStub, queue: int, by: str) -> None:

@@ -6,6 +6,7 @@ from dataclasses import dataclass, field
 from ortoo.common.process.randomness import Randomness
 from ortoo.v1 import enode_deferred_pb2 as deferred_pb
 from ortoo.v1 import enode_delivery_modes_pb2 as modes_pb
+from ortoo.v1 import enode_locks_pb2 as locks_pb
 from ortoo.v1 import enode_pb2 as pb
 from ortoo.v1 import enode_pop_pb2 as pop_pb
 from ortoo.v1 import enode_topics_pb2 as topics_pb
@@ -163,7 +164,7 @@ class ReplicaReads:
 
     async def query_locks(self, start: ReadStart) -> None:
         """The generations of the locks of a group. A lock that has expired is missing."""
-        request = pb.QueryLocksRequest(topic_id=self.subjects.topic_id, group=self.subjects.locks_group)
+        request = locks_pb.QueryLocksRequest(topic_id=self.subjects.topic_id, group=self.subjects.locks_group)
         for one in (await self.stub.QueryLocks(request, timeout=TIMEOUT_S)).locks:
             self._seen(start, generation_of(one.queue_id), one.generation)
 
