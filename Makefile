@@ -283,9 +283,12 @@ compiled: $(READY)
 quick-tests: $(READY)
 	@$(PYTEST) -n 2 --dist worksteal -m 'not deep' $(QUICK_TESTS)
 
-# Fifty fixed seeds of the simulated cluster. A failing seed prints the command that repeats it.
+# Fixed and random seeds of the simulated cluster, alone and with replicas. A failing seed prints the command that
+# repeats it.
 quick-seeds: $(READY)
-	@$(PY) -m ortoo.verification.simulation --seed 1 --seeds 50 --workers 2
+	@$(PY) -m ortoo.verification.simulation --seed 1 --seeds 46 --random 4 --workers 2
+	@$(PY) -m ortoo.verification.simulation --seed 1 --seeds 6 --random 6 --workers 2 --replicas 3
+	@$(PY) -m ortoo.verification.simulation --seed 1 --seeds 4 --random 4 --workers 2 --replicas 5
 
 # Many of these wait for processes and clocks, so one more runs at once than there are cores, beside Spark and the
 # official clients. With two more, deadlines of tests pass on a slow machine. Each free worker takes the next test.

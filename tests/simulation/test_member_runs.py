@@ -22,3 +22,10 @@ def test_nothing_is_found(seed: int, seconds: float, kinds: tuple[str, ...]) -> 
     """A few runs with seeds that once had findings, and one that loses a disk."""
     outcome = run(RunOptions(seed, seconds, kinds=kinds, replicas=3))
     assert outcome.violations == ()
+
+
+@pytest.mark.parametrize(("seed", "replicas"), [(1, 3), (53, 3), (1, 5)])
+def test_nothing_is_found_by_reads(seed: int, replicas: int) -> None:
+    """Runs of the reads alone, with seeds that once had findings, and with five replicas."""
+    outcome = run(RunOptions(seed, 30.0, scenarios=("reading",), replicas=replicas))
+    assert outcome.violations == ()

@@ -1,6 +1,7 @@
 """Damage in closed segments of replicas: a damaged range is repaired from another replica's copy."""
 
 import contextlib
+from pathlib import Path
 
 import grpc
 import pytest
@@ -13,6 +14,7 @@ from ortoo.testing.simulation.cluster.roles import ReplicaMachine
 from ortoo.v1 import enode_replicas_pb2 as pb
 from ortoo.v1.enode_replicas_pb2_grpc import EnodeReplicasServiceStub
 from ortoo.v1.replica_report_pb2 import ReplicaId
+from ortoo.verification.simulation.duties.durable_log import DurableLog
 from ortoo.verification.simulation.run.agreement import SEGMENT_SUFFIX, differences
 from tests.simulation.scripted_cluster import ScriptedCluster, play
 from tests.simulation.test_take_over import THREE, bodies, leader, topic
@@ -80,6 +82,9 @@ def test_a_flipped_bit_of_the_leader_is_read_from_another_copy_and_repaired() ->
             assert await bodies(client, queue) == MESSAGES
             assert repaired(first) == 3
             assert closed_segments(first) == closed_segments(third) == as_stored != closed_segments(second)
+            assert isinstance(first.running, RunningEnode)
+            log_end = first.running.services.store.engine.appender.durable_position
+            assert DurableLog(first.disk, Path("/") / first.name).lacks(log_end, log_end) == ""  # repairs are synced
             first.kill()
             while await leader(stage) is first:
                 await stage.clock.sleep(0.1)

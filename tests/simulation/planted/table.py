@@ -8,21 +8,36 @@ import sys
 from collections.abc import Callable, Mapping, Sequence
 from types import ModuleType
 
-from tests.simulation.planted import conversations, deferred, durability, idempotence, offsets, pops, replicas
+from tests.simulation.planted import (
+    conversations,
+    deferred,
+    durability,
+    idempotence,
+    offsets,
+    pops,
+    replica_duties,
+    replica_rules,
+    replicas,
+)
 
 SEEDS_MAX = 500
 NO_FAULTS = ("--no-faults", "--scenario", "cancelling")
 CRASHES = ("--fault", "kill", "--fault", "power cut")
+READING = ("--replicas", "3", "--scenario", "reading")
+"""Bugs of replicas are searched for in runs of this one scenario, which are short."""
 OPTIONS: Mapping[str, Sequence[str]] = {
     "believe_torn_frames": CRASHES,
     "segment_name_not_synced": CRASHES,
     "pop_cancelled_by_repeating_it": NO_FAULTS,
     "cancelled_and_kept": NO_FAULTS,
     "a_missing_file_is_evidence": ("--replicas", "3", "--fault", "lost file"),
+    "an_older_file_is_believed": (*READING, "--fault", "rolled back file"),
+    "deposed_leader_answers_reads": (*READING, "--fault", "cut from members", "--fault", "clocks apart"),
 }
 """Options for bugs that the standard draw finds too seldom, or not at all. Where processes end, leases expire within
 the run."""
-MODULES: Sequence[ModuleType] = (durability, idempotence, offsets, pops, deferred, conversations, replicas)
+OF_REPLICAS: Sequence[ModuleType] = (replicas, replica_duties, replica_rules)
+MODULES: Sequence[ModuleType] = (durability, idempotence, offsets, pops, deferred, conversations, *OF_REPLICAS)
 
 
 def planted() -> Mapping[str, tuple[str, Callable[[], None]]]:
@@ -35,11 +50,17 @@ def planted() -> Mapping[str, tuple[str, Callable[[], None]]]:
     }
 
 
+def options_of(where: str) -> Sequence[str]:
+    """The options of the runs that search for a bug."""
+    module, _, name = where.partition(":")
+    return OPTIONS.get(name, READING if module in {one.__name__ for one in OF_REPLICAS} else ())
+
+
 def seeds_needed(where: str) -> tuple[int, str]:
     """The number of seeds needed, 0 if too many; and the findings."""
     for first in range(1, SEEDS_MAX, 10):
         command = [sys.executable, "-m", "ortoo.verification.simulation", "--plant", where, "--seed", str(first)]
-        command += OPTIONS.get(where.partition(":")[2], ())
+        command += options_of(where)
         done = subprocess.run([*command, "--seeds", "10", "--first"], capture_output=True, text=True, check=False)
         lines = done.stdout.splitlines()
         for number, line in enumerate(lines):

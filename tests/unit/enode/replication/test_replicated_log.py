@@ -177,3 +177,24 @@ async def test_an_enode_alone_that_gets_replicas_makes_its_space_reserve() -> No
     await log.append_configuration(Configuration((joining.stored.replica,), (ReplicaId(2, "other"),)))
     assert len(read_file(one.disk, FOLDER / RESERVE_NAME) or b"") == RESERVE_BYTES
     await log.close()
+
+
+@pytest.mark.parametrize("left_bytes", [0, 64, 128, 192])
+async def test_the_first_frame_of_an_epoch_is_its_epoch_frame(left_bytes: int) -> None:
+    """Also in a segment that copied frames fill: the mark of its end would be a frame of the epoch before that.
+
+    A former leader's frames at that place would then count as matching.
+    """
+    one = OneStore(settings=SETTINGS)
+    await one.open()
+    await one.store.close()
+    log = await opened_log(one, ReplicaMembership(one.disk, FOLDER, one.clock, Randomness(1)))
+    appender = log.engine.appender
+    begin = appender.appended_position
+    appender.active.limit = begin + left_bytes
+    log.start_epoch(1)
+    await log.append_protocol_frame(FrameKind.EPOCH)
+    await appender.flush()
+    first = next(frames_in(await log.bytes.read_disk(begin, 1 << 20), begin))
+    assert (first.header.kind, first.header.leader_epoch) == (FrameKind.EPOCH, 1)
+    await log.close()

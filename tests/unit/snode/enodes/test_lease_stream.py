@@ -169,3 +169,14 @@ async def test_a_link_that_is_broken_off_takes_no_request() -> None:
         async with asyncio.timeout(5):
             with pytest.raises(Unavailable, match="disconnected before"):
                 await settling(link)
+
+
+async def test_a_pop_that_a_former_leader_answers_late_is_not_taken() -> None:
+    """Its answer may come within a grace period. Later, the next leader may have leased its messages to others."""
+    first, second = Replica(), Replica()
+    async with served(first, second) as (links, _):
+        popped = popping(links.to("e", first.address, 1))
+        await until(lambda: first.pops == 1)
+        links.to("e", second.address, 2)
+        await asyncio.wait([popped], timeout=20)
+        assert isinstance(popped.exception() if popped.done() else None, Unavailable)

@@ -39,9 +39,15 @@ def read_clean_stop(disk: Disk, folder: Path, tag: int | None = None) -> CleanSt
 
     `tag` replaces the tag from the folder's identity. Errors: Unsupported when the marker has a newer version.
     """
+    data = read_file(disk, folder / FILE_NAME)
+    return decode_clean_stop(data or b"", tag_of(disk, folder) if tag is None else tag)
+
+
+def decode_clean_stop(data: bytes, tag: int) -> CleanStop | None:
+    """The marker in a file's bytes, if it is whole and has the tag; 0 matches each tag. Errors: Unsupported."""
     try:
-        body = without_crc(read_file(disk, folder / FILE_NAME) or b"", "bytes")
-        if not _HEAD.is_of(tag_of(disk, folder) if tag is None else tag, body):
+        body = without_crc(data, "bytes")
+        if not _HEAD.is_of(tag, body):
             return None
         end_position, store_open, stored_at_ms, state_bytes, index_bytes = _HEAD.unpack(body)
     except DamagedFile:

@@ -113,9 +113,10 @@ class ReplicatedLog:
         appender = self.engine.appender
         appender.epoch, appender.store_open = epoch, appender.store_open + 1
         appender.may_place = True
-        if not appender.fits(0):
-            # No frame of an epoch lies before its EPOCH frame, so no mark may end the segment there.
-            appender.active.limit += frame_bytes(0)
+        # No frame of an epoch lies before its EPOCH frame, so no mark may end the segment there. A copied frame may
+        # fill a segment to its end, and then there is no room for a mark either.
+        needed = appender.appended_position + frame_bytes(0) + HEADER_BYTES
+        appender.active.limit = max(appender.active.limit, needed)
 
     async def append_protocol_frame(self, kind: FrameKind, payload: bytes = b"") -> None:
         """Append a frame of the replication protocol. Errors: Overloaded, Unavailable."""

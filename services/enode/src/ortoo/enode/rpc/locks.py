@@ -54,7 +54,7 @@ class LockHandlers(EnodeHandlers):
 
     async def QueryLocks(self, request: pb.QueryLocksRequest, context: Context) -> pb.QueryLocksResponse:
         """List the locks that a group holds in a topic."""
-        held = self.store.locks.of_group(request.topic_id, request.group)
+        held = await self.store.locks.durable_of_group(request.topic_id, request.group)
         return pb.QueryLocksResponse(
             locks=[
                 write(pb.HeldLock, lock, queue_id=queue_id, remaining_ms=int(remaining_s * 1000))

@@ -40,6 +40,8 @@ class PopHandlers(EnodeHandlers):
         await self.topics.wait_for(request.topic_id, max(request.queue_ids, default=0))
         pop = self.pops.peek if request.peek else self.pops.pop
         popped = await pop(_pop_request(request))
+        if request.peek:
+            await self.store.engine.appender.wait_committed()
         return write(pb.PopQueuesResponse, popped, batches=map(_batch, popped.batches))
 
     async def DescribeDeliveries(
@@ -53,6 +55,8 @@ class PopHandlers(EnodeHandlers):
         place = (request.topic_id, request.group, request.queue_id)
         failure = self.retry_copies.ordered_failure(place)
         found = self.pops.describe(*place, first, request.to_offset, request.limit, failure)
+        # The lines are ahead of the log. If a change that the answer shows cannot be stored, the caller gets an error.
+        await self.store.engine.appender.wait_committed()
         return write(pb.DescribeDeliveriesResponse, found)
 
     async def SettlePopped(self, request: pb.SettlePoppedRequest, context: Context) -> pb.SettlePoppedResponse:

@@ -85,6 +85,12 @@ class DurableQueueLocks:
                 held.append((queue_id, lock, remaining_s))
         return held
 
+    async def durable_of_group(self, topic_id: int, group: str) -> list[tuple[int, Lock, float]]:
+        """As `of_group`, when all changes of the listed locks are durable: a change that fails is never listed."""
+        while storing := [one for key, one in self._in_flight.items() if key[:2] == (topic_id, group)]:
+            await asyncio.wait(storing)
+        return self.of_group(topic_id, group)
+
     def attach(self, incarnation: str) -> None:
         """Record a sign of life of a snode."""
         self.table.attach(incarnation, self._clock.monotonic_s())

@@ -115,6 +115,12 @@ class EnodeMachine(RoleMachine):
             replace(chosen, **self.chosen), clock=self.clock, randomness=self.randomness(), disk=self.disk.open()
         )  # fmt: skip
 
+    @property
+    def is_leading(self) -> bool:
+        """Whether it serves clients now."""
+        running = self.running
+        return self.alive and isinstance(running, enode_app.RunningEnode) and running.process.services is not None
+
     def kill(self) -> None:
         """Kill the process; the system still writes the data of its files over time."""
         if self.alive:
@@ -166,12 +172,6 @@ class ReplicaMachine(EnodeMachine):
         if isinstance(error, BaseExceptionGroup):
             return all(map(self.may_crash_with, error.exceptions))
         return isinstance(error, OSError)
-
-    @property
-    def is_leading(self) -> bool:
-        """Whether it serves clients now."""
-        running = self.running
-        return self.alive and isinstance(running, enode_app.RunningEnode) and running.process.services is not None
 
 
 class SnodeMachine(RoleMachine):

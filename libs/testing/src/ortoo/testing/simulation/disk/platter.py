@@ -43,6 +43,8 @@ class FaultInjectionDisk(MemoryDisk):
         """The number of next changes of names that fail."""
         self.named: Callable[[], object] = lambda: None
         """Called when a file gets, changes or loses its name."""
+        self.applying: Callable[[Operation], object] = lambda operation: None
+        """Called before each change."""
         self.misdirect_bytes = 0
         """The next write lands this far from its position and reports success."""
         self.written_bytes = 0
@@ -67,6 +69,7 @@ class FaultInjectionDisk(MemoryDisk):
             size = self.size_bytes(operation.number)
             place = (operation.position + self.misdirect_bytes) % max(1, size - len(operation.data))
             operation, self.misdirect_bytes = WriteFile(operation.number, place, operation.data), 0
+        self.applying(operation)
         super().apply(operation)
         if isinstance(operation, WriteFile):
             self.written_bytes += len(operation.data)

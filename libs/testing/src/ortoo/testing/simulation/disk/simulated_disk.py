@@ -12,6 +12,9 @@ from ortoo.testing.disks.disk_image import (
     CrashOutcome,
     CreateFile,
     DiskImage,
+    FileContent,
+    Folder,
+    Operation,
     SyncData,
     SyncFolder,
     WriteFile,
@@ -76,6 +79,8 @@ class MachineDisk:
         """An empty disk."""
         self.latency = Latency()
         """The latency of its work."""
+        self.applying: Callable[[Operation], object] = lambda operation: None
+        """Called before each change by the running process."""
         self.damaged: list[str] = []
         """Damage that the product detects only when it reads, as text."""
         self._chance = chance
@@ -89,6 +94,7 @@ class MachineDisk:
         """The disk for a process that starts."""
         platter = FaultInjectionDisk(capacity_bytes=self._capacity_bytes, image=self._image)
         platter.named = partial(self._happens, "name")
+        platter.applying = lambda operation: self.applying(operation)
         self.current = SimulatedDisk(platter, self._chance, self.latency, partial(self._happens, "write"))
         return self.current
 
@@ -178,6 +184,18 @@ class MachineDisk:
     def content(self, path: Path) -> bytes:
         """The content of a file as a program reads it."""
         return bytes(self._image.contents[self._image.folders[path.parent].current[path.name]].current)
+
+    def path_of(self, number: int) -> Path | None:
+        """The current name of the file with this number; None without one."""
+        named = (
+            (folder / name, one) for folder, names in self._image.folders.items() for name, one in names.current.items()
+        )
+        return next((path for path, one in named if one == number), None)
+
+    def durable_files(self, folder: Path) -> dict[str, FileContent]:
+        """The files that a folder certainly keeps in a power cut, by name."""
+        names = self._image.folders.get(folder, Folder()).durable
+        return {name: self._image.contents[number] for name, number in names.items()}
 
 
 def _interrupted(work: Callable[[], object]) -> None:

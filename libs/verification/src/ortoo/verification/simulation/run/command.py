@@ -18,6 +18,7 @@ def main(arguments: Sequence[str]) -> int:
     parser = argparse.ArgumentParser(prog="python -m ortoo.verification.simulation", description=__doc__)
     parser.add_argument("--seed", type=int, default=1, help="which run")
     parser.add_argument("--seeds", type=int, default=0, help="number of seeds to run, beginning with --seed")
+    parser.add_argument("--random", type=int, default=0, help="with --workers: number of further, random seeds")
     parser.add_argument("--workers", type=int, default=0, help="number of processes")
     parser.add_argument("--first", action="store_true", help="stop at the first seed that fails")
     parser.add_argument("--shrink", action="store_true", help="leave out the faults that are not needed")
@@ -46,7 +47,7 @@ def main(arguments: Sequence[str]) -> int:
     if given.shrink:
         return _shrink(choices)
     if given.workers:
-        return run_seeds(choices, given.seeds, workers=given.workers)
+        return run_seeds(choices, given.seeds, workers=given.workers, random_seeds=given.random)
     failed = 0
     for seed in range(given.seed, given.seed + (given.seeds or 1)):
         with ExitStack() as files:

@@ -3,6 +3,7 @@
 import contextlib
 from collections.abc import Sequence
 from dataclasses import replace
+from functools import partial
 from pathlib import Path
 
 import grpc
@@ -16,25 +17,32 @@ from ortoo.testing.simulation.cluster.roles import ReplicaMachine
 from ortoo.v1 import enode_replicas_pb2 as pb
 from ortoo.v1.enode_replicas_pb2_grpc import EnodeReplicasServiceStub
 from ortoo.v1.replica_report_pb2 import ReplicaId
+from ortoo.verification.simulation.duties.replica_duties import ReplicaDuties
 from ortoo.verification.simulation.oracle.oracle import Oracle
 from ortoo.verification.simulation.run.agreement import SEGMENT_SUFFIX
-from ortoo.verification.simulation.run.injector import FaultInjector, Undo
+from ortoo.verification.simulation.run.injector import DRIFT, FaultInjector, Undo
 from ortoo.verification.simulation.run.plan import PlannedFault
+from ortoo.verification.simulation.run.repeated_messages import RepeatedMessages
 from ortoo.verification.simulation.workload.application import Application
 
 CLOCK_OFF_MS = 30_000.0
 LOOK_S = 0.3
 NEEDED_FILES = ("reign", "reign", "outline", "identity")
 """Files without which a replica does not start."""
+VERSIONED_FILES = ("reign", "outline")
+"""Files whose older copies a start refuses."""
 CALL_TIMEOUT_S = 3.0
 
 
 class ReplicaFaultInjector(FaultInjector):
     """Injects faults into a cluster whose enode has several replicas."""
 
-    def __init__(self, cluster: SimulatedCluster, applications: Sequence[Application], oracle: Oracle) -> None:
-        """Inject faults into these machines, and notify the oracle."""
+    def __init__(
+        self, cluster: SimulatedCluster, applications: Sequence[Application], oracle: Oracle, duties: ReplicaDuties
+    ) -> None:
+        """Inject faults into these machines, and notify the oracle and the model of duties."""
         super().__init__(cluster, applications, oracle)
+        self._duties = duties
         self._replicas = cluster.replicas
         self._replacements: str = ""
         """The replica whose disk is being replaced: no other disk is emptied before that is done."""
@@ -112,12 +120,62 @@ class ReplicaFaultInjector(FaultInjector):
             machine.disk.remove(path)
         machine.start()
 
-        def emptied() -> None:
-            machine.cut_power()
-            machine.disk.replace_with_empty()
-            self._begin_again(machine)
+        return partial(self._empty, machine)
 
+    def _rolled_back_file(self, fault: PlannedFault) -> Undo | None:
+        """Put an older copy of a small file back, as a wrong restore does. Then as with a lost file."""
+        machine = self._taken(fault)
+        if machine is None:
+            return None
+        name = VERSIONED_FILES[int(fault.amount * len(VERSIONED_FILES)) % len(VERSIONED_FILES)]
+        path = Path("/") / machine.name / name
+        before = machine.disk.content(path) if path in machine.disk.files() else b""
+        machine.kill()
+        machine.start()  # each start writes these files
+
+        is_older = False
+
+        def put_back() -> None:
+            nonlocal is_older
+            is_there = path in machine.disk.files()
+            if not self._is_over and machine.alive and is_there and machine.disk.content(path) != before:
+                machine.kill()
+                machine.disk.put(path, before)
+                machine.start()
+                is_older = True
+
+        def emptied() -> None:
+            if is_older and machine.ready.is_set():
+                self._duties.broken(f"{machine.name} has started with an older copy of its file {name}")
+            self._empty(machine)
+
+        loop = self.world.loop
+        loop.call_later(fault.lasts_s / 2, put_back, context=loop.outside.context)
         return emptied
+
+    def _empty(self, machine: ReplicaMachine) -> None:
+        machine.cut_power()
+        machine.disk.replace_with_empty()
+        self._begin_again(machine)
+
+    def _late_and_twice(self, fault: PlannedFault) -> Undo:
+        """Some messages from and to a replica arrive again, up to seconds later."""
+        return RepeatedMessages(self.world, {one.name: one for one in self._replicas}, fault.target).end
+
+    def _clocks_apart(self, fault: PlannedFault) -> Undo:
+        """The clock of each replica has a drift of its own."""
+        for number, one in enumerate(self._replicas):
+            drift = DRIFT * (2 * ((fault.amount + number / len(self._replicas)) % 1.0) - 1)
+            one.clock.drift(drift)
+            gained_ms = max(0.0, drift) * fault.lasts_s * 1000
+            self.oracle.clock_ahead_ms = max(self.oracle.clock_ahead_ms, one.clock.wall_error_ms + gained_ms)
+
+        def together() -> None:
+            for one in self._replicas:
+                one.clock.drift(0.0)
+                self._notice_clock(one)
+
+        return together
 
     def _taken(self, fault: PlannedFault) -> ReplicaMachine | None:
         """The machine whose disk is replaced; None during another replacement, or if this disk must stay."""
@@ -128,6 +186,7 @@ class ReplicaFaultInjector(FaultInjector):
             return None
         self.flipped = ""
         self._replacements = machine.name
+        self._duties.is_disk_lost = True
         return machine
 
     def _begin_again(self, machine: ReplicaMachine) -> None:

@@ -4,6 +4,7 @@ from collections.abc import Mapping
 
 from ortoo.verification.simulation.disturbances.hostile_clients import HostileScenario
 from ortoo.verification.simulation.disturbances.operators import OperatorScenario
+from ortoo.verification.simulation.reads.reading import ReadScenario
 from ortoo.verification.simulation.workload.cancelling import CancellationScenario
 from ortoo.verification.simulation.workload.deduplicating import DeduplicationScenario
 from ortoo.verification.simulation.workload.delaying import DelayScenario
@@ -29,7 +30,10 @@ SCENARIOS: Mapping[str, type[Scenario]] = {
         PopScenario,
         PullScenario,
         PushScenario,
+        ReadScenario,
         RocketMqScenario,
         TransactionScenario,
     )
 }
+WITH_REPLICAS = ReadScenario.name
+"""Takes part in each run with replicas, and in others only on request."""

@@ -12,21 +12,28 @@ from concurrent.futures import ThreadPoolExecutor, as_completed
 from contextlib import closing
 from dataclasses import replace
 
+from ortoo.common.process.randomness import Randomness
 from ortoo.verification.forks.fork_server import ForkServer
 from ortoo.verification.simulation.run.outcome import RunOptions
 
 SEEDS_A_PROCESS = 20
 """The maximum number of seeds of a process."""
+RANDOM_BELOW = 1 << 31
+"""Random seeds are below this number."""
 
 
-def run_seeds(options: RunOptions, seeds: int, *, workers: int) -> int:
-    """Run `seeds` seeds from that of `options`; failures are printed at once. Returns 1 if there were any."""
+def run_seeds(options: RunOptions, seeds: int, *, workers: int, random_seeds: int = 0) -> int:
+    """Run `seeds` seeds from that of `options`, then `random_seeds` from a random one.
+
+    Failures are printed at once. Returns 1 if there were any.
+    """
     failed, done = 0, 0
+    drawn = Randomness().below(RANDOM_BELOW)
     with (
         closing(ForkServer(["ortoo.verification.simulation.run.command"])) as server,
         ThreadPoolExecutor(workers) as pool,
     ):
-        parts = shares(options.seed, seeds, workers)
+        parts = [*shares(options.seed, seeds, workers), *shares(drawn, random_seeds, workers)]
         waiting = [pool.submit(_worker, server, options, first, count) for first, count in parts]
         for one in as_completed(waiting):
             code, text = one.result()
@@ -38,7 +45,8 @@ def run_seeds(options: RunOptions, seeds: int, *, workers: int) -> int:
             if code not in (0, 1):
                 failed += 1
                 _say(f"a worker ended with {code}:\n{text}")
-    _say(f"{done} seeds, {failed} failed")
+    drawn_seeds = f", of which {random_seeds} from seed {drawn} on" if random_seeds else ""
+    _say(f"{done} seeds{drawn_seeds}, {failed} failed")
     return 1 if failed else 0
 
 

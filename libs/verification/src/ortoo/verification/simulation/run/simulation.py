@@ -17,6 +17,7 @@ from ortoo.testing.simulation.cluster.cluster import ClusterShape, SimulatedClus
 from ortoo.testing.simulation.kernel.event_loop import SimulationStuck
 from ortoo.testing.simulation.kernel.random_streams import RandomStreams
 from ortoo.testing.simulation.world import World
+from ortoo.verification.simulation.duties.replica_duties import ReplicaDuties
 from ortoo.verification.simulation.logs import simulated_logs
 from ortoo.verification.simulation.oracle.oracle import Oracle
 from ortoo.verification.simulation.run.agreement import differences
@@ -24,7 +25,7 @@ from ortoo.verification.simulation.run.injector import FaultInjector
 from ortoo.verification.simulation.run.outcome import RunOptions, RunOutcome
 from ortoo.verification.simulation.run.plan import PlannedFault, draw_plan
 from ortoo.verification.simulation.run.replica_injector import ReplicaFaultInjector
-from ortoo.verification.simulation.run.scenarios import SCENARIOS
+from ortoo.verification.simulation.run.scenarios import SCENARIOS, WITH_REPLICAS
 from ortoo.verification.simulation.workload.application import Application
 from ortoo.verification.simulation.workload.scenario import Scenario
 
@@ -66,6 +67,7 @@ class SimulationRun:
         self.oracle = Oracle(self.world)
         self.faults: list[PlannedFault] = []
         self.cluster = SimulatedCluster(self.world, self.shape)
+        self.duties = ReplicaDuties(self.cluster, self.world.violations) if choices.replicas > 1 else None
         for snode in self.cluster.snodes:
             snode.chosen["read_from"] = list(ReadFrom)[choices.seed % len(ReadFrom)]
         self.scenarios: list[Scenario] = [
@@ -106,9 +108,10 @@ class SimulationRun:
         )
 
     def _drawn_scenarios(self) -> list[str]:
-        names = sorted(SCENARIOS)
+        names = sorted(name for name in SCENARIOS if name != WITH_REPLICAS)
         chosen = [name for name in names if self._chance.uniform(0, 1) < SCENARIO_DRAWN]
-        return chosen or [names[self._chance.below(len(names))]]
+        chosen = chosen or [names[self._chance.below(len(names))]]
+        return [*chosen, WITH_REPLICAS] if self.options.replicas > 1 else chosen
 
     @property
     def applications(self) -> list[Application]:
@@ -137,8 +140,10 @@ class SimulationRun:
         await self._ask(self._prepare)
         for application in self.applications:
             application.start()
-        make = FaultInjector if self.options.replicas == 1 else ReplicaFaultInjector
-        injector = make(self.cluster, self.applications, self.oracle)
+        if self.duties is None:
+            injector = FaultInjector(self.cluster, self.applications, self.oracle)
+        else:
+            injector = ReplicaFaultInjector(self.cluster, self.applications, self.oracle, self.duties)
         self._phase = "faults happen"
         await self._trouble(injector)
         self._phase = "senders end"
@@ -192,7 +197,8 @@ class SimulationRun:
     async def _compare_replicas(self, flipped: str) -> None:
         """Compare the replicas' logs and states, when all have everything."""
         deadline_s = self.world.loop.time() + AGREE_S
-        while difference := differences(self.cluster.replicas, flipped=flipped):
+        assert self.duties is not None
+        while difference := differences(self.cluster.replicas, flipped=flipped) or self.duties.undurable():
             if self.world.loop.time() > deadline_s:
                 self.world.violations.add("members agree", difference)
                 return
