@@ -117,8 +117,9 @@ async def open_snode(
         pull = PullComponents(
             runtime, cluster, enodes.links, topics.group_settings, groups.membership, observation.traffic
         )
-        push_sessions = PushSessions(runtime, cluster, enodes, topics, groups, observation.traffic)
         pop = PopComponents(runtime, cluster, enodes.links, topics, pull.reader)
+        park = pop.nack_processor.park_interrupted
+        push_sessions = PushSessions(runtime, cluster, enodes, topics, groups, observation.traffic, park)
         clients = ClientComponents(runtime, cluster, enodes, topics, groups, push_sessions)
         policy = await open_policy(runtime, cluster)
         gateway = MessagingActivities(

@@ -134,6 +134,8 @@ class ClientSession:
     """The address for replies to the client's requests; empty = the client has not registered for replies."""
     call: asyncio.Task[Any] | None = None
     is_closing: bool = False
+    has_left: bool = False
+    """Whether the client has said that it leaves. Otherwise it may have died."""
 
     @property
     def client_id(self) -> str:

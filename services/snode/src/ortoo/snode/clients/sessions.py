@@ -180,6 +180,9 @@ class ClientSessions:
 
     def unregister_consumer(self, session: ClientSession, group: str) -> None:
         """Remove the client from a group of consumers; no effect if it is not in the group."""
+        push = self._push_sessions.find(group, session.client_id)
+        if push is not None:
+            push.has_left = True
         self._leave_consumer(session, group, CloseReason.CLIENT_LEFT, "the client left the group")
 
     def members(self, group: str) -> GroupMembers:
@@ -312,6 +315,7 @@ class ClientSessions:
             del self._by_group[group]
         push = self._push_sessions.find(group, session.client_id)
         if push is not None and push.member_session_id == session.session_id:
+            push.has_left |= session.has_left
             self._push_sessions.start_close(push, reason, message)
         self._membership.leave(group, session.client_id, session.session_id)
 

@@ -36,6 +36,7 @@ from ortoo.snode.enodes.link import (
     FetchedBatches,
     FlushMode,
     HalfVerdict,
+    Interruption,
     LockKey,
     LockRequest,
     LockResult,
@@ -44,6 +45,7 @@ from ortoo.snode.enodes.link import (
     OpenHalf,
     QueueRange,
     QueueSize,
+    StoredOffset,
     TopicLag,
     VerdictSource,
 )
@@ -123,7 +125,7 @@ class GrpcEnodeLink(ReplicaLink):
 
     async def query_offset_groups(self, topic_id: int) -> list[str]:
         """The groups that have an offset in a topic, sorted by name."""
-        request = pb.QueryOffsetGroupsRequest(topic_id=topic_id)
+        request = lag_pb.QueryOffsetGroupsRequest(topic_id=topic_id)
         return list((await self._call(lambda stub: stub.QueryOffsetGroups, request)).groups)
 
     async def describe_lags(self, group: str) -> list[TopicLag]:
@@ -146,15 +148,9 @@ class GrpcEnodeLink(ReplicaLink):
     ) -> None:
         """Record a failed attempt of a consumer that keeps the order, for operators."""
         request = lag_pb.RecordFailedAttemptRequest(
-            group=group,
-            topic_id=topic_id,
-            queue_id=queue_id,
-            offset=offset,
-            attempt=attempt,
-            delay_ms=delay_ms,
-            consumer=consumer,
-            error=error,
-        )
+            group=group, topic_id=topic_id, queue_id=queue_id, offset=offset, attempt=attempt, delay_ms=delay_ms,
+            consumer=consumer, error=error,
+        )  # fmt: skip
         await self._call(lambda stub: stub.RecordFailedAttempt, request)
 
     async def find_deferred(self, topic_id: int, message_id: str) -> DeferredMessage | None:
@@ -208,9 +204,27 @@ class GrpcEnodeLink(ReplicaLink):
 
     async def query_offsets(self, topic_id: int, group: str, queue_ids: Iterable[int] = ()) -> dict[int, int]:
         """The offset of a group in each queue of a topic that has one; `queue_ids` selects queues, none = all."""
+        found = await self.query_starts(topic_id, group, queue_ids)
+        return {queue_id: one.offset for queue_id, one in found.items()}
+
+    async def query_starts(self, topic_id: int, group: str, queue_ids: Iterable[int] = ()) -> dict[int, StoredOffset]:
+        """As `query_offsets`, with the interrupted deliveries."""
         request = pb.QueryOffsetsRequest(topic_id=topic_id, group=group, queue_ids=queue_ids)
         response = await self._call(lambda stub: stub.QueryOffsets, request)
-        return {item.queue_id: item.offset for item in response.offsets}
+        interrupted = {one.queue_id: read(Interruption, one) for one in response.interruptions}
+        return {item.queue_id: StoredOffset(item.offset, interrupted.get(item.queue_id)) for item in response.offsets}
+
+    async def record_interruptions(
+        self, group: str, topic_id: int, consumer: str, interruptions: Sequence[Interruption]
+    ) -> None:
+        """Record the messages that a consumer had when its session ended without an answer."""
+        request = lag_pb.RecordInterruptionsRequest(
+            group=group,
+            topic_id=topic_id,
+            consumer=consumer,
+            interruptions=[write(lag_pb.Interruption, one) for one in interruptions],
+        )
+        await self._call(lambda stub: stub.RecordInterruptions, request)
 
     async def describe_queues(self, topic_id: int) -> list[QueueRange]:
         """The stored range of each queue of a topic on the enode."""

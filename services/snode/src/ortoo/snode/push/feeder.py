@@ -7,7 +7,7 @@ from typing import Any
 
 from ortoo.common.errors import DataLoss, Fenced, NotFound, OrtooError, OutOfRange, Overloaded
 from ortoo.common.filters.message_filter import MessageFilter
-from ortoo.common.filters.selection import select_rows
+from ortoo.common.filters.selection import SelectedRows, select_rows
 from ortoo.common.logs.logger import get_logger
 from ortoo.common.process.background import Background
 from ortoo.common.process.clock import Clock
@@ -17,7 +17,14 @@ from ortoo.common.process.retry import Backoff
 from ortoo.snode import log_events
 from ortoo.snode.cluster.directory import DirectoryCache
 from ortoo.snode.cluster.routes import Queue
-from ortoo.snode.enodes.link import FETCH_WAIT_MS, EnodeLinks, FetchBatchesRequest, FetchedBatches, LockRequest
+from ortoo.snode.enodes.link import (
+    FETCH_WAIT_MS,
+    EnodeLinks,
+    FetchBatchesRequest,
+    FetchedBatches,
+    Interruption,
+    LockRequest,
+)
 from ortoo.snode.enodes.queue_locks import SessionQueueLocks
 from ortoo.snode.membership.consumer_groups import ConsumerGroups
 from ortoo.snode.observe.traffic import Traffic
@@ -35,6 +42,8 @@ LOGGED_FAILURE_NUMBER = 3
 """Of 30 consecutive failures, the failure with this number is logged, so that a short outage logs none."""
 DAMAGED_READS_MAX = 3
 """Reads of damaged messages before they count as lost. Memory and cables can fail as well as disks."""
+Park = Callable[[str, Queue, Interruption], Awaitable[bool]]
+"""Parks a message of a group if it has used its attempts; returns whether it is parked. Errors: retriable ones."""
 _log = get_logger("push")
 
 
@@ -51,6 +60,7 @@ class PushContext:
     randomness: Randomness
     traffic: Traffic
     memory: MemoryBudget
+    park: Park
 
 
 @dataclass(slots=True, eq=False)
@@ -63,8 +73,11 @@ class Feeder:
     group: str
     message_filter: MessageFilter | None
     """The filter; it may change at any time."""
-    wait_until_sendable: Callable[[Queue], Awaitable[None]]
-    """Waits until there is credit and space in the outbox, and the queue is not suspended."""
+    wait_until_sendable: Callable[[Queue], Awaitable[int | None]]
+    """Waits until there is credit and space in the outbox, and the queue is not suspended.
+
+    Returns the number of messages that may be sent; None = unlimited.
+    """
     send: Callable[[Delivery], None]
     start: SessionStart
     lock: LockRequest | None
@@ -76,6 +89,12 @@ class Feeder:
     """The memory of the session. Each read draws from it before it is requested."""
     starts: QueueStarts
     """The first offsets of the session's queues in this topic on this enode."""
+    on_started: Callable[["Feeder", Interruption | None], Awaitable[None]]
+    """Called with the interrupted delivery of an earlier session, before the first message is delivered."""
+    recording: "asyncio.Task[Any] | None" = field(default=None, init=False)
+    """The task that records the interruption of the queue at its enode; the queue is released after it."""
+    parked_offset: int = field(default=-1, init=False)
+    """The offset of a parked message, which is not delivered; -1 = none."""
     fence: int = field(default=0, init=False)
     """The generation of the queue's lock; 0 = no lock."""
     task: asyncio.Task[Any] = field(init=False)
@@ -137,7 +156,8 @@ class Feeder:
             self.cursor.start(await self._first_offset() if stored is None else stored, is_committed=stored is not None)
             return
         if (committed := await self.starts.committed_offset(queue.queue_id)) is not None:
-            self.cursor.start(committed, is_committed=True)
+            self.cursor.start(committed.offset, is_committed=True)
+            await self.on_started(self, committed.interruption)
             return
         start = await self._first_offset()
         # From here on the group subscribes: messages stored from now on are its own, even if this session ends before
@@ -178,36 +198,59 @@ class Feeder:
         cursor = self.cursor
         cursor.end_offset = fetched.end_offset
         for stored in fetched.batches:
-            await self.wait_until_sendable(cursor.queue)  # wait first: filter and expiry may change meanwhile
-            part = select_rows(
-                stored, cursor.next_offset, message_filter=self.message_filter, now_ms=self.context.clock.now_ms()
-            )
-            if part.expired:
-                self.context.traffic.count_expired(cursor.queue.topic, self.group, part.expired)
-            held.resize(held.bytes - len(stored.batch.records))
-            cursor.advance(part.next_offset)
-            if part.batch is None:
-                continue
-            self._send(
-                Delivery(
-                    cursor.queue,
-                    self.generation,
-                    self.topic_id,
-                    part.first_offset,
-                    part.next_offset,
-                    part.stored_at_ms,
-                    part.batch,
-                    part.rows,
-                    part.messages,
+            while True:  # once, unless only a part of the batch may be sent
+                messages_max = await self.wait_until_sendable(cursor.queue)  # first: filter and expiry may change
+                part = select_rows(
+                    stored,
+                    cursor.next_offset,
+                    self._end_of_part(messages_max),
+                    self.message_filter,
+                    now_ms=self.context.clock.now_ms(),
                 )
-            )
+                if part.expired:
+                    self.context.traffic.count_expired(cursor.queue.topic, self.group, part.expired)
+                cursor.advance(part.next_offset)
+                if cursor.next_offset == self.parked_offset:
+                    cursor.advance(self.parked_offset + 1)
+                is_last = cursor.next_offset >= stored.next_offset
+                if is_last:
+                    held.resize(held.bytes - len(stored.batch.records))
+                if part.batch is not None:
+                    self._send_part(part)
+                if is_last:
+                    break
         if cursor.unreported_count and (
             cursor.next_offset >= fetched.end_offset or cursor.unreported_count >= SKIPPED_MAX
         ):
             self._send(Delivery(cursor.queue, self.generation, self.topic_id, cursor.sent_offset, cursor.next_offset))
 
+    def _end_of_part(self, messages_max: int | None) -> int | None:
+        """The offset before which the next part of a batch ends; None = at the end of the batch."""
+        begin = self.cursor.next_offset
+        ends = [] if messages_max is None else [begin + messages_max]
+        if begin <= self.parked_offset:
+            ends.append(self.parked_offset)
+        return min(ends, default=None)
+
+    def _send_part(self, part: SelectedRows) -> None:
+        assert part.batch is not None
+        self._send(
+            Delivery(
+                self.cursor.queue,
+                self.generation,
+                self.topic_id,
+                part.first_offset,
+                part.next_offset,
+                part.stored_at_ms,
+                part.batch,
+                part.rows,
+                part.messages,
+            )
+        )
+
     def _send(self, delivery: Delivery) -> None:
-        self.cursor.on_sent(delivery.next_offset, self.context.clock.monotonic_s(), delivery.size_bytes)
+        now_s, last_message_offset = self.context.clock.monotonic_s(), delivery.last_message_offset
+        self.cursor.on_sent(delivery.next_offset, now_s, delivery.size_bytes, delivery.messages, last_message_offset)
         self.send(delivery)
 
     def _skip_damaged(self, error: DataLoss) -> bool:
