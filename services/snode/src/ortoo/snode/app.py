@@ -120,7 +120,7 @@ async def open_snode(
         pop = PopComponents(runtime, cluster, enodes.links, topics, pull.reader)
         park = pop.nack_processor.park_interrupted
         push_sessions = PushSessions(runtime, cluster, enodes, topics, groups, observation.traffic, park)
-        clients = ClientComponents(runtime, cluster, enodes, topics, groups, push_sessions)
+        clients = ClientComponents(runtime, cluster, enodes, topics, groups, push_sessions, pull.processor)
         policy = await open_policy(runtime, cluster)
         gateway = MessagingActivities(
             runtime, cluster, enodes.links, topics, groups.membership, sending, pull, pop.processor

@@ -210,6 +210,8 @@ class DeadLetters:
 
 PARK_LEVEL = -1
 INTERRUPTED = "the session of each consumer ended while it had this message"
+INTERRUPTIONS_MIN = 2
+"""No message is parked after a single interruption, which may have another cause."""
 _log = get_logger("dead letters")
 
 
@@ -305,7 +307,8 @@ class NackProcessor:
 
         Errors: retriable ones. After another error, such as a message that was deleted, it is not parked.
         """
-        if not FailureRule(self.settings.get(group).attempts_max).is_last(interruption.attempts):
+        is_last = FailureRule(self.settings.get(group).attempts_max).is_last(interruption.attempts)
+        if not is_last or interruption.attempts < INTERRUPTIONS_MIN:
             return False
         request = NackMessagesRequest(
             group,

@@ -5,7 +5,8 @@ messages that the consumer had are therefore redelivered first, a sixteenth of t
 leaves a sixteenth of the messages. An attempt counts when a single message is left.
 """
 
-from ortoo.snode.cluster.routes import Queue
+from collections.abc import Hashable
+
 from ortoo.snode.enodes.link import Interruption
 
 WINDOW_DIVISOR = 16
@@ -16,19 +17,16 @@ STALL_S = 30.0
 
 
 class RedeliveryLimit:
-    """The queues whose messages are redelivered first, and the number of messages that may be unacknowledged."""
+    """The queues of a client whose messages are redelivered first, and the number of its unacknowledged messages."""
 
     def __init__(self) -> None:
         """Begin without a limit."""
-        self._ranges: dict[Queue, tuple[int, int]] = {}
+        self._ranges: dict[Hashable, tuple[int, int]] = {}
         """The first offset that is not acknowledged, and the end of the messages to redeliver."""
         self._window = 0
         self._progress_s = 0.0
 
-    def __contains__(self, queue: object) -> bool:
-        return queue in self._ranges
-
-    def add(self, queue: Queue, interruption: Interruption | None, committed: int, now_s: float) -> None:
+    def add(self, queue: Hashable, interruption: Interruption | None, committed: int, now_s: float) -> None:
         """Limit the session if the interrupted delivery of a queue, which starts at `committed`, may repeat itself."""
         if interruption is None or not (interruption.attempts or interruption.repeats >= REPEATS_MIN):
             return
@@ -37,18 +35,25 @@ class RedeliveryLimit:
             self._window = max(1, sum(end - at for at, end in self._ranges.values()) // WINDOW_DIVISOR)
             self._progress_s = now_s
 
-    def discard(self, queue: Queue) -> None:
+    def is_worth_recording(self, queue: Hashable, interruption: Interruption) -> bool:
+        """Whether an interruption changes what the enode knows.
+
+        An empty range of a queue in redelivery is recorded, because its messages did not end the client.
+        """
+        return interruption.offset < interruption.end_offset or queue in self._ranges
+
+    def discard(self, queue: Hashable) -> None:
         """Do not wait for a queue any more, because it is released or suspended."""
         self._ranges.pop(queue, None)
 
-    def on_committed(self, queue: Queue, offset: int, now_s: float) -> None:
+    def on_committed(self, queue: Hashable, offset: int, now_s: float) -> None:
         """Record that messages before `offset` were acknowledged."""
         if (range_ := self._ranges.pop(queue, None)) is not None:
             self._progress_s = now_s
             if offset < range_[1]:
                 self._ranges[queue] = (offset, range_[1])
 
-    def messages_max(self, queue: Queue, unacknowledged: int) -> int | None:
+    def messages_max(self, queue: Hashable, unacknowledged: int) -> int | None:
         """The number of messages of a queue that may be sent now; None = unlimited.
 
         `unacknowledged` is the number of messages of the session that were sent and not acknowledged.

@@ -194,7 +194,7 @@ class PushSession:
         while True:
             await self.outbox.wait_for_room()
             has_credit = self._credit.is_available and self.unacknowledged_bytes < self.unacknowledged_bytes_max
-            messages_max = self._redelivery.messages_max(queue, unacknowledged_messages(self.feeders))
+            messages_max = self._redelivery.messages_max(queue, self._unacknowledged_messages())
             if has_credit and messages_max != 0 and not self._is_suspended(queue):
                 return messages_max
             self._may_be_sendable.clear()
@@ -234,6 +234,9 @@ class PushSession:
         if flushes:
             await asyncio.wait(flushes)
         self.outbox.close(SessionClosed(reason, message))
+
+    def _unacknowledged_messages(self) -> int:
+        return unacknowledged_messages(feeder.cursor for feeder in self.feeders.values())
 
     async def _on_queue_started(self, feeder: Feeder, interruption: Interruption | None) -> None:
         """Park the message at which a queue starts if it has used its attempts; otherwise limit its redelivery."""
