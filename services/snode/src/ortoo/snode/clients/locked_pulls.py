@@ -106,7 +106,7 @@ class LockedPulls:
                 self._locks.release(enode, request)
 
     async def _pulled_queue(self, session: ClientSession, request: PullRequest) -> PulledQueue:
-        """The position of a pull. Another position than the expected one begins anew with the same messages."""
+        """The position of a pull. At another offset than the expected one it begins again."""
         key = (request.group, request.queue)
         pulled = session.pulled.get(key)
         is_new = pulled is None or pulled.cursor.since_generation != request.generation
