@@ -18,6 +18,7 @@ from ortoo.snode.cluster.watch import DirectoryWatch
 from ortoo.snode.enodes import EnodeComponents
 from ortoo.snode.enodes.link import FlushMode, Interruption
 from ortoo.snode.membership.consumer_groups import ConsumerGroups
+from ortoo.snode.membership.group_filters import GroupFilters
 from ortoo.snode.membership.group_members import CloseReason, GroupMember, Subscription
 from ortoo.snode.membership.group_membership import Membership
 from ortoo.snode.observe.traffic import Traffic
@@ -68,7 +69,8 @@ class Bench:
         self.groups = ConsumerGroups(self.directory, Membership(self.clock), self.clock)
         enodes = EnodeComponents(runtime, cluster, enode.to)
         topics = TopicComponents(runtime, cluster, enodes.links)
-        self.sessions = PushSessions(runtime, cluster, enodes, topics, self.groups, self.traffic, self.park)
+        filters = GroupFilters(self.groups.membership)
+        self.sessions = PushSessions(runtime, cluster, enodes, topics, self.groups, self.traffic, self.park, filters)
         self.parts = self.sessions.context
         self.watch = watch
         background.spawn("groups", self.groups.run())

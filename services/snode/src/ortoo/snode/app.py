@@ -32,6 +32,7 @@ from ortoo.snode.enodes import EnodeComponents
 from ortoo.snode.enodes.grpc_links import GrpcLinks
 from ortoo.snode.enodes.queue_locks import LOCK_RETRY_S
 from ortoo.snode.membership import open_membership
+from ortoo.snode.membership.group_filters import GroupFilters
 from ortoo.snode.membership.store import redis_client
 from ortoo.snode.observe import open_observation
 from ortoo.snode.observe.trace_topic import TraceTopic
@@ -117,9 +118,10 @@ async def open_snode(
         pull = PullComponents(
             runtime, cluster, enodes.links, topics.group_settings, groups.membership, observation.traffic
         )
-        pop = PopComponents(runtime, cluster, enodes.links, topics, pull.reader)
+        filters = GroupFilters(groups.membership)
+        pop = PopComponents(runtime, cluster, enodes.links, topics, pull.reader, filters)
         park = pop.nack_processor.park_interrupted
-        push_sessions = PushSessions(runtime, cluster, enodes, topics, groups, observation.traffic, park)
+        push_sessions = PushSessions(runtime, cluster, enodes, topics, groups, observation.traffic, park, filters)
         clients = ClientComponents(runtime, cluster, enodes, topics, groups, push_sessions, pull.processor)
         policy = await open_policy(runtime, cluster)
         gateway = MessagingActivities(

@@ -7,6 +7,7 @@ policy package reads its handles.
 from ortoo.snode.cluster import ClusterView
 from ortoo.snode.cluster.runtime import Runtime
 from ortoo.snode.enodes.link import EnodeLinks
+from ortoo.snode.membership.group_filters import GroupFilters
 from ortoo.snode.pop.dead_letters import DeadLetters, NackProcessor
 from ortoo.snode.pop.processor import PopProcessor
 from ortoo.snode.pull.queue_reader import QueueReader
@@ -17,9 +18,15 @@ class PopComponents:
     """The components for pops: leases of messages, and dead letters."""
 
     def __init__(
-        self, runtime: Runtime, cluster: ClusterView, links: EnodeLinks, topics: TopicComponents, reader: QueueReader
+        self,
+        runtime: Runtime,
+        cluster: ClusterView,
+        links: EnodeLinks,
+        topics: TopicComponents,
+        reader: QueueReader,
+        filters: GroupFilters,
     ) -> None:
         """`topics` has the settings, retry topics and dead-letter topics of groups."""
-        self.processor = PopProcessor(runtime, cluster, links, topics)
+        self.processor = PopProcessor(runtime, cluster, links, topics, filters)
         self.nack_processor = NackProcessor(cluster.watch, links, topics.group_settings, topics.group_topics)
         self.dead_letters = DeadLetters(cluster.watch, links, topics.group_topics, reader, runtime.clock)

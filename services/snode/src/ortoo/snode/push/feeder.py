@@ -5,15 +5,17 @@ from collections.abc import Awaitable, Callable
 from dataclasses import dataclass, field
 from typing import Any
 
+from ortoo.common.arrays.opened_batch import OpenedBatch
 from ortoo.common.errors import DataLoss, Fenced, NotFound, OrtooError, OutOfRange, Overloaded
 from ortoo.common.filters.message_filter import MessageFilter
-from ortoo.common.filters.selection import SelectedRows, select_rows
+from ortoo.common.filters.selection import SelectedRows, select_rows, unexpired_rows
 from ortoo.common.logs.logger import get_logger
 from ortoo.common.process.background import Background
 from ortoo.common.process.clock import Clock
 from ortoo.common.process.memory_budget import MemoryBudget, MemoryShare, ReservedBytes
 from ortoo.common.process.randomness import Randomness
 from ortoo.common.process.retry import Backoff
+from ortoo.common.records.sealed_batch import StoredBatch
 from ortoo.snode import log_events
 from ortoo.snode.cluster.directory import DirectoryCache
 from ortoo.snode.cluster.routes import Queue
@@ -27,6 +29,7 @@ from ortoo.snode.enodes.link import (
 )
 from ortoo.snode.enodes.queue_locks import SessionQueueLocks
 from ortoo.snode.membership.consumer_groups import ConsumerGroups
+from ortoo.snode.membership.group_filters import GroupFilters, wanted_rows
 from ortoo.snode.observe.traffic import Traffic
 from ortoo.snode.pull.offsets import SessionStart, StartFrom
 from ortoo.snode.push.flow import QueueCursor
@@ -42,6 +45,9 @@ LOGGED_FAILURE_NUMBER = 3
 """Of 30 consecutive failures, the failure with this number is logged, so that a short outage logs none."""
 DAMAGED_READS_MAX = 3
 """Reads of damaged messages before they count as lost. Memory and cables can fail as well as disks."""
+FILTER_WAIT_S = 600.0
+"""Time for which a queue waits at a message that only other members' filters select. A deployment is shorter."""
+FILTER_POLL_S = 1.0
 Park = Callable[[str, Queue, Interruption], Awaitable[bool]]
 """Parks a message of a group if it has used its attempts; returns whether it is parked. Errors: retriable ones."""
 _log = get_logger("push")
@@ -61,6 +67,7 @@ class PushContext:
     traffic: Traffic
     memory: MemoryBudget
     park: Park
+    filters: GroupFilters
 
 
 @dataclass(slots=True, eq=False)
@@ -99,6 +106,9 @@ class Feeder:
     """The generation of the queue's lock; 0 = no lock."""
     task: asyncio.Task[Any] = field(init=False)
     """The task that runs the feeder, until the session releases the queue."""
+    _differing_since_s: float | None = field(default=None, init=False)
+    """The time since which the filters of the group's members differ; None = they are equal."""
+    _is_waiting_for_members: bool = field(default=False, init=False)
     _failures: int = field(default=0, init=False)
     _damaged_reads: int = field(default=0, init=False)
     """Number of reads with damaged messages since the last success. Other failures do not reset it."""
@@ -115,6 +125,8 @@ class Feeder:
         while True:
             await self.wait_until_sendable(self.cursor.queue)
             await self._retry(self._read_and_deliver)
+            if self._is_waiting_for_members:
+                await self.context.clock.sleep(FILTER_POLL_S)
 
     async def _retry(self, step: Callable[[], Awaitable[None]]) -> None:
         """Repeat a step until it succeeds, because an unreachable enode usually comes back. Errors: Fenced."""
@@ -196,14 +208,19 @@ class Feeder:
 
     async def _deliver(self, fetched: FetchedBatches, held: ReservedBytes) -> None:
         cursor = self.cursor
+        self._is_waiting_for_members = False
         cursor.end_offset = fetched.end_offset
         for stored in fetched.batches:
             while True:  # once, unless only a part of the batch may be sent
                 messages_max = await self.wait_until_sendable(cursor.queue)  # first: filter and expiry may change
+                end, wanted_offset = self._end_of_part(messages_max), self._wanted_offset(stored)
+                if wanted_offset == cursor.next_offset:
+                    self._is_waiting_for_members = True
+                    return
                 part = select_rows(
                     stored,
                     cursor.next_offset,
-                    self._end_of_part(messages_max),
+                    min((one for one in (end, wanted_offset) if one is not None), default=None),
                     self.message_filter,
                     now_ms=self.context.clock.now_ms(),
                 )
@@ -231,6 +248,30 @@ class Feeder:
         if begin <= self.parked_offset:
             ends.append(self.parked_offset)
         return min(ends, default=None)
+
+    def _wanted_offset(self, stored: StoredBatch) -> int | None:
+        """The first message of a batch that only other members' filters select; None if there is none.
+
+        The queue waits for it: the members' filters become equal, or the queue gets another owner. After a long time
+        the message is skipped, because the filters may differ for ever.
+        """
+        if self.message_filter is None or self.lock is None:
+            return None
+        differing = self.context.filters.differing(self.group, self.cursor.queue.topic)
+        if not differing:
+            self._differing_since_s = None
+            return None
+        now_s = self.context.clock.monotonic_s()
+        self._differing_since_s = now_s if self._differing_since_s is None else self._differing_since_s
+        if now_s - self._differing_since_s >= FILTER_WAIT_S:
+            return None
+        opened = OpenedBatch(stored.batch)
+        own = self.message_filter.select(opened)
+        alive = unexpired_rows(opened, self.context.clock.now_ms())
+        first = self.cursor.next_offset - stored.first_offset
+        wanted = set[int]() if own is None else wanted_rows(differing, opened).difference(own.tolist())
+        rows = [row for row in wanted if row >= first and (alive is None or row in alive)]
+        return stored.first_offset + min(rows) if rows else None
 
     def _send_part(self, part: SelectedRows) -> None:
         assert part.batch is not None

@@ -19,6 +19,7 @@ from ortoo.snode.enodes import EnodeComponents
 from ortoo.snode.enodes.link import EnodeLinks
 from ortoo.snode.membership.consumer_groups import ConsumerGroups
 from ortoo.snode.membership.fair_table import FairTable
+from ortoo.snode.membership.group_filters import GroupFilters
 from ortoo.snode.membership.group_members import (
     CloseReason,
     GroupMember,
@@ -80,10 +81,11 @@ class PushSessions:
         groups: ConsumerGroups,
         traffic: Traffic,
         park: Park,
+        filters: GroupFilters,
     ) -> None:
         """Start without sessions."""
         shared = (runtime.background, runtime.clock, runtime.randomness, traffic, runtime.memory)
-        self.context = PushContext(cluster.directory, enodes.links, groups, enodes.locks, *shared, park)
+        self.context = PushContext(cluster.directory, enodes.links, groups, enodes.locks, *shared, park, filters)
         self.watch = cluster.watch
         self.group_settings = topics.group_settings
         self.delivery_modes = topics.delivery_modes
