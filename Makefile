@@ -170,7 +170,7 @@ crash: $(READY)  ## 2,500 stops of the store, 500 damaged places, 5,000 random r
 	@$(PY) -m ortoo.verification.runs.replay_run
 	@$(PYTEST) -m crash tests/e2e
 
-hostile: $(READY)  ## Ten minutes with 5,000 half-open connections, floods one by one and all at once, the largest requests, 10,000 sessions that do not read, logs without a reader, fuzzed parsers (SECONDS=60)
+hostile: $(READY)  ## Half-open connections, floods alone and together, the largest requests, 10,000 sessions that do not read, logs without a reader, fuzzed parsers (SECONDS=60)
 	@$(PY) -m tests.hostile.siege --seconds $(or $(SECONDS),600)
 	@$(PY) -m tests.hostile.strangers
 	@$(PY) -m tests.hostile.mixed --minutes $(or $(MINUTES),10)

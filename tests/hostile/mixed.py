@@ -2,9 +2,11 @@
 
 `python -m tests.hostile.mixed --minutes 10`
 
-Requests that inflate to millions of elements, streams of health checks, calls with long headers or without a request,
-rapid resets, idle connections and half-open TLS handshakes. No role may end, no honest message may be lost or become
-three times slower, and each role must release the memory within a minute. The attackers are a process of low priority.
+These are requests that inflate to millions of elements, streams of health checks, and calls with long headers or
+without a request. Others are rapid resets, idle connections and half-open TLS handshakes.
+
+No role may end, no honest message may be lost or become three times slower, and each role must release the memory
+within a minute. The attackers are a process of low priority.
 """
 
 import argparse

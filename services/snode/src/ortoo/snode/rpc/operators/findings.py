@@ -130,8 +130,7 @@ def differing_filters(membership: Membership) -> Iterator[Finding]:
             "filters differ",
             f"members of group {group} subscribe to {topic} with {len(texts)} filters "
             f"({'; '.join(sorted(texts)[:SHOWN_MAX])})",
-            "a pushed queue waits up to 10 min at a message that only other members want, and then skips it; a pull "
-            "skips it at once; a pop leaves it to the others",
+            "a pull skips messages that only other members want, and a pushed queue waits up to 10 min at them",
             "give all members one filter, or a group for each filter",
         )
 
