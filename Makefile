@@ -170,13 +170,14 @@ crash: $(READY)  ## 2,500 stops of the store, 500 damaged places, 5,000 random r
 	@$(PY) -m ortoo.verification.runs.replay_run
 	@$(PYTEST) -m crash tests/e2e
 
-hostile: $(READY)  ## Ten minutes with 5,000 half-open connections, floods, the largest requests, 10,000 sessions that do not read, logs without a reader, fuzzed parsers (SECONDS=60)
+hostile: $(READY)  ## Half-open connections, floods alone and together, the largest requests, 10,000 sessions that do not read, logs without a reader, fuzzed parsers (SECONDS=60)
 	@$(PY) -m tests.hostile.siege --seconds $(or $(SECONDS),600)
 	@$(PY) -m tests.hostile.strangers
 	@$(PY) -m tests.hostile.large_requests
 	@$(PY) -m tests.e2e.unread_sessions --sessions 10000 --tails 200 --budget-mib 512 --most-mib 640
 	@$(PY) -m tests.e2e.log_readers --seconds $(or $(SECONDS),60)
 	@for target in batch handle signature sql; do $(PY) -m tests.hostile.fuzz $$target --seconds 60; done
+	@$(PY) -m tests.hostile.mixed --minutes $(or $(MINUTES),10)
 
 simulate: $(READY)  ## Simulate a cluster with faults, 300 seeds (SEED=1000 SEEDS=5000 ENODE_REPLICAS=3 for others); docs/simulation.md
 	@$(PY) -m ortoo.verification.simulation --seed $(or $(SEED),1) --seeds $(or $(SEEDS),300) --replicas $(or $(ENODE_REPLICAS),1) \

@@ -1,11 +1,13 @@
 """An enode in memory with controlled behaviour: it delays answers, loses answers, refuses."""
 
 import asyncio
+import dataclasses
 from collections import deque
 from collections.abc import Callable, Iterable, Sequence
 
 from ortoo.common.errors import NotFound, OrtooError, OutOfRange, Unavailable
 from ortoo.common.records.sealed_batch import SealedBatch, StoredBatch
+from ortoo.enode.pops import interruptions as enode_interruptions
 from ortoo.enode.store.lock_table import LockGranted, LockTable
 from ortoo.enode.store.lock_table import LockRequest as TableRequest
 from ortoo.snode.cluster.directory import DirectoryCache
@@ -17,12 +19,14 @@ from ortoo.snode.enodes.link import (
     FetchBatchesRequest,
     FetchedBatches,
     FlushMode,
+    Interruption,
     LockKey,
     LockRequest,
     LockResult,
     MessagePlace,
     OffsetRow,
     QueueRange,
+    StoredOffset,
 )
 
 TOPIC = Topic("t", 77, 1, Permission.READ_WRITE, (Placement("e", 4, 4),))
@@ -49,6 +53,7 @@ class FakeEnode(GrpcEnodeLink):
         self.arrived = asyncio.Event()
         """Set when an append or a commit has arrived."""
         self.locks = LockTable((), 0.0)
+        self.interruptions = enode_interruptions.Interruptions()
         self._dedup: dict[tuple[int, int, int], AppendedBatch] = {}
         self._stored = asyncio.Event()
         self._storing: set[asyncio.Task[AppendedBatch]] = set()
@@ -160,6 +165,23 @@ class FakeEnode(GrpcEnodeLink):
     async def query_offsets(self, topic_id: int, group: str, queue_ids: Iterable[int] = ()) -> dict[int, int]:
         """Stored offsets."""
         return {queue_id: offset for (name, queue_id), offset in self.offsets.items() if name == group}
+
+    async def query_starts(self, topic_id: int, group: str, queue_ids: Iterable[int] = ()) -> dict[int, StoredOffset]:
+        """Stored offsets, with the interruptions after them."""
+        offsets = await self.query_offsets(topic_id, group, queue_ids)
+        found = {}
+        for queue_id, offset in offsets.items():
+            one = self.interruptions.of((topic_id, group, queue_id), offset)
+            found[queue_id] = StoredOffset(offset, Interruption(*dataclasses.astuple(one)) if one is not None else None)
+        return found
+
+    async def record_interruptions(
+        self, group: str, topic_id: int, consumer: str, interruptions: Sequence[Interruption]
+    ) -> None:
+        """Record interruptions as an enode does."""
+        for one in interruptions:
+            place, committed = (topic_id, group, one.queue_id), self.offsets.get((group, one.queue_id), 0)
+            self.interruptions.record(place, enode_interruptions.Interruption(*dataclasses.astuple(one)), committed)
 
     async def describe_queues(self, topic_id: int) -> list[QueueRange]:
         """From 0 to the end."""

@@ -13,7 +13,7 @@ from ortoo.common.records.batch import encode
 from ortoo.common.records.message import Message
 from ortoo.common.records.sealed_batch import StoredBatch
 from ortoo.snode.cluster.routes import Queue
-from ortoo.snode.enodes.link import FetchBatchesRequest, FetchedBatches, LockRequest, QueueRange
+from ortoo.snode.enodes.link import FetchBatchesRequest, FetchedBatches, Interruption, LockRequest, QueueRange
 from ortoo.snode.pull.offsets import SessionStart, StartFrom
 from ortoo.snode.push.feeder import Feeder
 from ortoo.snode.push.flow import QueueCursor
@@ -83,6 +83,10 @@ class Client:
         self.held.append(self.share.bytes)
         await self.takes.wait()
 
+    async def on_started(self, feeder: Feeder, interruption: Interruption | None) -> None:
+        """No earlier session was interrupted."""
+        assert interruption is None
+
     def send(self, delivery: Delivery) -> None:
         """A delivery arrived."""
         self.got.append(delivery)
@@ -128,6 +132,7 @@ class Feed:
             9,
             self.client.share,
             QueueStarts(it.parts.links, it.parts.background, QUEUE.enode, 77, "g"),
+            self.client.on_started,
         )
         assert not chosen
         self.cursor = self.feeder.cursor

@@ -17,13 +17,15 @@ from ortoo.snode.cluster.runtime import Runtime
 from ortoo.snode.cluster.stream_ages import StreamAges
 from ortoo.snode.cluster.watch import DirectoryWatch
 from ortoo.snode.enodes import EnodeComponents
-from ortoo.snode.enodes.link import FlushMode
+from ortoo.snode.enodes.link import FlushMode, Interruption
 from ortoo.snode.membership.consumer_groups import ConsumerGroups
+from ortoo.snode.membership.group_filters import GroupFilters
 from ortoo.snode.membership.group_members import CloseReason, GroupMember, Subscription
 from ortoo.snode.membership.group_membership import Membership
 from ortoo.snode.observe.traffic import Traffic
 from ortoo.snode.pull.offsets import SessionStart, StartFrom
-from ortoo.snode.push.session import PushPlan, PushSession
+from ortoo.snode.push.plan import PushPlan
+from ortoo.snode.push.session import PushSession
 from ortoo.snode.push.sessions import PushSessions
 from ortoo.snode.settings import SnodeSettings
 from ortoo.snode.topics import TopicComponents
@@ -69,10 +71,15 @@ class Bench:
         self.groups = ConsumerGroups(self.directory, Membership(self.clock), self.clock)
         enodes = EnodeComponents(runtime, cluster, enode.to)
         topics = TopicComponents(runtime, cluster, enodes.links)
-        self.sessions = PushSessions(runtime, cluster, enodes, topics, self.groups, self.traffic)
+        filters = GroupFilters(self.groups.membership)
+        self.sessions = PushSessions(runtime, cluster, enodes, topics, self.groups, self.traffic, self.park, filters)
         self.parts = self.sessions.context
         self.watch = watch
         background.spawn("groups", self.groups.run())
+
+    async def park(self, group: str, queue: Queue, interruption: Interruption) -> bool:
+        """Park nothing."""
+        return False
 
     async def open(
         self, client_id: str = "c", group: str = "g", *, messages: int = 1000, **planned: Any

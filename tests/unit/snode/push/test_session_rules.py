@@ -13,7 +13,8 @@ from ortoo.snode.cluster.routes import DirectoryUpdate, Group, Placement, Queue,
 from ortoo.snode.enodes.link import LockRequest, LockResult
 from ortoo.snode.membership.group_members import CloseReason
 from ortoo.snode.push.outbox import Assignment, Delivery, DurableOffsets, SessionOpened
-from ortoo.snode.push.session import FLUSH_TIMEOUT_S, PushPlan, PushSession
+from ortoo.snode.push.plan import PushPlan
+from ortoo.snode.push.session import FLUSH_TIMEOUT_S, PushSession
 from ortoo.verification.time.virtual_time import in_virtual_time
 from tests.unit.snode.fake_enode import TOPIC
 from tests.unit.snode.push.push_bench import QUEUES, Bench, bench, event

@@ -105,7 +105,7 @@ class Client:
         """A worker of `group` that takes messages of `topic` one by one, each with a lease; enter it with `async with`.
 
         Any number of workers share the topic, independent of its number of queues. `filter` is a tag expression or an
-        `Sql` condition. Messages that do not match count as consumed by the group.
+        `Sql` condition. Messages that no member's filter selects count as consumed by the group.
         """
         from ortoo.client.pop.consumer import PopConsumer
         from ortoo.client.pop.settings import PopSettings

@@ -537,7 +537,7 @@ Global___Heartbeat: _TypeAlias = Heartbeat  # noqa: Y015
 
 @_typing.final
 class CloseSession(_message.Message):
-    """The client leaves."""
+    """The client leaves. A session that ends without this request may count as an attempt of the client's only message."""
 
     DESCRIPTOR: _descriptor.Descriptor
 

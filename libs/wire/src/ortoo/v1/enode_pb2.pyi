@@ -9,6 +9,7 @@ from google.protobuf import message as _message
 from google.protobuf.internal import containers as _containers
 from google.protobuf.internal import enum_type_wrapper as _enum_type_wrapper
 from ortoo.v1 import failure_pb2 as _failure_pb2
+from ortoo.v1 import lag_pb2 as _lag_pb2
 from ortoo.v1 import record_pb2 as _record_pb2
 import builtins as _builtins
 import sys
@@ -468,18 +469,24 @@ class QueryOffsetsResponse(_message.Message):
     DESCRIPTOR: _descriptor.Descriptor
 
     OFFSETS_FIELD_NUMBER: _builtins.int
+    INTERRUPTIONS_FIELD_NUMBER: _builtins.int
     @_builtins.property
     def offsets(self) -> _containers.RepeatedCompositeFieldContainer[Global___QueueOffset]:
         """Queues without a stored offset are absent."""
+
+    @_builtins.property
+    def interruptions(self) -> _containers.RepeatedCompositeFieldContainer[_lag_pb2.Interruption]:
+        """The interrupted deliveries of these queues."""
 
     def __init__(
         self,
         *,
         offsets: _abc.Iterable[Global___QueueOffset] | None = ...,
+        interruptions: _abc.Iterable[_lag_pb2.Interruption] | None = ...,
     ) -> None: ...
     _HasFieldArgType: _TypeAlias = _Never  # noqa: Y015
     def HasField(self, field_name: _HasFieldArgType) -> _builtins.bool: ...
-    _ClearFieldArgType: _TypeAlias = _typing.Literal["offsets", b"offsets"]  # noqa: Y015
+    _ClearFieldArgType: _TypeAlias = _typing.Literal["interruptions", b"interruptions", "offsets", b"offsets"]  # noqa: Y015
     def ClearField(self, field_name: _ClearFieldArgType) -> None: ...
     def WhichOneof(self, oneof_group: _Never) -> None: ...
 
@@ -865,52 +872,6 @@ class DamagedQueue(_message.Message):
     def WhichOneof(self, oneof_group: _Never) -> None: ...
 
 Global___DamagedQueue: _TypeAlias = DamagedQueue  # noqa: Y015
-
-@_typing.final
-class QueryOffsetGroupsRequest(_message.Message):
-    """The topic to query."""
-
-    DESCRIPTOR: _descriptor.Descriptor
-
-    TOPIC_ID_FIELD_NUMBER: _builtins.int
-    topic_id: _builtins.int
-    """The topic."""
-    def __init__(
-        self,
-        *,
-        topic_id: _builtins.int = ...,
-    ) -> None: ...
-    _HasFieldArgType: _TypeAlias = _Never  # noqa: Y015
-    def HasField(self, field_name: _HasFieldArgType) -> _builtins.bool: ...
-    _ClearFieldArgType: _TypeAlias = _typing.Literal["topic_id", b"topic_id"]  # noqa: Y015
-    def ClearField(self, field_name: _ClearFieldArgType) -> None: ...
-    def WhichOneof(self, oneof_group: _Never) -> None: ...
-
-Global___QueryOffsetGroupsRequest: _TypeAlias = QueryOffsetGroupsRequest  # noqa: Y015
-
-@_typing.final
-class QueryOffsetGroupsResponse(_message.Message):
-    """The groups that have an offset in a topic."""
-
-    DESCRIPTOR: _descriptor.Descriptor
-
-    GROUPS_FIELD_NUMBER: _builtins.int
-    @_builtins.property
-    def groups(self) -> _containers.RepeatedScalarFieldContainer[_builtins.str]:
-        """By name."""
-
-    def __init__(
-        self,
-        *,
-        groups: _abc.Iterable[_builtins.str] | None = ...,
-    ) -> None: ...
-    _HasFieldArgType: _TypeAlias = _Never  # noqa: Y015
-    def HasField(self, field_name: _HasFieldArgType) -> _builtins.bool: ...
-    _ClearFieldArgType: _TypeAlias = _typing.Literal["groups", b"groups"]  # noqa: Y015
-    def ClearField(self, field_name: _ClearFieldArgType) -> None: ...
-    def WhichOneof(self, oneof_group: _Never) -> None: ...
-
-Global___QueryOffsetGroupsResponse: _TypeAlias = QueryOffsetGroupsResponse  # noqa: Y015
 
 @_typing.final
 class AttachRequest(_message.Message):

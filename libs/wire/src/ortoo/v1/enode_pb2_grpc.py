@@ -84,8 +84,8 @@ class EnodeServiceStub(object):
                 )
         self.QueryOffsetGroups = channel.unary_unary(
                 '/ortoo.v1.EnodeService/QueryOffsetGroups',
-                request_serializer=ortoo_dot_v1_dot_enode__pb2.QueryOffsetGroupsRequest.SerializeToString,
-                response_deserializer=ortoo_dot_v1_dot_enode__pb2.QueryOffsetGroupsResponse.FromString,
+                request_serializer=ortoo_dot_v1_dot_lag__pb2.QueryOffsetGroupsRequest.SerializeToString,
+                response_deserializer=ortoo_dot_v1_dot_lag__pb2.QueryOffsetGroupsResponse.FromString,
                 )
         self.Attach = channel.stream_stream(
                 '/ortoo.v1.EnodeService/Attach',
@@ -131,6 +131,11 @@ class EnodeServiceStub(object):
                 '/ortoo.v1.EnodeService/RecordFailedAttempt',
                 request_serializer=ortoo_dot_v1_dot_lag__pb2.RecordFailedAttemptRequest.SerializeToString,
                 response_deserializer=ortoo_dot_v1_dot_lag__pb2.RecordFailedAttemptResponse.FromString,
+                )
+        self.RecordInterruptions = channel.unary_unary(
+                '/ortoo.v1.EnodeService/RecordInterruptions',
+                request_serializer=ortoo_dot_v1_dot_lag__pb2.RecordInterruptionsRequest.SerializeToString,
+                response_deserializer=ortoo_dot_v1_dot_lag__pb2.RecordInterruptionsResponse.FromString,
                 )
         self.SettlePopped = channel.unary_unary(
                 '/ortoo.v1.EnodeService/SettlePopped',
@@ -374,6 +379,13 @@ class EnodeServiceServicer(object):
         context.set_details('Method not implemented!')
         raise NotImplementedError('Method not implemented!')
 
+    def RecordInterruptions(self, request, context):
+        """Records the messages that a consumer had when its session ended without an answer. Not durable.
+        """
+        context.set_code(grpc.StatusCode.UNIMPLEMENTED)
+        context.set_details('Method not implemented!')
+        raise NotImplementedError('Method not implemented!')
+
     def SettlePopped(self, request, context):
         """Finishes, returns or renews leased messages. Returns when that is durable.
         """
@@ -551,8 +563,8 @@ def add_EnodeServiceServicer_to_server(servicer, server):
             ),
             'QueryOffsetGroups': grpc.unary_unary_rpc_method_handler(
                     servicer.QueryOffsetGroups,
-                    request_deserializer=ortoo_dot_v1_dot_enode__pb2.QueryOffsetGroupsRequest.FromString,
-                    response_serializer=ortoo_dot_v1_dot_enode__pb2.QueryOffsetGroupsResponse.SerializeToString,
+                    request_deserializer=ortoo_dot_v1_dot_lag__pb2.QueryOffsetGroupsRequest.FromString,
+                    response_serializer=ortoo_dot_v1_dot_lag__pb2.QueryOffsetGroupsResponse.SerializeToString,
             ),
             'Attach': grpc.stream_stream_rpc_method_handler(
                     servicer.Attach,
@@ -598,6 +610,11 @@ def add_EnodeServiceServicer_to_server(servicer, server):
                     servicer.RecordFailedAttempt,
                     request_deserializer=ortoo_dot_v1_dot_lag__pb2.RecordFailedAttemptRequest.FromString,
                     response_serializer=ortoo_dot_v1_dot_lag__pb2.RecordFailedAttemptResponse.SerializeToString,
+            ),
+            'RecordInterruptions': grpc.unary_unary_rpc_method_handler(
+                    servicer.RecordInterruptions,
+                    request_deserializer=ortoo_dot_v1_dot_lag__pb2.RecordInterruptionsRequest.FromString,
+                    response_serializer=ortoo_dot_v1_dot_lag__pb2.RecordInterruptionsResponse.SerializeToString,
             ),
             'SettlePopped': grpc.unary_unary_rpc_method_handler(
                     servicer.SettlePopped,
@@ -906,8 +923,8 @@ class EnodeService(object):
             timeout=None,
             metadata=None):
         return grpc.experimental.unary_unary(request, target, '/ortoo.v1.EnodeService/QueryOffsetGroups',
-            ortoo_dot_v1_dot_enode__pb2.QueryOffsetGroupsRequest.SerializeToString,
-            ortoo_dot_v1_dot_enode__pb2.QueryOffsetGroupsResponse.FromString,
+            ortoo_dot_v1_dot_lag__pb2.QueryOffsetGroupsRequest.SerializeToString,
+            ortoo_dot_v1_dot_lag__pb2.QueryOffsetGroupsResponse.FromString,
             options, channel_credentials,
             insecure, call_credentials, compression, wait_for_ready, timeout, metadata)
 
@@ -1061,6 +1078,23 @@ class EnodeService(object):
         return grpc.experimental.unary_unary(request, target, '/ortoo.v1.EnodeService/RecordFailedAttempt',
             ortoo_dot_v1_dot_lag__pb2.RecordFailedAttemptRequest.SerializeToString,
             ortoo_dot_v1_dot_lag__pb2.RecordFailedAttemptResponse.FromString,
+            options, channel_credentials,
+            insecure, call_credentials, compression, wait_for_ready, timeout, metadata)
+
+    @staticmethod
+    def RecordInterruptions(request,
+            target,
+            options=(),
+            channel_credentials=None,
+            call_credentials=None,
+            insecure=False,
+            compression=None,
+            wait_for_ready=None,
+            timeout=None,
+            metadata=None):
+        return grpc.experimental.unary_unary(request, target, '/ortoo.v1.EnodeService/RecordInterruptions',
+            ortoo_dot_v1_dot_lag__pb2.RecordInterruptionsRequest.SerializeToString,
+            ortoo_dot_v1_dot_lag__pb2.RecordInterruptionsResponse.FromString,
             options, channel_credentials,
             insecure, call_credentials, compression, wait_for_ready, timeout, metadata)
 

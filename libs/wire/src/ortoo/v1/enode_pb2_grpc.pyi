@@ -49,7 +49,7 @@ class EnodeServiceStub:
     """Releases queue locks. Returns when that is durable."""
     QueryLocks: _aio.UnaryUnaryMultiCallable[_enode_locks_pb2.QueryLocksRequest, _enode_locks_pb2.QueryLocksResponse]
     """The queue locks of a group in a topic."""
-    QueryOffsetGroups: _aio.UnaryUnaryMultiCallable[_enode_pb2.QueryOffsetGroupsRequest, _enode_pb2.QueryOffsetGroupsResponse]
+    QueryOffsetGroups: _aio.UnaryUnaryMultiCallable[_lag_pb2.QueryOffsetGroupsRequest, _lag_pb2.QueryOffsetGroupsResponse]
     """The groups that have an offset in a topic."""
     Attach: _aio.StreamStreamMultiCallable[_enode_pb2.AttachRequest, _enode_pb2.AttachResponse]
     """Announces a snode. Locks bound to it last as long as this stream. The enode reports on it which locks became free."""
@@ -71,6 +71,8 @@ class EnodeServiceStub:
     """The unfinished messages of a group in all its topics on this enode, by state. Read-only."""
     RecordFailedAttempt: _aio.UnaryUnaryMultiCallable[_lag_pb2.RecordFailedAttemptRequest, _lag_pb2.RecordFailedAttemptResponse]
     """Records a failed attempt of a consumer that retries the message on its own, for operators. Not durable."""
+    RecordInterruptions: _aio.UnaryUnaryMultiCallable[_lag_pb2.RecordInterruptionsRequest, _lag_pb2.RecordInterruptionsResponse]
+    """Records the messages that a consumer had when its session ended without an answer. Not durable."""
     SettlePopped: _aio.UnaryUnaryMultiCallable[_enode_pop_pb2.SettlePoppedRequest, _enode_pop_pb2.SettlePoppedResponse]
     """Finishes, returns or renews leased messages. Returns when that is durable."""
     StoreHalf: _aio.UnaryUnaryMultiCallable[_enode_deferred_pb2.StoreHalfRequest, _enode_deferred_pb2.StoreHalfResponse]
@@ -208,9 +210,9 @@ class EnodeServiceServicer(metaclass=_abc_1.ABCMeta):
     @_abc_1.abstractmethod
     def QueryOffsetGroups(
         self,
-        request: _enode_pb2.QueryOffsetGroupsRequest,
-        context: _aio.ServicerContext[_enode_pb2.QueryOffsetGroupsRequest, _abc.Awaitable[_enode_pb2.QueryOffsetGroupsResponse]],
-    ) -> _abc.Awaitable[_enode_pb2.QueryOffsetGroupsResponse]:
+        request: _lag_pb2.QueryOffsetGroupsRequest,
+        context: _aio.ServicerContext[_lag_pb2.QueryOffsetGroupsRequest, _abc.Awaitable[_lag_pb2.QueryOffsetGroupsResponse]],
+    ) -> _abc.Awaitable[_lag_pb2.QueryOffsetGroupsResponse]:
         """The groups that have an offset in a topic."""
 
     @_abc_1.abstractmethod
@@ -286,6 +288,14 @@ class EnodeServiceServicer(metaclass=_abc_1.ABCMeta):
         context: _aio.ServicerContext[_lag_pb2.RecordFailedAttemptRequest, _abc.Awaitable[_lag_pb2.RecordFailedAttemptResponse]],
     ) -> _abc.Awaitable[_lag_pb2.RecordFailedAttemptResponse]:
         """Records a failed attempt of a consumer that retries the message on its own, for operators. Not durable."""
+
+    @_abc_1.abstractmethod
+    def RecordInterruptions(
+        self,
+        request: _lag_pb2.RecordInterruptionsRequest,
+        context: _aio.ServicerContext[_lag_pb2.RecordInterruptionsRequest, _abc.Awaitable[_lag_pb2.RecordInterruptionsResponse]],
+    ) -> _abc.Awaitable[_lag_pb2.RecordInterruptionsResponse]:
+        """Records the messages that a consumer had when its session ended without an answer. Not durable."""
 
     @_abc_1.abstractmethod
     def SettlePopped(

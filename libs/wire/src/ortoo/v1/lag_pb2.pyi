@@ -256,3 +256,142 @@ class RecordFailedAttemptResponse(_message.Message):
     def WhichOneof(self, oneof_group: _Never) -> None: ...
 
 Global___RecordFailedAttemptResponse: _TypeAlias = RecordFailedAttemptResponse  # noqa: Y015
+
+@_typing.final
+class Interruption(_message.Message):
+    """Messages that a consumer had when its session ended without an answer, in one queue."""
+
+    DESCRIPTOR: _descriptor.Descriptor
+
+    QUEUE_ID_FIELD_NUMBER: _builtins.int
+    OFFSET_FIELD_NUMBER: _builtins.int
+    END_OFFSET_FIELD_NUMBER: _builtins.int
+    ATTEMPTS_FIELD_NUMBER: _builtins.int
+    REPEATS_FIELD_NUMBER: _builtins.int
+    queue_id: _builtins.int
+    """The queue."""
+    offset: _builtins.int
+    """The first of the messages."""
+    end_offset: _builtins.int
+    """The offset after the last of the messages. Equal to `offset` = none."""
+    attempts: _builtins.int
+    """The number of attempts of the message at `offset`. An attempt counts if the message was the only one that the
+    consumer had. In a request: 1 if it was, otherwise 0.
+    """
+    repeats: _builtins.int
+    """The number of consecutive interruptions without progress of the group in the queue. Ignored in a request."""
+    def __init__(
+        self,
+        *,
+        queue_id: _builtins.int = ...,
+        offset: _builtins.int = ...,
+        end_offset: _builtins.int = ...,
+        attempts: _builtins.int = ...,
+        repeats: _builtins.int = ...,
+    ) -> None: ...
+    _HasFieldArgType: _TypeAlias = _Never  # noqa: Y015
+    def HasField(self, field_name: _HasFieldArgType) -> _builtins.bool: ...
+    _ClearFieldArgType: _TypeAlias = _typing.Literal["attempts", b"attempts", "end_offset", b"end_offset", "offset", b"offset", "queue_id", b"queue_id", "repeats", b"repeats"]  # noqa: Y015
+    def ClearField(self, field_name: _ClearFieldArgType) -> None: ...
+    def WhichOneof(self, oneof_group: _Never) -> None: ...
+
+Global___Interruption: _TypeAlias = Interruption  # noqa: Y015
+
+@_typing.final
+class RecordInterruptionsRequest(_message.Message):
+    """The interrupted deliveries of one session in one topic."""
+
+    DESCRIPTOR: _descriptor.Descriptor
+
+    GROUP_FIELD_NUMBER: _builtins.int
+    TOPIC_ID_FIELD_NUMBER: _builtins.int
+    CONSUMER_FIELD_NUMBER: _builtins.int
+    INTERRUPTIONS_FIELD_NUMBER: _builtins.int
+    group: _builtins.str
+    """The group."""
+    topic_id: _builtins.int
+    """The topic."""
+    consumer: _builtins.str
+    """The name of the consumer."""
+    @_builtins.property
+    def interruptions(self) -> _containers.RepeatedCompositeFieldContainer[Global___Interruption]:
+        """One for each queue."""
+
+    def __init__(
+        self,
+        *,
+        group: _builtins.str = ...,
+        topic_id: _builtins.int = ...,
+        consumer: _builtins.str = ...,
+        interruptions: _abc.Iterable[Global___Interruption] | None = ...,
+    ) -> None: ...
+    _HasFieldArgType: _TypeAlias = _Never  # noqa: Y015
+    def HasField(self, field_name: _HasFieldArgType) -> _builtins.bool: ...
+    _ClearFieldArgType: _TypeAlias = _typing.Literal["consumer", b"consumer", "group", b"group", "interruptions", b"interruptions", "topic_id", b"topic_id"]  # noqa: Y015
+    def ClearField(self, field_name: _ClearFieldArgType) -> None: ...
+    def WhichOneof(self, oneof_group: _Never) -> None: ...
+
+Global___RecordInterruptionsRequest: _TypeAlias = RecordInterruptionsRequest  # noqa: Y015
+
+@_typing.final
+class RecordInterruptionsResponse(_message.Message):
+    """The interruptions are recorded."""
+
+    DESCRIPTOR: _descriptor.Descriptor
+
+    def __init__(
+        self,
+    ) -> None: ...
+    _HasFieldArgType: _TypeAlias = _Never  # noqa: Y015
+    def HasField(self, field_name: _HasFieldArgType) -> _builtins.bool: ...
+    _ClearFieldArgType: _TypeAlias = _Never  # noqa: Y015
+    def ClearField(self, field_name: _ClearFieldArgType) -> None: ...
+    def WhichOneof(self, oneof_group: _Never) -> None: ...
+
+Global___RecordInterruptionsResponse: _TypeAlias = RecordInterruptionsResponse  # noqa: Y015
+
+@_typing.final
+class QueryOffsetGroupsRequest(_message.Message):
+    """The topic to query."""
+
+    DESCRIPTOR: _descriptor.Descriptor
+
+    TOPIC_ID_FIELD_NUMBER: _builtins.int
+    topic_id: _builtins.int
+    """The topic."""
+    def __init__(
+        self,
+        *,
+        topic_id: _builtins.int = ...,
+    ) -> None: ...
+    _HasFieldArgType: _TypeAlias = _Never  # noqa: Y015
+    def HasField(self, field_name: _HasFieldArgType) -> _builtins.bool: ...
+    _ClearFieldArgType: _TypeAlias = _typing.Literal["topic_id", b"topic_id"]  # noqa: Y015
+    def ClearField(self, field_name: _ClearFieldArgType) -> None: ...
+    def WhichOneof(self, oneof_group: _Never) -> None: ...
+
+Global___QueryOffsetGroupsRequest: _TypeAlias = QueryOffsetGroupsRequest  # noqa: Y015
+
+@_typing.final
+class QueryOffsetGroupsResponse(_message.Message):
+    """The groups that have an offset in a topic."""
+
+    DESCRIPTOR: _descriptor.Descriptor
+
+    GROUPS_FIELD_NUMBER: _builtins.int
+    @_builtins.property
+    def groups(self) -> _containers.RepeatedScalarFieldContainer[_builtins.str]:
+        """By name."""
+
+    def __init__(
+        self,
+        *,
+        groups: _abc.Iterable[_builtins.str] | None = ...,
+    ) -> None: ...
+    _HasFieldArgType: _TypeAlias = _Never  # noqa: Y015
+    def HasField(self, field_name: _HasFieldArgType) -> _builtins.bool: ...
+    _ClearFieldArgType: _TypeAlias = _typing.Literal["groups", b"groups"]  # noqa: Y015
+    def ClearField(self, field_name: _ClearFieldArgType) -> None: ...
+    def WhichOneof(self, oneof_group: _Never) -> None: ...
+
+Global___QueryOffsetGroupsResponse: _TypeAlias = QueryOffsetGroupsResponse  # noqa: Y015

@@ -129,6 +129,7 @@ class PullResponse(_message.Message):
     BEGIN_OFFSET_FIELD_NUMBER: _builtins.int
     END_OFFSET_FIELD_NUMBER: _builtins.int
     BATCHES_FIELD_NUMBER: _builtins.int
+    COMMIT_SOON_FIELD_NUMBER: _builtins.int
     status: Global___PullStatus.ValueType
     """The kind of result."""
     next_offset: _builtins.int
@@ -137,6 +138,8 @@ class PullResponse(_message.Message):
     """The first stored offset."""
     end_offset: _builtins.int
     """The next offset to be stored."""
+    commit_soon: _builtins.bool
+    """The next messages follow when these are committed: earlier consumers ended while they had them. Commit soon."""
     @_builtins.property
     def batches(self) -> _containers.RepeatedCompositeFieldContainer[Global___PulledBatch]:
         """The messages, in the order of offsets."""
@@ -149,10 +152,11 @@ class PullResponse(_message.Message):
         begin_offset: _builtins.int = ...,
         end_offset: _builtins.int = ...,
         batches: _abc.Iterable[Global___PulledBatch] | None = ...,
+        commit_soon: _builtins.bool = ...,
     ) -> None: ...
     _HasFieldArgType: _TypeAlias = _Never  # noqa: Y015
     def HasField(self, field_name: _HasFieldArgType) -> _builtins.bool: ...
-    _ClearFieldArgType: _TypeAlias = _typing.Literal["batches", b"batches", "begin_offset", b"begin_offset", "end_offset", b"end_offset", "next_offset", b"next_offset", "status", b"status"]  # noqa: Y015
+    _ClearFieldArgType: _TypeAlias = _typing.Literal["batches", b"batches", "begin_offset", b"begin_offset", "commit_soon", b"commit_soon", "end_offset", b"end_offset", "next_offset", b"next_offset", "status", b"status"]  # noqa: Y015
     def ClearField(self, field_name: _ClearFieldArgType) -> None: ...
     def WhichOneof(self, oneof_group: _Never) -> None: ...
 

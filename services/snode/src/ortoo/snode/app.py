@@ -33,6 +33,7 @@ from ortoo.snode.enodes import EnodeComponents
 from ortoo.snode.enodes.grpc_links import GrpcLinks
 from ortoo.snode.enodes.queue_locks import LOCK_RETRY_S
 from ortoo.snode.membership import open_membership
+from ortoo.snode.membership.group_filters import GroupFilters
 from ortoo.snode.membership.redis_url import redis_client
 from ortoo.snode.observe import open_observation
 from ortoo.snode.observe.send_latency import SendLatency
@@ -122,9 +123,11 @@ async def open_snode(
         pull = PullComponents(
             runtime, cluster, enodes.links, topics.group_settings, groups.membership, observation.traffic
         )
-        push_sessions = PushSessions(runtime, cluster, enodes, topics, groups, observation.traffic)
-        pop = PopComponents(runtime, cluster, enodes.links, topics, pull.reader, observation.traffic)
-        clients = ClientComponents(runtime, cluster, enodes, topics, groups, push_sessions)
+        filters = GroupFilters(groups.membership)
+        pop = PopComponents(runtime, cluster, enodes.links, topics, pull.reader, observation.traffic, filters)
+        park = pop.nack_processor.park_interrupted
+        push_sessions = PushSessions(runtime, cluster, enodes, topics, groups, observation.traffic, park, filters)
+        clients = ClientComponents(runtime, cluster, enodes, topics, groups, push_sessions, pull.processor)
         policy = await open_policy(runtime, cluster)
         gateway = MessagingActivities(
             runtime, cluster, enodes.links, topics, groups.membership, sending, pull, pop.processor

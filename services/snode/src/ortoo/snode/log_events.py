@@ -17,6 +17,16 @@ ROUTE_WATCH_FAILED_RETRYING = warning(
     "The name server cannot be reached. The snode serves from its copy of the routes.",
     "Check the name server.",
 )
+INTERRUPTING_MESSAGE_PARKED = warning(
+    "interrupting_message_parked",
+    "The sessions of several consumers ended while they had this message. The message is in the dead-letter topic.",
+    "Look for crashes of the consumers, and at the message with `ortoo dlq`.",
+)
+PARK_FAILED = warning(
+    "park_failed",
+    "A message with which the sessions of consumers ended could not be parked. It is delivered again.",
+    "See the reason.",
+)
 QUEUE_LOCK_RELEASE_FAILED = warning(
     "queue_lock_release_failed",
     "Queue locks could not be released. They expire automatically.",

@@ -4,7 +4,7 @@ Messages are taken in order and may finish in any order. The commit offset is th
 """
 
 from collections import deque
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 
 from ortoo.client.core.progress import BatchProgress, QueueProgress
 from ortoo.client.core.queues import Queue
@@ -31,6 +31,10 @@ class ProcessQueue:
         """Whether it was restarted since the last commit."""
         self.running_handlers = 0
         """Number of its messages in handlers."""
+        self.on_progress: Callable[[], object] = lambda: None
+        """Called when messages are finished, if the server waits for their commit."""
+        self.is_commit_awaited = False
+        """Whether the server waits for the commit of the pulled messages before it returns more."""
         self._progress = QueueProgress(start_offset)
         self._waiting: deque[tuple[ReceivedBatch, int]] = deque()
         """Messages not taken yet: each batch with the index of its first one."""
@@ -86,6 +90,8 @@ class ProcessQueue:
         """Count acknowledged messages of a batch pulled in `epoch`; a reset begins another epoch and ignores them."""
         if epoch == self.epoch:
             self._progress.finish(batch.progress, count)
+            if self.is_commit_awaited:
+                self.on_progress()
 
     def reset(self, offset: int) -> None:
         """Continue at another offset and drop the unfinished messages."""

@@ -44,6 +44,8 @@ class PullResult:
     end_offset: int
     """The next offset to be stored."""
     batches: tuple[ReceivedBatch, ...] = ()
+    commit_soon: bool = False
+    """Whether the next messages follow only when these are committed."""
 
 
 async def pull(
@@ -90,4 +92,5 @@ async def pull(
         received_batch(it, queue, generation=generation, on_finished=on_finished, reply_call=reply_call)
         for it in answer.batches
     )
-    return PullResult(status, answer.next_offset, answer.begin_offset, answer.end_offset, batches)
+    positions = (answer.next_offset, answer.begin_offset, answer.end_offset)
+    return PullResult(status, *positions, batches, answer.commit_soon)

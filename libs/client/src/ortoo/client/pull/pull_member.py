@@ -33,6 +33,7 @@ from ortoo.common.process.background import Background, pause
 from ortoo.v1 import session_pb2
 
 LEAVE_TIMEOUT_S = 10.0
+COMMIT_SOON_S = 0.05
 T = TypeVar("T")
 DirectHandler = Callable[[ReceivedMessage], Awaitable[BaseException | None]]
 """Processes one message and returns the failure of the handler, or None."""
@@ -81,6 +82,8 @@ class PullMember:
         self._revocations: QueueRevocations
         self._lock_session_id = ""
         """The session that took the locks last; they end with it unless another session renews them."""
+        self._progress = asyncio.Event()
+        """Set when messages are finished whose commit the server awaits."""
         self._suspension = Suspension()
         self._last_served: Queue | None = None
         """The queue that was served last."""
@@ -105,6 +108,7 @@ class PullMember:
         self._background.spawn("balance", self._run_rebalance())
         every("members", settings.rebalance_interval_ms / 1000, self._assignment.refresh_members, clock=clock)
         first_s = settings.commit_first_ms / 1000
+        self._background.after("commit soon", self._progress, COMMIT_SOON_S, self.commit, clock=clock)
         every("offsets", settings.commit_interval_ms / 1000, self.commit, clock=clock, first_s=first_s)
         if self._locks is not None:
             every("locks", settings.lock_renewal_ms / 1000, self._renew_locks, clock=clock)
@@ -350,6 +354,7 @@ class PullMember:
             flow_control_counts=self.flow_control_counts,
             losses=self.losses,
         )
+        process_queue.on_progress = self._progress.set
         process_queue.pulled_at_s = self._clock.monotonic_s()
         puller.task = self._background.spawn(f"pull {queue.queue_id}", puller.run())
         self._owned[queue] = puller

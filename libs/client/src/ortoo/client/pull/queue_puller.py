@@ -122,6 +122,7 @@ class QueuePuller:
 
     async def _handle_result(self, result: PullResult) -> None:
         queue = self.queue
+        queue.is_commit_awaited = result.commit_soon
         if result.status is PullStatus.OFFSET_ILLEGAL:
             await self._correct_offset(result)
             return

@@ -17,6 +17,7 @@ from ortoo.enode.appends.router import AppendRouter
 from ortoo.enode.changes.groups import RetryCopiesStored
 from ortoo.enode.changes.pops import PopFinished
 from ortoo.enode.pops.copies import Origin, batch_copies, message_with_id, origin_of
+from ortoo.enode.pops.interruptions import Interruptions
 from ortoo.enode.pops.parking import ParkedMessage, make_parked_copies
 from ortoo.enode.pops.reading import BatchCache, CachedBatch
 from ortoo.enode.state.interval_map import IntervalMap
@@ -79,6 +80,8 @@ class RetryCopies:
         """The last failed attempt of each group since the store was opened."""
         self.ordered_failures: OrderedDict[RetryPlace, OrderedFailure] = OrderedDict()
         """The last failed attempt in each queue that waits for one message."""
+        self.interruptions = Interruptions()
+        """The deliveries that ended with the session of their consumer."""
         self._background = background
         self._store = store
         self._appends = appends

@@ -9,6 +9,7 @@ from ortoo.common.grpc.errors import Context
 from ortoo.common.grpc.messages import read, write
 from ortoo.common.process.long_work import in_slices
 from ortoo.enode.changes.groups import GroupMode
+from ortoo.enode.pops.interruptions import Interruption
 from ortoo.enode.pops.retry_copies import OrderedFailure
 from ortoo.enode.rpc.handlers import EnodeHandlers
 from ortoo.v1 import enode_delivery_modes_pb2 as lives_pb
@@ -17,6 +18,7 @@ from ortoo.v1 import lag_pb2 as lag_pb
 
 OFFSETS_MAX = 10_000
 """The number of queues in one commit."""
+INTERRUPTED = "the session of the consumer ended while it had this message"
 
 
 class GroupHandlers(EnodeHandlers):
@@ -29,6 +31,8 @@ class GroupHandlers(EnodeHandlers):
         offsets = _offsets(request)
         if request.reset:
             await store.offsets.reset(topic_id, group, offsets)
+            for queue_id in offsets:
+                self.retry_copies.interruptions.drop((topic_id, group, queue_id))
             return pb.CommitOffsetsResponse()
         if not group.startswith(SINK_GROUP_PREFIX):  # the number of a batch, which no consumer reads
             self._check_stored(topic_id, offsets)
@@ -58,15 +62,20 @@ class GroupHandlers(EnodeHandlers):
         await self.topics.wait_for(request.topic_id)
         check_group_name(request.group)
         offsets = self.store.offsets.of(request.topic_id, request.group, request.queue_ids)
+        last = self.retry_copies.interruptions.of
+        interrupted = [
+            last((request.topic_id, request.group, queue_id), offset) for queue_id, offset in offsets.items()
+        ]
         return pb.QueryOffsetsResponse(
-            offsets=[pb.QueueOffset(queue_id=queue_id, offset=offset) for queue_id, offset in sorted(offsets.items())]
+            offsets=[pb.QueueOffset(queue_id=queue_id, offset=offset) for queue_id, offset in sorted(offsets.items())],
+            interruptions=[write(lag_pb.Interruption, one) for one in interrupted if one is not None],
         )
 
     async def QueryOffsetGroups(
-        self, request: pb.QueryOffsetGroupsRequest, context: Context
-    ) -> pb.QueryOffsetGroupsResponse:
+        self, request: lag_pb.QueryOffsetGroupsRequest, context: Context
+    ) -> lag_pb.QueryOffsetGroupsResponse:
         """List the groups that have an offset in a topic."""
-        return pb.QueryOffsetGroupsResponse(groups=self.store.offsets.groups(request.topic_id))
+        return lag_pb.QueryOffsetGroupsResponse(groups=self.store.offsets.groups(request.topic_id))
 
     async def DescribeLags(self, request: lag_pb.DescribeLagsRequest, context: Context) -> lag_pb.DescribeLagsResponse:
         """Describe the unfinished messages of a group."""
@@ -92,6 +101,23 @@ class GroupHandlers(EnodeHandlers):
             read(OrderedFailure, request, retry_at_ms=retry_at_ms),
         )
         return lag_pb.RecordFailedAttemptResponse()
+
+    async def RecordInterruptions(
+        self, request: lag_pb.RecordInterruptionsRequest, context: Context
+    ) -> lag_pb.RecordInterruptionsResponse:
+        """Remember the messages that a consumer had when its session ended without an answer."""
+        check_group_name(request.group)
+        if len(request.interruptions) > OFFSETS_MAX:
+            raise Invalid(f"{len(request.interruptions)} queues; give at most {OFFSETS_MAX}", field="interruptions")
+        offsets = self.store.offsets.of(request.topic_id, request.group)
+        for one in request.interruptions:
+            place = (request.topic_id, request.group, one.queue_id)
+            found = self.retry_copies.interruptions.record(place, read(Interruption, one), offsets.get(one.queue_id, 0))
+            if found is not None and found.attempts:
+                now_ms = self.backlogs.clock.now_ms()
+                failure = OrderedFailure(found.offset, found.attempts, now_ms, request.consumer, INTERRUPTED)
+                self.retry_copies.record_ordered_failure(place, failure)
+        return lag_pb.RecordInterruptionsResponse()
 
     async def FindOffset(self, request: pb.FindOffsetRequest, context: Context) -> pb.FindOffsetResponse:
         """Find the first offset stored at or after a time."""

@@ -59,6 +59,7 @@ CONSISTENCY: Mapping[str, Consistency] = {
     "DescribeDeliveries": Consistency.CONFIRMED,
     "DescribeLags": Consistency.CONFIRMED,
     "RecordFailedAttempt": Consistency.CONFIRMED,
+    "RecordInterruptions": Consistency.CONFIRMED,
     "SettlePopped": Consistency.CONFIRMED,
     "StoreHalf": Consistency.CONFIRMED,
     "SettleHalf": Consistency.CONFIRMED,

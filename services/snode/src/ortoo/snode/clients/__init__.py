@@ -4,6 +4,7 @@ The package takes registrations and answers, and returns group members and comma
 """
 
 from ortoo.snode.clients.directory import ClientDirectory
+from ortoo.snode.clients.locked_pulls import LockedPulls
 from ortoo.snode.clients.locks import ClientLocks
 from ortoo.snode.clients.pop_consumers import PopConsumers
 from ortoo.snode.clients.replies import ReplyRouter
@@ -12,6 +13,7 @@ from ortoo.snode.cluster import ClusterView
 from ortoo.snode.cluster.runtime import Runtime
 from ortoo.snode.enodes import EnodeComponents
 from ortoo.snode.membership.consumer_groups import ConsumerGroups
+from ortoo.snode.pull.processor import PullProcessor
 from ortoo.snode.push.sessions import PushSessions
 from ortoo.snode.topics import TopicComponents
 
@@ -27,13 +29,16 @@ class ClientComponents:
         topics: TopicComponents,
         groups: ConsumerGroups,
         push_sessions: PushSessions,
+        processor: PullProcessor,
     ) -> None:
         """Clients become group members in `groups`. The end of a client session ends its push sessions."""
-        self.sessions = sessions = ClientSessions(runtime, groups, topics, push_sessions, enodes.locks)
+        park = push_sessions.context.park
+        self.locked_pulls = LockedPulls(runtime, cluster.watch, enodes, processor, park)
+        self.sessions = sessions = ClientSessions(runtime, groups, topics, push_sessions, self.locked_pulls)
         self.directory = ClientDirectory(runtime, cluster.directory, groups.membership, sessions, push_sessions)
         self.pop_consumers = PopConsumers(runtime, groups.membership)
         self.replies = replies = ReplyRouter(runtime, cluster.directory, groups.membership, sessions)
-        self.locks = ClientLocks(cluster.watch, enodes.links)
+        self.locks = ClientLocks(cluster.watch, enodes.links, self.locked_pulls)
         runtime.metrics.gauge("ortoo_client_sessions", "Open sessions of clients.", lambda: len(sessions.all()))
         runtime.metrics.counter(
             "ortoo_client_ids_changed_total",

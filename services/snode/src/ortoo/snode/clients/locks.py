@@ -5,6 +5,7 @@ from dataclasses import replace
 
 from ortoo.common.cluster.names import check_group_name
 from ortoo.common.errors import Invalid, OrtooError
+from ortoo.snode.clients.locked_pulls import LockedPulls
 from ortoo.snode.clients.session import ClientSession
 from ortoo.snode.cluster.directory import check_readable
 from ortoo.snode.cluster.routes import Queue
@@ -18,9 +19,11 @@ QUEUES_MAX = 10_000
 class ClientLocks:
     """Takes and releases locks of queues for clients. The locks of a session are released when it ends."""
 
-    def __init__(self, watch: DirectoryWatch, links: EnodeLinks) -> None:
+    def __init__(self, watch: DirectoryWatch, links: EnodeLinks, pulls: LockedPulls) -> None:
+        """`pulls` gets to know which session has which queue."""
         self._watch = watch
         self._links = links
+        self._pulls = pulls
 
     async def take(
         self, group: str, client_id: str, session: ClientSession | None, queues: Sequence[Queue]
@@ -40,6 +43,8 @@ class ClientLocks:
                 answers = [LockResult(0, error=error)] * len(lock_requests)
             for queue, one in zip(lock_requests, answers, strict=True):
                 found[queue] = one if one.error is None else replace(one, error=explain_error(one.error))
+                if session is not None and one.generation and not session.is_closing:
+                    self._pulls.on_locked(session, group, queue)
         return [(queue, found[queue]) for queue in dict.fromkeys(queues)]
 
     async def release(
@@ -52,8 +57,9 @@ class ClientLocks:
             answers = await self._links.to(enode).release_locks(list(lock_requests.values()))
             released += [queue for queue, done in zip(lock_requests, answers, strict=True) if done]
             if session is not None:
-                for request in lock_requests.values():
+                for queue, request in lock_requests.items():
                     session.locks.pop((enode, request), None)
+                    self._pulls.on_released(session, group, queue)
         return released
 
     async def _requests(

@@ -7,9 +7,12 @@ from dataclasses import dataclass, field
 from typing import Any
 
 from ortoo.common.errors import OrtooError, Overloaded
+from ortoo.snode.cluster.routes import Queue
 from ortoo.snode.enodes.link import LockRequest
 from ortoo.snode.membership.group_members import GroupMember
+from ortoo.snode.push.flow import QueueCursor
 from ortoo.snode.push.outbox import SessionClosed, SessionOpened
+from ortoo.snode.push.redelivery import RedeliveryLimit
 
 COMMANDS_MAX = 1_000
 """Maximum of events that wait for one client."""
@@ -109,6 +112,17 @@ class SessionOutbox:
 
 
 @dataclass(slots=True, eq=False)
+class PulledQueue:
+    """The position of a session in a queue that it has locked."""
+
+    cursor: QueueCursor
+    """Its generation is the one of the lock."""
+    topic_id: int
+    parked_offset: int = -1
+    """The offset of a parked message, which is not returned; -1 = none."""
+
+
+@dataclass(slots=True, eq=False)
 class ClientSession:
     """The session of one client: an open Connect call."""
 
@@ -128,12 +142,19 @@ class ClientSession:
     """Groups in which the session is a consumer, with the membership."""
     locks: dict[tuple[str, LockRequest], None] = field(default_factory=dict)
     """Locks that the client has taken explicitly, with their enodes."""
+    pulled: dict[tuple[str, Queue], PulledQueue] = field(default_factory=dict)
+    """The positions of pulls from locked queues, by (group, queue)."""
+    redelivery: RedeliveryLimit = field(default_factory=RedeliveryLimit)
+    may_pull: asyncio.Event = field(default_factory=asyncio.Event)
+    """Set when a pull that waits for the redelivery limit may continue."""
     commands: dict[str, asyncio.Future[Any]] = field(default_factory=dict)
     """Unanswered commands."""
     reply_to: str = ""
     """The address for replies to the client's requests; empty = the client has not registered for replies."""
     call: asyncio.Task[Any] | None = None
     is_closing: bool = False
+    has_left: bool = False
+    """Whether the client has said that it leaves. Otherwise it may have died."""
 
     @property
     def client_id(self) -> str:

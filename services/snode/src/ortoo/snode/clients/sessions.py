@@ -11,6 +11,7 @@ from ortoo.common.groups.requests import address_key, reply_address
 from ortoo.common.grpc.limits.connections import address_of
 from ortoo.common.logs.logger import get_logger
 from ortoo.snode import log_events
+from ortoo.snode.clients.locked_pulls import LockedPulls
 from ortoo.snode.clients.session import (
     UNANSWERED_MAX,
     ClientCommand,
@@ -20,7 +21,6 @@ from ortoo.snode.clients.session import (
 )
 from ortoo.snode.cluster.routes import DeliveryMode
 from ortoo.snode.cluster.runtime import Runtime
-from ortoo.snode.enodes.queue_locks import SessionQueueLocks
 from ortoo.snode.membership.consumer_groups import ConsumerGroups
 from ortoo.snode.membership.fair_table import FairTable
 from ortoo.snode.membership.group_members import CloseReason, GroupMember, merge_subscriptions
@@ -47,7 +47,7 @@ class ClientSessions:
         groups: ConsumerGroups,
         topics: TopicComponents,
         push_sessions: PushSessions,
-        locks: SessionQueueLocks,
+        locked_pulls: LockedPulls,
     ) -> None:
         self.client_ids_changed = 0
         """Number of changes of a session's client id."""
@@ -55,7 +55,7 @@ class ClientSessions:
         self._membership = groups.membership
         self._topics = topics
         self._push_sessions = push_sessions
-        self._locks = locks
+        self._locked_pulls = locked_pulls
         self._sessions: FairTable[ClientSession] = FairTable(SESSIONS_MAX, "sessions are open")
         self._by_group: dict[str, dict[str, ClientSession]] = {}
         self._closing_until_s: dict[ClientSession, float] = {}
@@ -185,6 +185,9 @@ class ClientSessions:
 
     def unregister_consumer(self, session: ClientSession, group: str) -> None:
         """Remove the client from a group of consumers; no effect if it is not in the group."""
+        push = self._push_sessions.find(group, session.client_id)
+        if push is not None:
+            push.has_left = True
         self._leave_consumer(session, group, CloseReason.CLIENT_LEFT, "the client left the group")
 
     async def follow(self, group: str) -> GroupMembers:
@@ -236,8 +239,8 @@ class ClientSessions:
             self._leave_consumer(session, group, reason, message)
         self._leave_producers(session)
         self._leave_requester(session)
-        for enode, request in session.locks:
-            self._locks.release(enode, request)
+        has_died = reason is CloseReason.EXPIRED or (reason is CloseReason.CLIENT_LEFT and not session.has_left)
+        self._locked_pulls.end_session(session, is_interrupted=has_died)
         for command in session.commands.values():
             command.cancel()
         session.outbox.put(SessionClosed(reason, message))
@@ -328,6 +331,7 @@ class ClientSessions:
             del self._by_group[group]
         push = self._push_sessions.find(group, session.client_id)
         if push is not None and push.member_session_id == session.session_id:
+            push.has_left |= session.has_left
             self._push_sessions.start_close(push, reason, message)
         self._membership.leave(group, session.client_id, session.session_id)
 

@@ -1,12 +1,9 @@
 """All requests of a snode to an enode, sent to its current leader."""
 
 import asyncio
-import contextlib
 from collections.abc import Callable, Iterable, Sequence
 from itertools import count
 from typing import Any
-
-import grpc
 
 from ortoo.common.errors import OrtooError, Unavailable
 from ortoo.common.errors.status import error_of
@@ -22,7 +19,6 @@ from ortoo.common.groups.pop import (
 from ortoo.common.grpc.bulk_calls import batch_of
 from ortoo.common.grpc.enum_values import known_or
 from ortoo.common.grpc.messages import read, write
-from ortoo.common.process.background import Background
 from ortoo.common.records.sealed_batch import SealedBatch
 from ortoo.snode.cluster.routes import DeliveryMode
 from ortoo.snode.cluster.wire import encode_batch
@@ -36,7 +32,7 @@ from ortoo.snode.enodes.link import (
     FetchedBatches,
     FlushMode,
     HalfVerdict,
-    LockKey,
+    Interruption,
     LockRequest,
     LockResult,
     MessagePlace,
@@ -45,6 +41,7 @@ from ortoo.snode.enodes.link import (
     QueueRange,
     QueueSize,
     ScheduleChange,
+    StoredOffset,
     StoredSchedule,
     TopicLag,
     VerdictSource,
@@ -68,8 +65,6 @@ from ortoo.v1 import enode_schedules_pb2 as schedules_pb
 from ortoo.v1 import enode_topics_pb2 as topics_pb
 from ortoo.v1 import lag_pb2 as lag_pb
 
-ATTACH_HEARTBEAT_S = 5.0
-"""Interval between the heartbeats of a snode that is attached to an enode."""
 FIND_TIMEOUT_S = 30.0
 """Timeout of a search, which may have to wait until its process has started and the index has caught up."""
 
@@ -128,7 +123,7 @@ class GrpcEnodeLink(ReplicaLink):
 
     async def query_offset_groups(self, topic_id: int) -> list[str]:
         """The groups that have an offset in a topic, sorted by name."""
-        request = pb.QueryOffsetGroupsRequest(topic_id=topic_id)
+        request = lag_pb.QueryOffsetGroupsRequest(topic_id=topic_id)
         return list((await self._call(lambda stub: stub.QueryOffsetGroups, request)).groups)
 
     async def describe_lags(self, group: str) -> list[TopicLag]:
@@ -151,15 +146,9 @@ class GrpcEnodeLink(ReplicaLink):
     ) -> None:
         """Record a failed attempt of a consumer that keeps the order, for operators."""
         request = lag_pb.RecordFailedAttemptRequest(
-            group=group,
-            topic_id=topic_id,
-            queue_id=queue_id,
-            offset=offset,
-            attempt=attempt,
-            delay_ms=delay_ms,
-            consumer=consumer,
-            error=error,
-        )
+            group=group, topic_id=topic_id, queue_id=queue_id, offset=offset, attempt=attempt, delay_ms=delay_ms,
+            consumer=consumer, error=error,
+        )  # fmt: skip
         await self._call(lambda stub: stub.RecordFailedAttempt, request)
 
     async def find_deferred(self, topic_id: int, message_id: str) -> DeferredMessage | None:
@@ -187,35 +176,29 @@ class GrpcEnodeLink(ReplicaLink):
         message = locks_pb.ReleaseLocksRequest(requests=[write(locks_pb.LockRequest, one) for one in requests])
         return list((await self._call(lambda stub: stub.ReleaseLocks, message)).released)
 
-    async def attach(self, snode: str, incarnation: str, on_freed: Callable[[Sequence[LockKey]], None]) -> None:
-        """Keep the locks of this snode's incarnation, until the connection ends.
-
-        `on_freed` gets the keys of locks that the enode refused earlier and that are free now. Errors: Unavailable when
-        the connection broke.
-        """
-        call, heartbeat = self._stub.Attach(), pb.AttachRequest(snode=snode, incarnation=incarnation)
-
-        async def send_heartbeats() -> None:
-            while not call.done():
-                with contextlib.suppress(grpc.aio.AioRpcError, asyncio.InvalidStateError):  # the reader gets the error
-                    await call.write(heartbeat)
-                await self._clock.sleep(ATTACH_HEARTBEAT_S)
-
-        async def stay_attached() -> None:
-            # With an iterator of requests, grpc.aio would use it for a while after the call has ended.
-            async with Background("attach") as background:
-                background.spawn("signs", send_heartbeats())
-                await self._read_messages(
-                    call, lambda news: on_freed([(k.group, k.topic_id, k.queue_id) for k in news.freed])
-                )
-
-        await self._await_tracked(self._long_calls, call, stay_attached())
-
     async def query_offsets(self, topic_id: int, group: str, queue_ids: Iterable[int] = ()) -> dict[int, int]:
         """The offset of a group in each queue of a topic that has one; `queue_ids` selects queues, none = all."""
+        found = await self.query_starts(topic_id, group, queue_ids)
+        return {queue_id: one.offset for queue_id, one in found.items()}
+
+    async def query_starts(self, topic_id: int, group: str, queue_ids: Iterable[int] = ()) -> dict[int, StoredOffset]:
+        """As `query_offsets`, with the interrupted deliveries."""
         request = pb.QueryOffsetsRequest(topic_id=topic_id, group=group, queue_ids=queue_ids)
         response = await self._call(lambda stub: stub.QueryOffsets, request)
-        return {item.queue_id: item.offset for item in response.offsets}
+        interrupted = {one.queue_id: read(Interruption, one) for one in response.interruptions}
+        return {item.queue_id: StoredOffset(item.offset, interrupted.get(item.queue_id)) for item in response.offsets}
+
+    async def record_interruptions(
+        self, group: str, topic_id: int, consumer: str, interruptions: Sequence[Interruption]
+    ) -> None:
+        """Record the messages that a consumer had when its session ended without an answer."""
+        request = lag_pb.RecordInterruptionsRequest(
+            group=group,
+            topic_id=topic_id,
+            consumer=consumer,
+            interruptions=[write(lag_pb.Interruption, one) for one in interruptions],
+        )
+        await self._call(lambda stub: stub.RecordInterruptions, request)
 
     async def describe_queues(self, topic_id: int) -> list[QueueRange]:
         """The stored range of each queue of a topic on the enode."""

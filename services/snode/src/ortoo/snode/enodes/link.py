@@ -215,6 +215,29 @@ class LockResult:
     error: OrtooError | None = None
 
 
+@dataclass(frozen=True, slots=True)
+class Interruption:
+    """Messages of one queue that a consumer had when its session ended without an answer."""
+
+    queue_id: int
+    offset: int
+    """The first of the messages."""
+    end_offset: int
+    """The offset after the last of the messages."""
+    attempts: int = 0
+    """The number of attempts of the message at `offset`. In a report: 1 if the consumer had only this message."""
+    repeats: int = 0
+    """The number of consecutive interruptions at `offset`."""
+
+
+@dataclass(frozen=True, slots=True)
+class StoredOffset:
+    """The offset of a group in a queue, and the last interrupted delivery after it."""
+
+    offset: int
+    interruption: Interruption | None = None
+
+
 LockKey = tuple[str, int, int]
 """(group, topic id, queue id)."""
 OffsetRow = tuple[int, int, int]

@@ -1,7 +1,8 @@
 """The connection to an enode's leader: one stream each for appends, reads and leases."""
 
 import asyncio
-from collections.abc import Awaitable, Callable
+import contextlib
+from collections.abc import Awaitable, Callable, Sequence
 from functools import partial
 from typing import Any, Protocol, TypeVar
 
@@ -15,7 +16,7 @@ from ortoo.common.process.background import Background
 from ortoo.common.process.clock import Clock
 from ortoo.snode.enodes.append_wire import decode_append_response, decode_fetch_response
 from ortoo.snode.enodes.held_appends import RETRY_DELAY_MAX_S, RETRY_DELAY_MIN_S, HeldAppends
-from ortoo.snode.enodes.link import AppendedBatch, FetchedBatches
+from ortoo.snode.enodes.link import AppendedBatch, FetchedBatches, LockKey
 from ortoo.snode.enodes.pop_wire import check_lease_response
 from ortoo.snode.enodes.request_stream import PEER_RETRY_S, PendingRequest, RequestStream
 from ortoo.v1 import enode_pb2 as pb
@@ -23,6 +24,8 @@ from ortoo.v1 import enode_pop_pb2 as pop_pb
 from ortoo.v1.enode_pb2_grpc import EnodeServiceStub
 
 Answer = TypeVar("Answer")
+ATTACH_HEARTBEAT_S = 5.0
+"""Interval between the heartbeats of a snode that is attached to an enode."""
 HeldEnodeAppends = HeldAppends[BulkMessage, AppendedBatch]
 
 
@@ -140,6 +143,30 @@ class ReplicaLink:
         if request.WhichOneof("request") == "pop":
             return pop_pb.LeaseResponse(popped=await self._call_unary(self._stub.PopQueues, request.pop, timeout_s))
         return pop_pb.LeaseResponse(settled=await self._call_unary(self._stub.SettlePopped, request.settle, timeout_s))
+
+    async def attach(self, snode: str, incarnation: str, on_freed: Callable[[Sequence[LockKey]], None]) -> None:
+        """Keep the locks of this snode's incarnation, until the connection ends.
+
+        `on_freed` gets the keys of locks that the enode refused earlier and that are free now. Errors: Unavailable when
+        the connection broke.
+        """
+        call, heartbeat = self._stub.Attach(), pb.AttachRequest(snode=snode, incarnation=incarnation)
+
+        async def send_heartbeats() -> None:
+            while not call.done():
+                with contextlib.suppress(grpc.aio.AioRpcError, asyncio.InvalidStateError):  # the reader gets the error
+                    await call.write(heartbeat)
+                await self._clock.sleep(ATTACH_HEARTBEAT_S)
+
+        async def stay_attached() -> None:
+            # With an iterator of requests, grpc.aio would use it for a while after the call has ended.
+            async with Background("attach") as background:
+                background.spawn("signs", send_heartbeats())
+                await self._read_messages(
+                    call, lambda news: on_freed([(k.group, k.topic_id, k.queue_id) for k in news.freed])
+                )
+
+        await self._await_tracked(self._long_calls, call, stay_attached())
 
     async def _call(
         self,

@@ -27,7 +27,14 @@ from ortoo.snode import log_events
 from ortoo.snode.cluster.directory import DirectoryCache
 from ortoo.snode.cluster.routes import Queue
 from ortoo.snode.enodes.grpc_link import GrpcEnodeLink
-from ortoo.snode.enodes.link import AppendedBatch, FetchBatchesRequest, FetchedBatches, FlushMode, OffsetRow
+from ortoo.snode.enodes.link import (
+    AppendedBatch,
+    FetchBatchesRequest,
+    FetchedBatches,
+    FlushMode,
+    OffsetRow,
+    StoredOffset,
+)
 
 WAITING_MAX = 10_000
 """Maximum of records that wait to be published. Further records are dropped and counted."""
@@ -162,6 +169,13 @@ class RecordedLink:
         found = await self.link.query_offsets(topic_id, group, queue_ids)
         for queue_id, offset in found.items():
             self.trace.set_progress(group, self.trace.queue(topic_id, self.enode, queue_id), offset)
+        return found
+
+    async def query_starts(self, topic_id: int, group: str, queue_ids: Iterable[int] = ()) -> dict[int, StoredOffset]:
+        """As `query_offsets`."""
+        found = await self.link.query_starts(topic_id, group, queue_ids)
+        for queue_id, one in found.items():
+            self.trace.set_progress(group, self.trace.queue(topic_id, self.enode, queue_id), one.offset)
         return found
 
     async def commit_offsets(

@@ -7,6 +7,7 @@ policy package reads its handles.
 from ortoo.snode.cluster import ClusterView
 from ortoo.snode.cluster.runtime import Runtime
 from ortoo.snode.enodes.link import EnodeLinks
+from ortoo.snode.membership.group_filters import GroupFilters
 from ortoo.snode.observe.traffic import Traffic
 from ortoo.snode.pop.dead_letters import DeadLetters, NackProcessor
 from ortoo.snode.pop.processor import PopProcessor
@@ -25,8 +26,9 @@ class PopComponents:
         topics: TopicComponents,
         reader: QueueReader,
         traffic: Traffic,
+        filters: GroupFilters,
     ) -> None:
         """`topics` has the settings, retry topics and dead-letter topics of groups."""
-        self.processor = PopProcessor(runtime, cluster, links, topics, traffic)
+        self.processor = PopProcessor(runtime, cluster, links, topics, traffic, filters)
         self.nack_processor = NackProcessor(cluster.watch, links, topics.group_settings, topics.group_topics)
         self.dead_letters = DeadLetters(cluster.watch, links, topics.group_topics, reader, runtime.clock)

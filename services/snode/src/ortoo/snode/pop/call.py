@@ -41,6 +41,8 @@ class PopResult:
 
     batches: list[PoppedMessages]
     blocked_reason: str = ""
+    has_others: bool = False
+    """Whether messages were left to other members, whose filters differ."""
 
 
 @dataclass(frozen=True, slots=True)

@@ -11,12 +11,14 @@ from ortoo.common.groups.delay_levels import delay_ms_of_level
 from ortoo.common.groups.failure_rule import FailureRule, Retry
 from ortoo.common.groups.group_topics import group_of_topic
 from ortoo.common.groups.pop import PopRequest, PopRules, ReplayRequest, RetryRequest, ranges_of
+from ortoo.common.logs.logger import get_logger
 from ortoo.common.process.clock import Clock
 from ortoo.common.records.view import open_batch
+from ortoo.snode import log_events
 from ortoo.snode.cluster.directory import check_readable
 from ortoo.snode.cluster.routes import Queue, Topic
 from ortoo.snode.cluster.watch import DirectoryWatch
-from ortoo.snode.enodes.link import EnodeLinks
+from ortoo.snode.enodes.link import EnodeLinks, Interruption
 from ortoo.snode.pull.queue_reader import PlacedMessage, QueueReader, message_id_of, messages_of, offsets_of
 from ortoo.snode.pull.read_sizes import ANSWER_BYTES_MAX, count_fitting
 from ortoo.snode.topics.creation import GroupTopics, dead_letter_topic, retry_topic
@@ -207,6 +209,10 @@ class DeadLetters:
 
 
 PARK_LEVEL = -1
+INTERRUPTED = "the session of each consumer ended while it had this message"
+INTERRUPTIONS_MIN = 2
+"""No message is parked after a single interruption, which may have another cause."""
+_log = get_logger("dead letters")
 
 
 @dataclass(frozen=True, slots=True)
@@ -295,6 +301,40 @@ class NackProcessor:
         return NackMessagesResult(
             await self.links.to(enode).retry_messages(retry_request), parked=bool(request.attempt_in_order)
         )
+
+    async def park_interrupted(self, group: str, queue: Queue, interruption: Interruption) -> bool:
+        """Park a message that has used its attempts by ending its consumers; returns whether it is parked.
+
+        Errors: retriable ones. After another error, such as a message that was deleted, it is not parked.
+        """
+        is_last = FailureRule(self.settings.get(group).attempts_max).is_last(interruption.attempts)
+        if not is_last or interruption.attempts < INTERRUPTIONS_MIN:
+            return False
+        request = NackMessagesRequest(
+            group,
+            queue,
+            [interruption.offset],
+            delay_level=0,
+            attempts_max=0,
+            error=INTERRUPTED,
+            attempt_in_order=interruption.attempts,
+        )
+        try:
+            result = await self.nack(request)
+        except OrtooError as error:
+            if error.retriable:
+                raise
+            _log.emit(log_events.PARK_FAILED, group=group, queue=str(queue), reason=str(error))
+            return False
+        if result.parked:
+            _log.emit(
+                log_events.INTERRUPTING_MESSAGE_PARKED,
+                group=group,
+                queue=str(queue),
+                offset=interruption.offset,
+                attempts=interruption.attempts,
+            )
+        return result.parked
 
     async def _record_failure(self, request: NackMessagesRequest, topic: Topic, verdict: Retry) -> None:
         """Let operators see the message for which a queue waits. The consumer retries it in any case."""

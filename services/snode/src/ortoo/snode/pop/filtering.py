@@ -9,6 +9,7 @@ from ortoo.common.arrays.gather import gather
 from ortoo.common.arrays.opened_batch import OpenedBatch
 from ortoo.common.filters.message_filter import MessageFilter
 from ortoo.common.groups.pop import LeasePart, PoppedBatch, ranges_of
+from ortoo.snode.membership.group_filters import Filters, wanted_rows
 
 
 @dataclass(slots=True)
@@ -18,13 +19,20 @@ class FilteredPop:
     matching: list[PoppedBatch] = field(default_factory=list)
     """Messages for the consumer."""
     filtered_out: list[LeasePart] = field(default_factory=list)
-    """Messages that do not match; the group has finished them."""
+    """Messages that no member's filter selects; the group has finished them."""
+    for_others: list[LeasePart] = field(default_factory=list)
+    """Messages that only other members' filters select."""
     excess: list[PoppedBatch] = field(default_factory=list)
     """Matching messages beyond the number that the consumer requested."""
 
 
-def filter_popped(batches: Iterable[PoppedBatch], message_filter: MessageFilter, messages_max: int) -> FilteredPop:
-    """Sort popped messages by a filter; at most `messages_max` matching messages are for the consumer."""
+def filter_popped(
+    batches: Iterable[PoppedBatch], message_filter: MessageFilter, messages_max: int, differing: Filters = ()
+) -> FilteredPop:
+    """Sort popped messages by a filter; at most `messages_max` matching messages are for the consumer.
+
+    `differing` has the filters of all members, if they differ.
+    """
     found = FilteredPop()
     room = messages_max
     for one in batches:
@@ -32,8 +40,10 @@ def filter_popped(batches: Iterable[PoppedBatch], message_filter: MessageFilter,
         rows = message_filter.select(opened)
         chosen = list(range(len(one.offsets))) if rows is None else rows.tolist()
         rest = set(range(len(one.offsets))).difference(chosen)
-        if ranges := ranges_of([one.offsets[row] for row in sorted(rest)]):
-            found.filtered_out.append(LeasePart(one.queue_id, one.number, ranges))
+        wanted = rest & wanted_rows(differing, opened) if rest and differing else set[int]()
+        for some, parts in ((rest - wanted, found.filtered_out), (wanted, found.for_others)):
+            if ranges := ranges_of([one.offsets[row] for row in sorted(some)]):
+                parts.append(LeasePart(one.queue_id, one.number, ranges))
         if chosen[:room]:
             found.matching.append(_take_rows(one, opened, chosen[:room]))
         if chosen[room:]:

@@ -25,6 +25,7 @@ from ortoo.snode.cluster import ClusterView
 from ortoo.snode.cluster.routes import DeliveryMode, MessageType, Placement, Queue, Topic
 from ortoo.snode.cluster.runtime import Runtime
 from ortoo.snode.enodes.link import EnodeLinks
+from ortoo.snode.membership.group_filters import GroupFilters
 from ortoo.snode.observe.traffic import Traffic
 from ortoo.snode.pop.call import PopCall, PoppedMessages, PopResult, PopSource
 from ortoo.snode.pop.filtering import filter_popped
@@ -38,6 +39,10 @@ FILTER_FACTOR = 8
 """Maximum of messages that one pop examines for each requested message."""
 MESSAGES_MAX = 1_024
 FINISH = Finish()
+OTHERS_DELAY_MS = 1_000
+"""The delay after which a message that other members' filters select is popped again."""
+OTHERS_PAUSE_S = 0.2
+"""The pause of a consumer that popped only such messages, so that it does not pop a whole backlog again and again."""
 _log = get_logger("pops")
 
 
@@ -45,8 +50,15 @@ class PopProcessor:
     """Pops messages for consumers, and settles them. It has no durable state, because enodes store the leases."""
 
     def __init__(
-        self, runtime: Runtime, cluster: ClusterView, links: EnodeLinks, topics: TopicComponents, traffic: Traffic
+        self,
+        runtime: Runtime,
+        cluster: ClusterView,
+        links: EnodeLinks,
+        topics: TopicComponents,
+        traffic: Traffic,
+        filters: GroupFilters,
     ) -> None:
+        self._filters = filters
         self._runtime = runtime
         self._cluster = cluster
         self._links = links
@@ -78,11 +90,14 @@ class PopProcessor:
         while True:
             wait_ms = max(0, int((deadline_s - self._runtime.clock.monotonic_s()) * 1000))
             result = await self._pop_once(sources, replace(call, wait_ms=wait_ms))
-            if result.batches or self._runtime.clock.monotonic_s() >= deadline_s:
+            remaining_s = deadline_s - self._runtime.clock.monotonic_s()
+            if result.batches or remaining_s <= 0:
                 for one in result.batches:
                     batch = one.popped.batch
                     self._traffic.count_delivered(one.queue.topic, call.group, "pop", batch.count, len(batch.records))
                 return result
+            if result.has_others:
+                await self._runtime.clock.sleep(min(remaining_s, OTHERS_PAUSE_S))
 
     async def cancel(self, call: PopCall) -> None:
         """Cancel all pops of an attempt: their messages are released, and later pops of the attempt return none.
@@ -264,9 +279,9 @@ class PopProcessor:
 
     async def _make_result(self, source: PopSource, call: PopCall, popped: Popped) -> PopResult:
         batches = popped.batches
-        is_retry = source.topic.name == retry_topic(call.group)
+        is_retry, has_others = source.topic.name == retry_topic(call.group), False
         if call.message_filter is not None and batches and not is_retry:
-            batches = await self._filter(source, call, batches)
+            batches, has_others = await self._filter(source, call, batches)
         return PopResult(
             [
                 PoppedMessages(
@@ -280,18 +295,28 @@ class PopProcessor:
                 for one in batches
             ],
             popped.blocked_reason,
+            has_others,
         )  # fmt: skip
 
-    async def _filter(self, source: PopSource, call: PopCall, batches: list[PoppedBatch]) -> list[PoppedBatch]:
-        """The messages that match the filter. Others are acked; excess messages are released."""
+    async def _filter(
+        self, source: PopSource, call: PopCall, batches: list[PoppedBatch]
+    ) -> tuple[list[PoppedBatch], bool]:
+        """The messages that match the filter, and whether messages were left to other members.
+
+        Other messages are acked; excess messages are released.
+        """
         assert call.message_filter is not None
-        found = filter_popped(batches, call.message_filter, call.messages_max)
+        differing = self._filters.differing(call.group, source.topic.name)
+        found = filter_popped(batches, call.message_filter, call.messages_max, differing)
         link = self._links.to(source.enode)
+        if found.for_others:
+            later = self._complete_verdict(Redeliver((OTHERS_DELAY_MS,), counts=False), call.group, source.enode)
+            await link.settle(source.topic.topic_id, call.group, found.for_others, later)
         if found.filtered_out:
             await link.settle(source.topic.topic_id, call.group, found.filtered_out, Finish(filtered=True))
         if found.excess:
             await self._releaser.release(source.enode, source.topic.topic_id, call.group, found.excess)
-        return found.matching
+        return found.matching, bool(found.for_others)
 
     async def release(self, result: PopResult) -> None:
         """Release all messages of an answer, because the consumer did not receive it."""
@@ -369,6 +394,5 @@ def _lease_part(handle: ReceiptHandle, offsets: Sequence[int]) -> LeasePart:
 
 def _merge(results: Sequence[PopResult]) -> PopResult:
     batches = [batch for answer in results for batch in answer.batches]
-    return PopResult(
-        batches, "" if batches else next((one.blocked_reason for one in results if one.blocked_reason), "")
-    )
+    blocked_reason = "" if batches else next((one.blocked_reason for one in results if one.blocked_reason), "")
+    return PopResult(batches, blocked_reason, any(one.has_others for one in results))

@@ -44,6 +44,8 @@ class PullRequest:
     message_filter: MessageFilter | None = None
     subscription_version: int = 0
     generation: int = 0
+    to_offset: int = 1 << 62
+    """The messages returned end before this offset."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -60,6 +62,8 @@ class QueuePullResult:
     parts: tuple[SelectedRows, ...] = ()
     is_offset_illegal: bool = False
     has_skipped: bool = False
+    commit_soon: bool = False
+    """Whether the next messages follow only when these are committed."""
 
 
 @dataclass(slots=True, eq=False)
@@ -202,7 +206,8 @@ class PullProcessor:
                         traces.on_pulled(request.group, request.queue, part.first_offset, part.batch)
                 return QueuePullResult(topic.topic_id, at, fetched.end_offset, parts=tuple(parts))
             passed_over = at - request.offset
-            if not fetched.batches or passed_over >= SKIPPED_MAX or wait_ms == 0:
+            is_bounded = at >= request.to_offset
+            if not fetched.batches or passed_over >= SKIPPED_MAX or wait_ms == 0 or is_bounded:
                 return QueuePullResult(topic.topic_id, at, fetched.end_offset, has_skipped=passed_over > 0)
 
     async def _check_subscription(self, request: PullRequest) -> None:
@@ -255,9 +260,10 @@ def _select_messages(
     left, expired = request.messages_max or MESSAGES_DEFAULT, 0
     parts: list[SelectedRows] = []
     for stored in fetched.batches:
-        part = select_rows(
-            stored, at, None if request.message_filter is not None else at + left, request.message_filter, now_ms=now_ms
-        )
+        if at >= request.to_offset:
+            break
+        end = request.to_offset if request.message_filter is not None else min(at + left, request.to_offset)
+        part = select_rows(stored, at, min(end, stored.next_offset), request.message_filter, now_ms=now_ms)
         if part.messages > left:
             last = int(np.frombuffer(part.rows, "<i4")[left - 1]) if part.rows else left - 1
             part = select_rows(stored, at, part.first_offset + last + 1, request.message_filter, now_ms=now_ms)

@@ -5,21 +5,31 @@ from collections.abc import Awaitable, Callable
 from dataclasses import dataclass, field
 from typing import Any
 
+from ortoo.common.arrays.opened_batch import OpenedBatch
 from ortoo.common.errors import DataLoss, Fenced, NotFound, OrtooError, OutOfRange, Overloaded
 from ortoo.common.filters.message_filter import MessageFilter
-from ortoo.common.filters.selection import select_rows
+from ortoo.common.filters.selection import SelectedRows, select_rows, unexpired_rows
 from ortoo.common.logs.logger import get_logger
 from ortoo.common.process.background import Background
 from ortoo.common.process.clock import Clock
 from ortoo.common.process.memory_budget import MemoryBudget, MemoryShare, ReservedBytes
 from ortoo.common.process.randomness import Randomness
 from ortoo.common.process.retry import Backoff
+from ortoo.common.records.sealed_batch import StoredBatch
 from ortoo.snode import log_events
 from ortoo.snode.cluster.directory import DirectoryCache
 from ortoo.snode.cluster.routes import Queue
-from ortoo.snode.enodes.link import FETCH_WAIT_MS, EnodeLinks, FetchBatchesRequest, FetchedBatches, LockRequest
+from ortoo.snode.enodes.link import (
+    FETCH_WAIT_MS,
+    EnodeLinks,
+    FetchBatchesRequest,
+    FetchedBatches,
+    Interruption,
+    LockRequest,
+)
 from ortoo.snode.enodes.queue_locks import SessionQueueLocks
 from ortoo.snode.membership.consumer_groups import ConsumerGroups
+from ortoo.snode.membership.group_filters import GroupFilters, wanted_rows
 from ortoo.snode.observe.traffic import Traffic
 from ortoo.snode.pull.offsets import SessionStart, StartFrom
 from ortoo.snode.push.flow import QueueCursor
@@ -35,6 +45,11 @@ LOGGED_FAILURE_NUMBER = 3
 """Of 30 consecutive failures, the failure with this number is logged, so that a short outage logs none."""
 DAMAGED_READS_MAX = 3
 """Reads of damaged messages before they count as lost. Memory and cables can fail as well as disks."""
+FILTER_WAIT_S = 600.0
+"""Time for which a queue waits at a message that only other members' filters select. A deployment is shorter."""
+FILTER_POLL_S = 1.0
+Park = Callable[[str, Queue, Interruption], Awaitable[bool]]
+"""Parks a message of a group if it has used its attempts; returns whether it is parked. Errors: retriable ones."""
 _log = get_logger("push")
 
 
@@ -51,6 +66,8 @@ class PushContext:
     randomness: Randomness
     traffic: Traffic
     memory: MemoryBudget
+    park: Park
+    filters: GroupFilters
 
 
 @dataclass(slots=True, eq=False)
@@ -63,8 +80,11 @@ class Feeder:
     group: str
     message_filter: MessageFilter | None
     """The filter; it may change at any time."""
-    wait_until_sendable: Callable[[Queue], Awaitable[None]]
-    """Waits until there is credit and space in the outbox, and the queue is not suspended."""
+    wait_until_sendable: Callable[[Queue], Awaitable[int | None]]
+    """Waits until there is credit and space in the outbox, and the queue is not suspended.
+
+    Returns the number of messages that may be sent; None = unlimited.
+    """
     send: Callable[[Delivery], None]
     start: SessionStart
     lock: LockRequest | None
@@ -76,10 +96,19 @@ class Feeder:
     """The memory of the session. Each read draws from it before it is requested."""
     starts: QueueStarts
     """The first offsets of the session's queues in this topic on this enode."""
+    on_started: Callable[["Feeder", Interruption | None], Awaitable[None]]
+    """Called with the interrupted delivery of an earlier session, before the first message is delivered."""
+    recording: "asyncio.Task[Any] | None" = field(default=None, init=False)
+    """The task that records the interruption of the queue at its enode; the queue is released after it."""
+    parked_offset: int = field(default=-1, init=False)
+    """The offset of a parked message, which is not delivered; -1 = none."""
     fence: int = field(default=0, init=False)
     """The generation of the queue's lock; 0 = no lock."""
     task: asyncio.Task[Any] = field(init=False)
     """The task that runs the feeder, until the session releases the queue."""
+    _differing_since_s: float | None = field(default=None, init=False)
+    """The time since which the filters of the group's members differ; None = they are equal."""
+    _is_waiting_for_members: bool = field(default=False, init=False)
     _failures: int = field(default=0, init=False)
     _damaged_reads: int = field(default=0, init=False)
     """Number of reads with damaged messages since the last success. Other failures do not reset it."""
@@ -96,6 +125,8 @@ class Feeder:
         while True:
             await self.wait_until_sendable(self.cursor.queue)
             await self._retry(self._read_and_deliver)
+            if self._is_waiting_for_members:
+                await self.context.clock.sleep(FILTER_POLL_S)
 
     async def _retry(self, step: Callable[[], Awaitable[None]]) -> None:
         """Repeat a step until it succeeds, because an unreachable enode usually comes back. Errors: Fenced."""
@@ -137,7 +168,8 @@ class Feeder:
             self.cursor.start(await self._first_offset() if stored is None else stored, is_committed=stored is not None)
             return
         if (committed := await self.starts.committed_offset(queue.queue_id)) is not None:
-            self.cursor.start(committed, is_committed=True)
+            self.cursor.start(committed.offset, is_committed=True)
+            await self.on_started(self, committed.interruption)
             return
         start = await self._first_offset()
         # From here on the group subscribes: messages stored from now on are its own, even if this session ends before
@@ -176,38 +208,90 @@ class Feeder:
 
     async def _deliver(self, fetched: FetchedBatches, held: ReservedBytes) -> None:
         cursor = self.cursor
+        self._is_waiting_for_members = False
         cursor.end_offset = fetched.end_offset
         for stored in fetched.batches:
-            await self.wait_until_sendable(cursor.queue)  # wait first: filter and expiry may change meanwhile
-            part = select_rows(
-                stored, cursor.next_offset, message_filter=self.message_filter, now_ms=self.context.clock.now_ms()
-            )
-            if part.expired:
-                self.context.traffic.count_expired(cursor.queue.topic, self.group, part.expired)
-            held.resize(held.bytes - len(stored.batch.records))
-            cursor.advance(part.next_offset)
-            if part.batch is None:
-                continue
-            self._send(
-                Delivery(
-                    cursor.queue,
-                    self.generation,
-                    self.topic_id,
-                    part.first_offset,
-                    part.next_offset,
-                    part.stored_at_ms,
-                    part.batch,
-                    part.rows,
-                    part.messages,
+            while True:  # once, unless only a part of the batch may be sent
+                messages_max = await self.wait_until_sendable(cursor.queue)  # first: filter and expiry may change
+                end, wanted_offset = self._end_of_part(messages_max), self._wanted_offset(stored)
+                if wanted_offset == cursor.next_offset:
+                    self._is_waiting_for_members = True
+                    return
+                part = select_rows(
+                    stored,
+                    cursor.next_offset,
+                    min((one for one in (end, wanted_offset) if one is not None), default=None),
+                    self.message_filter,
+                    now_ms=self.context.clock.now_ms(),
                 )
-            )
+                if part.expired:
+                    self.context.traffic.count_expired(cursor.queue.topic, self.group, part.expired)
+                cursor.advance(part.next_offset)
+                if cursor.next_offset == self.parked_offset:
+                    cursor.advance(self.parked_offset + 1)
+                is_last = cursor.next_offset >= stored.next_offset
+                if is_last:
+                    held.resize(held.bytes - len(stored.batch.records))
+                if part.batch is not None:
+                    self._send_part(part)
+                if is_last:
+                    break
         if cursor.unreported_count and (
             cursor.next_offset >= fetched.end_offset or cursor.unreported_count >= SKIPPED_MAX
         ):
             self._send(Delivery(cursor.queue, self.generation, self.topic_id, cursor.sent_offset, cursor.next_offset))
 
+    def _end_of_part(self, messages_max: int | None) -> int | None:
+        """The offset before which the next part of a batch ends; None = at the end of the batch."""
+        begin = self.cursor.next_offset
+        ends = [] if messages_max is None else [begin + messages_max]
+        if begin <= self.parked_offset:
+            ends.append(self.parked_offset)
+        return min(ends, default=None)
+
+    def _wanted_offset(self, stored: StoredBatch) -> int | None:
+        """The first message of a batch that only other members' filters select; None if there is none.
+
+        The queue waits for it: the members' filters become equal, or the queue gets another owner. After a long time
+        the message is skipped, because the filters may differ for ever.
+        """
+        if self.message_filter is None or self.lock is None:
+            return None
+        differing = self.context.filters.differing(self.group, self.cursor.queue.topic)
+        if not differing:
+            self._differing_since_s = None
+            return None
+        now_s = self.context.clock.monotonic_s()
+        self._differing_since_s = now_s if self._differing_since_s is None else self._differing_since_s
+        if now_s - self._differing_since_s >= FILTER_WAIT_S:
+            return None
+        opened = OpenedBatch(stored.batch)
+        own = self.message_filter.select(opened)
+        alive = unexpired_rows(opened, self.context.clock.now_ms())
+        first = self.cursor.next_offset - stored.first_offset
+        wanted = set[int]() if own is None else wanted_rows(differing, opened).difference(own.tolist())
+        rows = [row for row in wanted if row >= first and (alive is None or row in alive)]
+        return stored.first_offset + min(rows) if rows else None
+
+    def _send_part(self, part: SelectedRows) -> None:
+        assert part.batch is not None
+        self._send(
+            Delivery(
+                self.cursor.queue,
+                self.generation,
+                self.topic_id,
+                part.first_offset,
+                part.next_offset,
+                part.stored_at_ms,
+                part.batch,
+                part.rows,
+                part.messages,
+            )
+        )
+
     def _send(self, delivery: Delivery) -> None:
-        self.cursor.on_sent(delivery.next_offset, self.context.clock.monotonic_s(), delivery.size_bytes)
+        now_s, last_message_offset = self.context.clock.monotonic_s(), delivery.last_message_offset
+        self.cursor.on_sent(delivery.next_offset, now_s, delivery.size_bytes, delivery.messages, last_message_offset)
         self.send(delivery)
 
     def _skip_damaged(self, error: DataLoss) -> bool:

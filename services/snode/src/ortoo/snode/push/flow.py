@@ -61,8 +61,12 @@ class QueueCursor:
         self.unacknowledged_bytes = 0
         """Bytes sent and not acknowledged. Deliveries that are remembered as one count until the last
         of them is acknowledged."""
+        self.unacknowledged_messages = 0
+        """Messages sent and not acknowledged, counted like the bytes."""
+        self.last_message_offset = -1
+        """The offset of the last message that was sent."""
         self._start_offset = -1
-        self._sent: deque[tuple[int, int]] = deque()
+        self._sent: deque[tuple[int, int, int]] = deque()
 
     def start(self, offset: int, *, is_committed: bool) -> None:
         """Begin at `offset`. `is_committed` = the group has acknowledged all messages before this offset."""
@@ -79,12 +83,20 @@ class QueueCursor:
         """Record that the messages before `next_offset` are read."""
         self.next_offset = max(self.next_offset, next_offset)
 
-    def on_sent(self, next_offset: int, now_s: float, size_bytes: int) -> None:
-        """Record that a delivery of `size_bytes` with the messages before `next_offset` was sent to the client."""
+    def on_sent(
+        self, next_offset: int, now_s: float, size_bytes: int, messages: int = 0, last_message_offset: int = -1
+    ) -> None:
+        """Record that a delivery with the messages before `next_offset` was sent to the client.
+
+        It has `messages` messages of `size_bytes` bytes together, and the last one has `last_message_offset`.
+        """
         if size_bytes:
-            merged_bytes = self._sent.pop()[1] if self._sent and self._sent[-1][1] < MERGED_BYTES_MAX else 0
-            self._sent.append((next_offset, merged_bytes + size_bytes))
+            can_merge = self._sent and self._sent[-1][1] < MERGED_BYTES_MAX
+            _, merged_bytes, merged_messages = self._sent.pop() if can_merge else (0, 0, 0)
+            self._sent.append((next_offset, merged_bytes + size_bytes, merged_messages + messages))
             self.unacknowledged_bytes += size_bytes
+            self.unacknowledged_messages += messages
+            self.last_message_offset = last_message_offset
         self.sent_offset = max(self.sent_offset, next_offset)
         if self.waiting_since_s is None:
             self.waiting_since_s = now_s
@@ -97,8 +109,12 @@ class QueueCursor:
     @property
     def unacknowledged_count(self) -> int:
         """Number of messages sent and not acknowledged."""
-        first = self._start_offset if self.committed_offset is None else self.committed_offset
-        return max(0, self.sent_offset - first)
+        return max(0, self.sent_offset - self.first_unacknowledged_offset)
+
+    @property
+    def first_unacknowledged_offset(self) -> int:
+        """The first offset that is not acknowledged."""
+        return self._start_offset if self.committed_offset is None else self.committed_offset
 
     def restart_wait(self, now_s: float) -> None:
         """Restart the timeout for acknowledgements, because the queue was suspended until now."""
@@ -127,6 +143,8 @@ class QueueCursor:
             return False
         self.committed_offset = offset
         while self._sent and self._sent[0][0] <= offset:
-            self.unacknowledged_bytes -= self._sent.popleft()[1]
+            _, size_bytes, messages = self._sent.popleft()
+            self.unacknowledged_bytes -= size_bytes
+            self.unacknowledged_messages -= messages
         self.waiting_since_s = now_s if offset < self.sent_offset else None
         return True

@@ -56,6 +56,14 @@ class Delivery:
         return len(self.batch.records) if self.batch is not None else 0
 
     @property
+    def last_message_offset(self) -> int:
+        """The offset of the last message; -1 without a message."""
+        if not self.messages:
+            return -1
+        last_row = int.from_bytes(self.rows[-4:], "little") if self.rows else self.messages - 1
+        return self.first_offset + last_row
+
+    @property
     def held_bytes(self) -> int:
         """The memory that the delivery occupies while it waits."""
         return DELIVERY_BYTES + self.size_bytes
@@ -105,6 +113,11 @@ class PushOutbox:
         self._closed: SessionClosed | None = None
         self._wake = asyncio.Event()
         self._has_room = asyncio.Event()
+
+    @property
+    def has_deliveries(self) -> bool:
+        """Whether deliveries wait to be sent."""
+        return bool(self._deliveries)
 
     def put_opened(self, event: SessionOpened) -> None:
         """Queue the event that the session is open."""

@@ -5,7 +5,7 @@ from collections.abc import Sequence
 from ortoo.common.errors import Fenced
 from ortoo.common.grpc.request_batcher import RequestBatcher
 from ortoo.common.process.background import Background
-from ortoo.snode.enodes.link import EnodeLinks, OffsetRow, QueueRange
+from ortoo.snode.enodes.link import EnodeLinks, OffsetRow, QueueRange, StoredOffset
 
 QUEUES_MAX = 1_024
 """Maximum number of queues in one request, which is also the maximum of a topic on an enode."""
@@ -27,7 +27,7 @@ class QueueStarts:
         self._ranges = RequestBatcher(self._describe_queues, background, size_max=QUEUES_MAX)
         self._commits = RequestBatcher(self._commit_offsets, background, size_max=QUEUES_MAX)
 
-    async def committed_offset(self, queue_id: int) -> int | None:
+    async def committed_offset(self, queue_id: int) -> StoredOffset | None:
         """The group's offset in a queue; None if it has none. Errors: those of the enode."""
         return await self._committed.request(queue_id)
 
@@ -44,8 +44,8 @@ class QueueStarts:
         if not await self._commits.request((queue_id, offset, fence)):
             raise Fenced(f"the lock of queue {queue_id} has a newer generation than {fence}", field="generation")
 
-    async def _query_offsets(self, queue_ids: Sequence[int]) -> list[int | None]:
-        offsets = await self._links.to(self._enode).query_offsets(self._topic_id, self._group, queue_ids)
+    async def _query_offsets(self, queue_ids: Sequence[int]) -> list[StoredOffset | None]:
+        offsets = await self._links.to(self._enode).query_starts(self._topic_id, self._group, queue_ids)
         return [offsets.get(queue_id) for queue_id in queue_ids]
 
     async def _describe_queues(self, queue_ids: Sequence[int]) -> list[QueueRange | None]:

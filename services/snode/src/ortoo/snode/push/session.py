@@ -4,7 +4,6 @@ import asyncio
 import contextlib
 import dataclasses
 from collections.abc import Callable, Iterator, Mapping
-from dataclasses import dataclass
 from typing import Any
 
 from ortoo.common.errors import Fenced
@@ -13,41 +12,23 @@ from ortoo.common.grpc.layers.call_memory import open_call_share
 from ortoo.common.logs.logger import get_logger
 from ortoo.snode import log_events
 from ortoo.snode.cluster.routes import UNACKNOWLEDGED_BYTES_MAX, Queue
-from ortoo.snode.enodes.link import FETCH_BYTES_MAX, LockRequest
+from ortoo.snode.enodes.link import FETCH_BYTES_MAX, Interruption, LockRequest
 from ortoo.snode.membership.group_members import CloseReason, GroupMember
 from ortoo.snode.pull.offsets import SessionStart, StartFrom
 from ortoo.snode.push.feeder import FETCH_BYTES_MIN, SESSION_BYTES, Feeder, PushContext
 from ortoo.snode.push.flow import Credit, QueueCursor
+from ortoo.snode.push.interruptions import start_recording, unacknowledged_messages
 from ortoo.snode.push.offset_commits import OffsetCommitBatcher
 from ortoo.snode.push.outbox import Assignment, Delivery, PushOutbox, SessionClosed, SessionOpened
+from ortoo.snode.push.plan import PushPlan
 from ortoo.snode.push.queue_starts import QueueStarts
+from ortoo.snode.push.redelivery import RedeliveryLimit
 
 MEMORY_DIVISOR = 16
 """A read requests at most this fraction of the remaining memory, so reads get smaller as memory fills."""
 FLUSH_TIMEOUT_S = 4.0
 """Time for which the next owner of a revoked queue waits while its acknowledgements are being stored."""
 _log = get_logger("push")
-
-
-@dataclass(frozen=True, slots=True)
-class PushPlan:
-    """A client's request for a push session."""
-
-    group: str
-    client_id: str
-    """Empty = the id of the session."""
-    filters: Mapping[str, MessageFilter | None]
-    """The filter of each topic; None = all messages."""
-    start: SessionStart = SessionStart()
-    broadcast: bool = False
-    """Whether the session receives all messages of the topics."""
-    member_session_id: str = ""
-    """The client session that this push session belongs to; empty = none."""
-    heartbeat_interval_ms: int = 30_000
-    expiry_ms: int = 120_000
-    """Timeout of a silent session."""
-    owner: str = ""
-    """The user or the host whose share of the sessions it takes."""
 
 
 class PushSession:
@@ -63,6 +44,8 @@ class PushSession:
         """The session id under which the client is a group member."""
         self.last_active_s = context.clock.monotonic_s()
         self.is_closing = False
+        self.has_left = False
+        """Whether the client has said that it leaves. Otherwise it may have died."""
         self.call: asyncio.Task[Any] | None = None
         """The task that writes to the client; the caller that opens the session sets it."""
         self.on_end: Callable[[CloseReason, str], object] = lambda reason, message: None
@@ -85,6 +68,7 @@ class PushSession:
         self._remember_queues()
         self._batchers: dict[tuple[str, int], OffsetCommitBatcher] = {}
         self._starts: dict[tuple[str, int], QueueStarts] = {}
+        self._redelivery = RedeliveryLimit()
         self._may_be_sendable = asyncio.Event()
         self._suspended: frozenset[Queue] | None = frozenset()
         """The suspended queues; None = all."""
@@ -110,10 +94,8 @@ class PushSession:
 
     def on_replaced(self) -> None:
         """End the session, because another session of the client has replaced it in the group."""
-        self.on_end(
-            CloseReason.REPLACED,
-            f"another session of client {self.client_id} has replaced this one; give each client a unique id",
-        )
+        message = f"another session of client {self.client_id} has replaced this one; give each client a unique id"
+        self.on_end(CloseReason.REPLACED, message)
 
     def on_failure(self) -> None:
         """End the session after an internal error."""
@@ -144,8 +126,10 @@ class PushSession:
         if feeder is None:
             _log.emit(log_events.COMMIT_TOO_LATE, queue=str(queue), offset=offset, session=self.session_id)
             return
-        if not feeder.cursor.commit(offset, generation, self._context.clock.monotonic_s()):
+        now_s = self._context.clock.monotonic_s()
+        if not feeder.cursor.commit(offset, generation, now_s):
             return
+        self._redelivery.on_committed(queue, offset, now_s)
         self._may_be_sendable.set()
         if (traces := self._context.traffic.traces) is not None:
             traces.on_committed(self.group, queue, offset)
@@ -191,20 +175,26 @@ class PushSession:
         now_s = self._context.clock.monotonic_s()
         previous, self._suspended = self._suspended, queues
         for queue, feeder in self.feeders.items():
-            if (previous is None or queue in previous) and not self._is_suspended(queue):
+            if self._is_suspended(queue):
+                self._redelivery.discard(queue)
+            elif previous is None or queue in previous:
                 feeder.cursor.restart_wait(now_s)
         self._may_be_sendable.set()
 
     def _is_suspended(self, queue: Queue) -> bool:
         return self._suspended is None or queue in self._suspended
 
-    async def wait_until_sendable(self, queue: Queue) -> None:
-        """Wait until there is credit and space in the outbox, and the queue is not suspended."""
+    async def wait_until_sendable(self, queue: Queue) -> int | None:
+        """Wait until there is credit and space in the outbox, and the queue is not suspended.
+
+        Returns the number of messages that may be sent; None = unlimited.
+        """
         while True:
             await self.outbox.wait_for_room()
             has_credit = self._credit.is_available and self.unacknowledged_bytes < self.unacknowledged_bytes_max
-            if has_credit and not self._is_suspended(queue):
-                return
+            messages_max = self._redelivery.messages_max(queue, self._unacknowledged_messages())
+            if has_credit and messages_max != 0 and not self._is_suspended(queue):
+                return messages_max
             self._may_be_sendable.clear()
             await self._may_be_sendable.wait()
 
@@ -223,16 +213,40 @@ class PushSession:
             )
         self.outbox.deliver(delivery)
 
-    async def close(self, reason: CloseReason, message: str) -> None:
-        """End the session. Its queues are released when the acknowledged offsets are stored. Later calls do nothing."""
+    def end_stalled_redelivery(self, now_s: float) -> None:
+        """Send other messages, too, if the client acknowledges nothing while messages are redelivered."""
+        if self._redelivery.end_if_stalled(now_s):
+            self._may_be_sendable.set()
+
+    async def close(self, reason: CloseReason, message: str, *, is_interrupted: bool = False) -> None:
+        """End the session. Its queues are released when the acknowledged offsets are stored. Later calls do nothing.
+
+        `is_interrupted`: the client may have died of a message. Its unacknowledged messages are recorded.
+        """
         if self.is_closing:
             return
         self.is_closing = True
+        if is_interrupted:
+            ids, all_sent = (self.group, self.client_id), not self.outbox.has_deliveries
+            start_recording(self._context, *ids, self.feeders, self._redelivery, all_sent=all_sent)
         flushes = [self._stop_queue(queue) for queue in list(self.feeders)]
         self._context.groups.leave(self.group, self)
         if flushes:
             await asyncio.wait(flushes)
         self.outbox.close(SessionClosed(reason, message))
+
+    def _unacknowledged_messages(self) -> int:
+        return unacknowledged_messages(feeder.cursor for feeder in self.feeders.values())
+
+    async def _on_queue_started(self, feeder: Feeder, interruption: Interruption | None) -> None:
+        """Park the message at which a queue starts if it has used its attempts; otherwise limit its redelivery."""
+        if interruption is None:
+            return
+        queue, committed = feeder.cursor.queue, feeder.cursor.next_offset
+        if interruption.attempts and await self._context.park(self.group, queue, interruption):
+            feeder.parked_offset = interruption.offset
+        else:
+            self._redelivery.add(queue, interruption, committed, self._context.clock.monotonic_s())
 
     def _is_stale(self, queue: Queue) -> bool:
         """Whether the topic was deleted, or recreated, since the session took the queue."""
@@ -264,6 +278,7 @@ class PushSession:
             generation,
             self.memory,
             self._queue_starts(queue.enode, topic.topic_id),
+            self._on_queue_started,
         )
         feeder.task = self._scope.start(f"feed {queue}", self._feed(feeder))
         self.feeders[queue] = feeder
@@ -329,6 +344,8 @@ class PushSession:
 
     def _stop_queue(self, queue: Queue, *, flush: bool = True) -> asyncio.Task[Any]:
         feeder = self.feeders.pop(queue)
+        self._redelivery.discard(queue)
+        self._may_be_sendable.set()
         task = feeder.task
         del feeder.task  # its cancellation refers to the feeder and to its read: a reference cycle
         task.cancel()
@@ -339,6 +356,8 @@ class PushSession:
         try:
             if task is not asyncio.current_task():
                 await asyncio.wait([task])
+            if feeder.recording is not None:
+                await asyncio.wait([feeder.recording])
             batcher = self._batchers.get((queue.enode, feeder.topic_id))
             if batcher is not None and flush:
                 with contextlib.suppress(TimeoutError):

@@ -19,6 +19,7 @@ from ortoo.snode.enodes import EnodeComponents
 from ortoo.snode.enodes.link import EnodeLinks
 from ortoo.snode.membership.consumer_groups import ConsumerGroups
 from ortoo.snode.membership.fair_table import FairTable
+from ortoo.snode.membership.group_filters import GroupFilters
 from ortoo.snode.membership.group_members import (
     CloseReason,
     GroupMember,
@@ -27,9 +28,10 @@ from ortoo.snode.membership.group_members import (
     merge_subscriptions,
 )
 from ortoo.snode.observe.traffic import Traffic
-from ortoo.snode.push.feeder import PushContext
+from ortoo.snode.push.feeder import Park, PushContext
 from ortoo.snode.push.outbox import SessionClosed
-from ortoo.snode.push.session import PushPlan, PushSession
+from ortoo.snode.push.plan import PushPlan
+from ortoo.snode.push.session import PushSession
 from ortoo.snode.topics import TopicComponents
 from ortoo.snode.topics.creation import retry_topic
 
@@ -78,10 +80,12 @@ class PushSessions:
         topics: TopicComponents,
         groups: ConsumerGroups,
         traffic: Traffic,
+        park: Park,
+        filters: GroupFilters,
     ) -> None:
         """Start without sessions."""
         shared = (runtime.background, runtime.clock, runtime.randomness, traffic, runtime.memory)
-        self.context = PushContext(cluster.directory, enodes.links, groups, enodes.locks, *shared)
+        self.context = PushContext(cluster.directory, enodes.links, groups, enodes.locks, *shared, park, filters)
         self.watch = cluster.watch
         self.group_settings = topics.group_settings
         self.delivery_modes = topics.delivery_modes
@@ -218,7 +222,8 @@ class PushSessions:
             self._closing_until_s[session.session_id] = (session, self.context.clock.monotonic_s() + CLOSE_TIMEOUT_S)
         if (member := self._current_member(session)) is not None:
             session.leave_group(member)
-        await session.close(reason, message)
+        is_interrupted = reason is CloseReason.EXPIRED or (reason is CloseReason.CLIENT_LEFT and not session.has_left)
+        await session.close(reason, message, is_interrupted=is_interrupted)
 
     def on_call_ended(self, session: PushSession) -> None:
         """Record that the Push call of a session has ended, so that no reason can be sent to the client."""
@@ -251,6 +256,7 @@ class PushSessions:
             elif closed := self.group_settings.refusal(session.group, broadcast=session.plan.broadcast):
                 self.start_close(session, CloseReason.GROUP_CLOSED, closed.message)
             else:
+                session.end_stalled_redelivery(now_s)
                 remaining.append(session)
         ends = QueueEndOffsets(self.context.links)
         for session in remaining:

@@ -47,7 +47,7 @@ class PullConsumerHandlers(ConsumerServiceServicer):
         message_filter = compile_filter(request.tag_expression, request.sql_expression)
         with self.long_calls.track():
             return _encode_pull_result(
-                await self.pull.processor.pull(read(PullRequest, request, message_filter=message_filter))
+                await self.clients.locked_pulls.pull(read(PullRequest, request, message_filter=message_filter))
             )
 
     async def QueryMembers(
@@ -89,6 +89,8 @@ class PullConsumerHandlers(ConsumerServiceServicer):
         """Commit offsets of a group."""
         offsets = [read(GroupOffset, one) for one in request.offsets]
         refused = await self.pull.processor.commit_offsets(request.group, offsets)
+        if not refused:
+            self.clients.locked_pulls.on_committed(request.group, offsets)
         return pb.CommitConsumerOffsetsResponse(refused=_encode_refused(refused))
 
     async def QueryOffsets(

@@ -19,7 +19,8 @@ from ortoo.snode.membership.group_members import CloseReason, GroupMember, Subsc
 from ortoo.snode.policy.principal import PRINCIPAL, owner_at
 from ortoo.snode.pull.offsets import SessionStart, StartFrom
 from ortoo.snode.push.outbox import Assignment, Delivery, DurableOffsets, PushEvent, SessionClosed, SessionOpened
-from ortoo.snode.push.session import PushPlan, PushSession
+from ortoo.snode.push.plan import PushPlan
+from ortoo.snode.push.session import PushSession
 from ortoo.snode.push.sessions import PushSessions
 from ortoo.snode.rpc.conversion import consumer_options, decode_subscriptions, encode_failure
 from ortoo.snode.rpc.streams import RequestMemory, first_request
@@ -147,6 +148,7 @@ class PushCall:
         elif kind == "credit":
             session.grant(request.credit.messages, request.credit.bytes)
         elif kind == "close":
+            session.has_left = True
             await self.sessions.close(session, CloseReason.CLIENT_LEFT, "the client left")
             return False
         elif kind == "subscribe":

@@ -89,7 +89,7 @@ class ConnectCall:
                     return  # it has left its groups already, so that a registration now would never end
                 self.sessions.touch(session)
                 if request.WhichOneof("event") == "close":
-                    message = "the client left"
+                    session.has_left, message = True, "the client left"
                     break
                 await self._handle(session, request)
         except Exception as failure:

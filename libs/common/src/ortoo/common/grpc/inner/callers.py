@@ -52,7 +52,7 @@ CALLERS: Mapping[str, Callers] = {
     **_rows("EnodeService", SNODE, "Append", "AppendDeduplicated", "FetchBatches", "FindOffset", "FindMessages"),
     **_rows("EnodeService", SNODE, "DescribeStore", "DescribeQueues", "DescribeQueuesOfTopics", "MeasureQueues"),
     **_rows("EnodeService", SNODE, "DescribeDeliveries", "Attach"),
-    **_rows("EnodeService", SNODE, "DescribeLags", "RecordFailedAttempt", "FindDeferred"),
+    **_rows("EnodeService", SNODE, "DescribeLags", "RecordFailedAttempt", "RecordInterruptions", "FindDeferred"),
     **_rows("EnodeService", SNODE, "CommitOffsets", "QueryOffsets", "QueryOffsetGroups"),
     **_rows("EnodeService", SNODE, "TakeLocks", "ReleaseLocks", "QueryLocks"),
     **_rows("EnodeService", SNODE, "Lease", "PopQueues", "SettlePopped", "RetryMessages", "ReplayStored"),

@@ -69,6 +69,7 @@ ELEMENTS_MAX: Final[Mapping[str, int]] = {
     "ortoo.v1.RegisterConsumer.subscriptions": QUEUES,
     "ortoo.v1.RegisterConsumer.zones": SHORT,
     "ortoo.v1.RegisterEnodeRequest.unknown_topics": QUEUES,
+    "ortoo.v1.RecordInterruptionsRequest.interruptions": QUEUES,
     "ortoo.v1.ReleaseLocksRequest.requests": QUEUES,
     "ortoo.v1.ReplayStoredRequest.ranges": RANGES,
     "ortoo.v1.ReplicaConfiguration.learners": SHORT,

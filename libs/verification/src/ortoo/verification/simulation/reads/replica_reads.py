@@ -170,7 +170,7 @@ class ReplicaReads:
 
     async def query_offset_groups(self, start: ReadStart) -> None:
         """Whether the group that committed is listed."""
-        request = pb.QueryOffsetGroupsRequest(topic_id=self.subjects.topic_id)
+        request = lag_pb.QueryOffsetGroupsRequest(topic_id=self.subjects.topic_id)
         answer = await self.stub.QueryOffsetGroups(request, timeout=TIMEOUT_S)
         self._seen(start, GROUP, int(self.subjects.commits_group in answer.groups))
 
