@@ -45,6 +45,8 @@ class SlowStore:
     offsets: dict[tuple[int, str], dict[int, tuple[int, int]]] = field(default_factory=dict)
     """(topic id, group) to queue id to (offset, generation)."""
     sequences: dict[tuple[int, int, int], list[Stored]] = field(default_factory=dict)
+    sent_since_start: set[tuple[int, int, int]] = field(default_factory=set)
+    """The producers of `sequences` with a new batch since the last start of the store."""
 
     def put_topic(self, topic_id: int, queue_count: int) -> None:
         """Create a topic or give it more queues."""
@@ -79,8 +81,8 @@ class SlowStore:
         expected = last.first_sequence + last.count
         if batch.first_sequence == expected:
             return queue.end
-        if batch.first_sequence > expected:
-            raise Unavailable
+        if batch.first_sequence > expected:  # a batch of an earlier start may be lost with the end of its log
+            raise Unavailable if (topic_id, queue_id, batch.producer_id) in self.sent_since_start else NotFound
         for one in before[-REMEMBERED:]:
             if (one.batch.first_sequence, one.batch.count) == (batch.first_sequence, batch.count):
                 if one.batch.records != batch.records:
@@ -102,6 +104,7 @@ class SlowStore:
         queue.batches.append(one)
         if batch.producer_id:
             self.sequences.setdefault((topic_id, queue_id, batch.producer_id), []).append(one)
+            self.sent_since_start.add((topic_id, queue_id, batch.producer_id))
 
     def from_offset(self, topic_id: int, queue_id: int, offset: int) -> list[Stored]:
         """All batches from the one that holds `offset`. Errors: NotFound, OutOfRange."""

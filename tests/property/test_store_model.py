@@ -8,7 +8,7 @@ from collections.abc import Awaitable, Callable
 from typing import Any
 
 import pytest
-from hypothesis import HealthCheck, given, settings
+from hypothesis import HealthCheck, example, given, settings
 from hypothesis import strategies as st
 
 from ortoo.common.errors import OrtooError
@@ -219,6 +219,7 @@ class Run:
                         self.disk.remove(FOLDER / name)
             self.disk = self.disk.after_crash(Randomness(0), KEEP_UNSYNCED)
             await self._open()
+        self.model.sent_since_start.clear()
         self._take_begins()
         await self._compare()
 
@@ -240,6 +241,7 @@ class Run:
 
 @settings(max_examples=EXAMPLES, deadline=None, suppress_health_check=[HealthCheck.too_slow])
 @given(st.lists(operations, min_size=8, max_size=50))
+@example([("sequence", 1, 0, 0, 1), ("restart", "clean", 0), ("sequence", 1, 0, 1, 1)])
 @pytest.mark.timeout(1800)
 def test_the_store_answers_as_the_model_does(steps: list[tuple[Any, ...]]) -> None:
     """G1, G3, G4, G10, G11: appends, fetches, commits, retention and restarts in any order agree with the model."""
