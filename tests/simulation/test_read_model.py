@@ -13,9 +13,9 @@ from ortoo.verification.simulation.oracle.reads import PROMISE, ReadModel
 from ortoo.verification.simulation.reads.replica_reads import READS, end_of
 
 CHANGES = {
-    "CommitOffsets", "TakeLocks", "ReleaseLocks", "RecallDelayed", "Lease", "PopQueues", "RecordFailedAttempt", "RecordInterruptions",
-    "SettlePopped", "StoreHalf", "SettleHalf", "ResumeHalf", "RetryMessages", "ReplayStored", "UseDeliveryMode",
-    "SetStoredMode", "AppendDeduplicated", "StoreSchedule", "ChangeStoredSchedule",
+    "CommitOffsets", "TakeLocks", "ReleaseLocks", "RecallDelayed", "Lease", "PopQueues", "RecordFailedAttempt",
+    "RecordInterruptions", "SettlePopped", "StoreHalf", "SettleHalf", "ResumeHalf", "RetryMessages", "ReplayStored",
+    "UseDeliveryMode", "SetStoredMode", "AppendDeduplicated", "StoreSchedule", "ChangeStoredSchedule",
 }  # fmt: skip
 """The methods that change the state."""
 NOT_READ = {"ListStoredSchedules"}
