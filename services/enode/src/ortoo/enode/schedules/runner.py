@@ -86,7 +86,8 @@ class ScheduleRunner:
                     return known
                 if not replaces:
                     raise AlreadyExists(
-                        f"schedule {new.name} exists with another definition; replace it, or choose another name",
+                        f"schedule {new.name} exists with another definition; set `replace` (--replace), or choose "
+                        "another name",
                         field="name",
                     )
                 new = replace(new, sent_count=known.sent_count, suspended=known.suspended)
@@ -134,7 +135,7 @@ class ScheduleRunner:
         return next_occurrence(rule_of(schedule), schedule.settled_ms, now_ms, _catch_up(schedule)) or 0
 
     async def run(self) -> None:
-        """Send due messages for ever. A defect must not end the loop or the process."""
+        """Send due messages until cancelled. A defect must not end the loop or the process."""
         for number, schedule in enumerate(self._schedules.all()):
             self._plan(schedule)
             if number % PLANNED_AT_ONCE == 0:
