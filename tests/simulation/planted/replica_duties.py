@@ -167,7 +167,7 @@ def cut_in_memory_only() -> None:
 
 
 def durable_mark_not_lowered() -> None:
-    """Truncation: the durable mark stays behind the end of a truncated log."""
+    """Truncation: the durable mark stays beyond the end of a truncated log."""
     cutting.read_durable_mark = lambda disk, folder: 0
 
 

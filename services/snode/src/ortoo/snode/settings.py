@@ -78,8 +78,8 @@ class SnodeSettings(ServiceSettings):
     heartbeat_interval_s: Annotated[float, NumberRange(0.05, 3_600)] = 5.0
     """Interval between announcements of the snode at the name servers."""
     connection_age_max_s: Annotated[float, NumberRange(0, 604_800)] = 1800.0
-    """Age at which a client's connection ends gracefully, give or take a tenth. Its long streams end up to a third
-    later. Clients connect again without a failed call, so that added snodes get load. 0 = no limit."""
+    """Age at which a client's connection ends gracefully, give or take a tenth. Long streams end at 1.15 to 1.35 times
+    this age. Clients connect again without a failed call, so that added snodes get load. 0 = no limit."""
     session_expiry_s: Annotated[float, NumberRange(0.1, 86_400)] = 120.0
     """Time without a message from the client after which its push session ends."""
     redis_url: str = ""
