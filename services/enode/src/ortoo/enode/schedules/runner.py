@@ -34,7 +34,7 @@ RECORDS_BYTES_MAX = 64 << 10
 TOTAL_BYTES_MAX = 16 << 20
 """The size of the messages of all schedules of an enode, which every checkpoint contains."""
 AT_ONCE = 32
-"""The number of schedules whose messages are stored with one flush. It bounds the time without a turn for others."""
+"""The number of schedules whose messages are stored with one flush. Other tasks run between two such groups."""
 IDLE_S = 60.0
 """The longest sleep while there is no schedule; the first one ends it."""
 POLL_S = 0.5

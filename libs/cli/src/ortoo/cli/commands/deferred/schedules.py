@@ -1,4 +1,4 @@
-"""`ortoo schedule`: messages that are sent again and again."""
+"""`ortoo schedule`: schedules of recurring messages."""
 
 from datetime import timedelta
 from pathlib import Path
