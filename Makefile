@@ -111,7 +111,7 @@ dist: $(PIP_READY)  ## Build wheels and source archives of all published distrib
 install-tests: $(READY)  ## Build the packages, install them with the lowest and newest libraries, and run the programs of the pages, five minutes (PYTHON=python3.13)
 	@ORTOO_INSTALL_PYTHON='$(PYTHON)' $(PYTEST) -o faulthandler_timeout=0 tests/install
 
-release: $(READY)  ## Walk the checklist of a release; it publishes nothing (DRY_RUN=1 only prints the commands, FROM=site)
+release: $(READY)  ## Run the steps of a release; publishes nothing (DRY_RUN=1 only prints the commands, FROM=site)
 	@$(PY) deploy/release_checklist.py $(if $(DRY_RUN),--dry-run) --from $(or $(FROM),version)
 
 resolve-check: dist  ## Resolve Ortoo beside TensorFlow, Airflow, Pub/Sub and OpenTelemetry from the package index (CONSTRAINTS=FILE PACKAGES=apache-airflow==3.0.2)

@@ -1,10 +1,10 @@
-"""Walks the steps of a release in order: `make release`.
+"""Runs the steps of a release in order: `make release`.
 
-A step runs its commands, then checks its result. The walk stops at the first step that is not done, and names the
+A step runs its commands, then checks its result. The run stops at the first step that is not done, and names the
 remedy. `make release FROM=site` begins at a later step. With DRY_RUN=1, commands are printed instead of run, and every
 step is checked as far as it can be.
 
-Steps that publish are never run. They are printed at the end, for the person who releases.
+Steps that publish are never run. They are printed at the end, for the maintainer.
 """
 
 import argparse
@@ -185,7 +185,7 @@ PUBLISHING = (
 
 
 def walk(tree: Tree, *, is_dry: bool, begin: str, say: Callable[[str], object]) -> int:
-    """Walk the steps from `begin`; returns the number of open steps. A walk that is not dry stops at the first one."""
+    """Run the steps from `begin`; returns the number of open steps. Unless `is_dry`, it stops at the first one."""
     names = [step.name for step in STEPS]
     if begin not in names:
         say(f"there is no step {begin}: choose one of {', '.join(names)}")
@@ -215,7 +215,7 @@ def walk(tree: Tree, *, is_dry: bool, begin: str, say: Callable[[str], object]) 
 
 
 def main() -> int:
-    """Run the command line. The exit code is 1 for an open step, unless the walk is dry."""
+    """Run the command line. The exit code is 1 for an open step, unless it is a dry run."""
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     parser.add_argument("--dry-run", action="store_true", help="print the commands and check the present state")
     parser.add_argument("--from", dest="begin", default=STEPS[0].name, help="the first step")

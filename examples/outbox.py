@@ -1,6 +1,7 @@
 """A transactional outbox: an order and its message are stored by one transaction of PostgreSQL.
 
     pip install ortoo 'psycopg[binary]'
+    createdb shop
     export DATABASE_URL=postgresql://localhost/shop
     python outbox.py relay &
     python outbox.py place o-1 4200

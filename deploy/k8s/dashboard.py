@@ -51,7 +51,7 @@ OBJECTIVES = (
     ("Sends above 100 ms: burn rate", "short", "ortoo:send_slow:ratio60m / 0.01", "1 h"),
     ("The same over 5 minutes", "short", "ortoo:send_slow:ratio5m / 0.01", "5 min"),
     ("The same over 6 hours", "short", "ortoo:send_slow:ratio360m / 0.01", "6 h"),
-    ("Sends by way and status", "reqps",
+    ("Sends by method and status", "reqps",
      "sum by (request_code, response_code) (rate(ortoo_send_latency_count[5m]))", "{{request_code}} {{response_code}}"),
     ("Median of sends", "ms", SEND_QUANTILE.format(0.5), "p50"),
     ("Slowest 1 % of sends", "ms", SEND_QUANTILE.format(0.99), "p99"),

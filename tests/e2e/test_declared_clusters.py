@@ -71,8 +71,8 @@ async def test_a_file_changes_nothing_the_second_time(file: Path, tmp_path: Path
             await mq.admin.create_topic("t")
             async with mq.consumer("seen", "t"):
                 pass
-        assert "would change 7 of them" in await typed(cluster.address, "apply", "-f", str(file), "--dry-run")
-        assert "changed 7 of them" in await typed(cluster.address, "apply", "-f", str(file))
+        assert "would change 7 entries" in await typed(cluster.address, "apply", "-f", str(file), "--dry-run")
+        assert "changed 7 entries" in await typed(cluster.address, "apply", "-f", str(file))
         assert await typed(cluster.address, "apply", "-f", str(file)) == SAME
         (exported := tmp_path / "exported.toml").write_text(await typed(cluster.address, "export"))
         assert await typed(cluster.address, "apply", "-f", str(exported)) == SAME

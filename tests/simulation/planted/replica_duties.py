@@ -36,7 +36,7 @@ summaries: Any = log_summary_file
 
 
 def vote_sent_before_its_sync() -> None:
-    """Promise on disk: a vote is sent at once, and written later."""
+    """Vote on disk: a vote is sent at once, and written later."""
     perform = Driver._perform
 
     def early(self: Any, action: Any) -> None:
@@ -48,7 +48,7 @@ def vote_sent_before_its_sync() -> None:
 
 
 def own_vote_is_deferred() -> None:
-    """Promise on disk: a candidate's vote for itself is never written."""
+    """Vote on disk: a candidate's vote for itself is never written."""
     defer = membership.ReplicaMembership.may_defer
 
     def always(self: Any, reign: Any, configuration: Any) -> bool:
@@ -167,7 +167,7 @@ def cut_in_memory_only() -> None:
 
 
 def durable_mark_not_lowered() -> None:
-    """Truncation: the durable mark stays behind the end of a truncated log."""
+    """Truncation: the durable mark stays beyond the end of a truncated log."""
     cutting.read_durable_mark = lambda disk, folder: 0
 
 

@@ -10,7 +10,7 @@
 {{- end -}}
 {{- end }}
 
-{{/* A name of at most "max" characters. What is cut is replaced by a hash, so that different names stay different. */}}
+{{/* A name of at most "max" characters. A hash replaces the rest, so that different names stay different. */}}
 {{- define "ortoo.cut" -}}
 {{- if le (len .name) (int .max) -}}{{ .name }}
 {{- else -}}{{ .name | trunc (int (sub .max 9)) | trimSuffix "-" }}-{{ sha256sum .name | trunc 8 }}
@@ -307,7 +307,7 @@ app.kubernetes.io/component: {{ .role }}
 {{- define "ortoo.probes" -}}
 {{- $live := ternary (dict "httpGet" (dict "port" "metrics" "path" "/healthz")) (dict "grpc" (dict "port" .port "service" "live")) (not (empty .http)) }}
 {{- $ready := ternary (dict "httpGet" (dict "port" "metrics" "path" "/readyz")) (dict "grpc" (ternary (dict "port" .port "service" .whenever) (dict "port" .port) (not (empty .whenever)))) (not (empty .http)) }}
-{{- /* Not readiness: an enode with a full disk would be killed again and again instead of serving readers. */}}
+{{- /* Not readiness: an enode with a full disk would be killed repeatedly instead of serving readers. */}}
 startupProbe: {{- merge (deepCopy .probes.startup) $live | toYaml | nindent 2 }}
 readinessProbe: {{- merge (deepCopy .probes.readiness) $ready | toYaml | nindent 2 }}
 livenessProbe: {{- merge (deepCopy .probes.liveness) $live | toYaml | nindent 2 }}

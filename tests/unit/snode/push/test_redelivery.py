@@ -1,4 +1,4 @@
-"""The limit of a session that redelivers messages with which earlier sessions ended."""
+"""The limit of a session that redelivers messages that ended earlier sessions."""
 
 from ortoo.snode.cluster.routes import Queue
 from ortoo.snode.enodes.link import Interruption

@@ -345,7 +345,7 @@ class EnodeServiceServicer(object):
 
     def Lease(self, request_iterator, context):
         """Pops and settlements of one snode; answers arrive in any order. A shutdown ends it as it ends Append. The first
-        answer has request id 0 and no content: the call is accepted. A snode that waits for it has sent no request.
+        answer has request id 0 and no content: the call is accepted. A snode waits for it before its first request.
         """
         context.set_code(grpc.StatusCode.UNIMPLEMENTED)
         context.set_details('Method not implemented!')

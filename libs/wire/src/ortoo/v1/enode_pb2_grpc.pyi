@@ -61,7 +61,7 @@ class EnodeServiceStub:
     """Finds a message that is not visible yet: a delayed message, or a message of an open transaction. Read-only."""
     Lease: _aio.StreamStreamMultiCallable[_enode_pop_pb2.LeaseRequest, _enode_pop_pb2.LeaseResponse]
     """Pops and settlements of one snode; answers arrive in any order. A shutdown ends it as it ends Append. The first
-    answer has request id 0 and no content: the call is accepted. A snode that waits for it has sent no request.
+    answer has request id 0 and no content: the call is accepted. A snode waits for it before its first request.
     """
     PopQueues: _aio.UnaryUnaryMultiCallable[_enode_pop_pb2.PopQueuesRequest, _enode_pop_pb2.PopQueuesResponse]
     """Leases messages of a group to a consumer. It waits for the first message."""
@@ -254,7 +254,7 @@ class EnodeServiceServicer(metaclass=_abc_1.ABCMeta):
         context: _aio.ServicerContext[_abc.AsyncIterator[_enode_pop_pb2.LeaseRequest], _abc.AsyncIterator[_enode_pop_pb2.LeaseResponse]],
     ) -> _abc.AsyncIterator[_enode_pop_pb2.LeaseResponse]:
         """Pops and settlements of one snode; answers arrive in any order. A shutdown ends it as it ends Append. The first
-        answer has request id 0 and no content: the call is accepted. A snode that waits for it has sent no request.
+        answer has request id 0 and no content: the call is accepted. A snode waits for it before its first request.
         """
 
     @_abc_1.abstractmethod

@@ -614,7 +614,7 @@ class EnodeLog(_message.Message):
     start: _builtins.int
     """The number of this start of the enode, another one at each start; below 2^63."""
     opened_end: _builtins.int
-    """Its end when this start opened it. A start is refused if an earlier start had a durable end behind it."""
+    """Its end when this start opened it. A start is refused if an earlier start reported a larger durable end."""
     durable_end: _builtins.int
     """Its durable end now."""
     def __init__(

@@ -20,12 +20,12 @@ ROUTE_WATCH_FAILED_RETRYING = warning(
 INTERRUPTING_MESSAGE_PARKED = warning(
     "interrupting_message_parked",
     "The sessions of several consumers ended while they had this message. The message is in the dead-letter topic.",
-    "Look for crashes of the consumers, and at the message with `ortoo dlq`.",
+    "Look for crashes of the consumers. `ortoo dlq` shows the message.",
 )
 PARK_FAILED = warning(
     "park_failed",
-    "A message with which the sessions of consumers ended could not be parked. It is delivered again.",
-    "See the reason.",
+    "A message that ended the sessions of its consumers could not be parked. It is delivered again.",
+    "Correct what the reason names.",
 )
 QUEUE_LOCK_RELEASE_FAILED = warning(
     "queue_lock_release_failed",

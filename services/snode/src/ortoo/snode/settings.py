@@ -78,14 +78,14 @@ class SnodeSettings(ServiceSettings):
     heartbeat_interval_s: Annotated[float, NumberRange(0.05, 3_600)] = 5.0
     """Interval between announcements of the snode at the name servers."""
     connection_age_max_s: Annotated[float, NumberRange(0, 604_800)] = 1800.0
-    """Age at which a client's connection and its long streams end gracefully, give or take a third. Clients connect
-    again without a failed call, so that added snodes get load. 0 = no limit."""
+    """Age at which a client's connection ends gracefully, give or take a tenth. Long streams end at 1.15 to 1.35 times
+    this age. Clients connect again without a failed call, so that added snodes get load. 0 = no limit."""
     session_expiry_s: Annotated[float, NumberRange(0.1, 86_400)] = 120.0
     """Time without a message from the client after which its push session ends."""
     redis_url: str = ""
-    """The Redis in which snodes share the membership of groups: redis://HOST:6379/0. With Sentinels it is
-    redis+sentinel://HOST:26379,HOST:26379/0?service=NAME, and of a cluster redis+cluster://HOST:6379,HOST:6379. TLS has
-    the scheme rediss. Empty = this is the only snode."""
+    """The Redis in which snodes share the membership of groups: redis://HOST:6379/0. With Sentinel:
+    redis+sentinel://HOST:26379,HOST:26379/0?service=NAME. A Redis Cluster: redis+cluster://HOST:6379,HOST:6379. For
+    TLS, write rediss in place of redis. Empty = this is the only snode."""
     redis_prefix: str = "ortoo"
     """Prefix of the key names in Redis. Clusters that share a server need different prefixes."""
     membership_timeout_s: Annotated[float, NumberRange(0.2, 600)] = 4.0

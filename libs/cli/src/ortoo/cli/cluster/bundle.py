@@ -1,4 +1,4 @@
-"""`ortoo bundle`: the state of a cluster in one file, for somebody who cannot reach the cluster."""
+"""`ortoo bundle`: the state of a cluster in one file, for supporters without access to the cluster."""
 
 import io
 import re

@@ -116,7 +116,12 @@ async def apply(
                 enabled = change.desired.get("enabled")
                 await mq.admin.users.put(change.name, secret_key=secrets.get(change.name, ""), enabled=enabled)
     verb = "would change" if dry_run else "changed"
-    lines = [*map(str, changes), f"{verb} {len(changes)} of them" if changes else "everything is as the file says"]
+    lines = [
+        *map(str, changes),
+        f"{verb} {len(changes)} {'entry' if len(changes) == 1 else 'entries'}"
+        if changes
+        else "everything is as the file says",
+    ]
     return CommandOutput([{"change": str(one), **one._asdict()} for one in changes], tuple(lines))
 
 

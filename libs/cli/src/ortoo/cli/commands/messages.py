@@ -124,7 +124,8 @@ async def tail(
     begin: Annotated[
         str | None,
         typer.Option(
-            "--from", help="Begin at an offset of each queue, or at a time such as 2026-01-31T12:00:00Z; begin, end."
+            "--from",
+            help="Begin at an offset of each queue, at a time such as 2026-01-31T12:00:00Z, at begin or at end.",
         ),
     ] = None,
     last: Annotated[int, typer.Option(min=0, help="Begin with this number of the newest messages.")] = LAST_MESSAGES,

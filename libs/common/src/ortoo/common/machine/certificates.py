@@ -99,5 +99,5 @@ def _element(der: bytes, tag: int | None = None) -> tuple[bytes, bytes]:
         begin += length & 0x7F
         length = int.from_bytes(der[2:begin])
     if len(der) < begin + length:
-        raise ValueError("the certificate is cut off")
+        raise ValueError("the certificate is truncated")
     return der[begin : begin + length], der[begin + length :]

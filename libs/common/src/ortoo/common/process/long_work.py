@@ -10,7 +10,7 @@ from ortoo.common.process.clock import Clock
 
 T = TypeVar("T")
 SLICE_ITEMS: Final = 250
-"""Maximum number of items in one slice. An item is about a microsecond to ten of work, such as a series of a metric."""
+"""Maximum number of items in one slice. One item, such as a series of a metric, is 1 to 10 µs of work."""
 
 
 async def wait_uncancelled(running: "asyncio.Future[T]") -> T:

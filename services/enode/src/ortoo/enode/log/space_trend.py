@@ -39,10 +39,10 @@ class SpaceTrend:
                 self._samples.popleft()
 
     def full_in_s(self, settings: StoreSettings, oldest_age_ms: int | None) -> float | None:
-        """The time until no byte is free, if everything continues as before; None = not foreseeable.
+        """The time until the disk is full at the current rate; None = the disk does not fill, or the rate is unknown.
 
-        `oldest_age_ms` is the age of the oldest segment's last message; None without such a segment. When retention
-        begins to delete as much as is written, only the decrease that the log does not cause continues.
+        `oldest_age_ms` is the age of the oldest segment's last message; None without such a segment. Once retention
+        deletes as much as is written, the log stops growing. From then on only other files fill the disk.
         """
         if not self._samples:
             return None

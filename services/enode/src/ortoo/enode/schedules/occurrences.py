@@ -4,7 +4,7 @@ All times are milliseconds since 1970-01-01 UTC.
 
 A rule of five cron fields counts the time of its zone. If neither minute nor hour begins with `*`, each local time
 occurs once on a day. A time that the clocks skip occurs at the end of the gap, and a time that they repeat occurs the
-first time. All other rules follow the elapsed time: they occur in both runs of a repeated hour.
+first time. All other rules follow the elapsed time: they occur twice in a repeated hour.
 """
 
 from collections.abc import Iterator

@@ -34,7 +34,7 @@ RECORDS_BYTES_MAX = 64 << 10
 TOTAL_BYTES_MAX = 16 << 20
 """The size of the messages of all schedules of an enode, which every checkpoint contains."""
 AT_ONCE = 32
-"""The number of schedules whose messages are stored with one flush. It bounds the time without a turn for others."""
+"""The number of schedules whose messages are stored with one flush. Other tasks run between two such groups."""
 IDLE_S = 60.0
 """The longest sleep while there is no schedule; the first one ends it."""
 POLL_S = 0.5
@@ -86,7 +86,8 @@ class ScheduleRunner:
                     return known
                 if not replaces:
                     raise AlreadyExists(
-                        f"schedule {new.name} exists with another definition; replace it, or choose another name",
+                        f"schedule {new.name} exists with another definition; set `replace` (--replace), or choose "
+                        "another name",
                         field="name",
                     )
                 new = replace(new, sent_count=known.sent_count, suspended=known.suspended)
@@ -134,7 +135,7 @@ class ScheduleRunner:
         return next_occurrence(rule_of(schedule), schedule.settled_ms, now_ms, _catch_up(schedule)) or 0
 
     async def run(self) -> None:
-        """Send due messages for ever. A defect must not end the loop or the process."""
+        """Send due messages until cancelled. A defect must not end the loop or the process."""
         for number, schedule in enumerate(self._schedules.all()):
             self._plan(schedule)
             if number % PLANNED_AT_ONCE == 0:

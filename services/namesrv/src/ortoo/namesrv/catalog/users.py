@@ -66,7 +66,10 @@ class Users:
         """The user with this access key. Errors: Invalid, NotFound."""
         user = self._find(access_key)
         if user is None:
-            raise NotFound(f"there is no user {access_key!r}; create it with PutUser", field="access_key")
+            raise NotFound(
+                f"there is no user {access_key!r}; `ortoo user list` shows all users, `ortoo user put` creates one",
+                field="access_key",
+            )
         return user
 
     def delete(self, access_key: str) -> None:

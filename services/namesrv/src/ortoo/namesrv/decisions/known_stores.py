@@ -3,9 +3,8 @@
 The registered store outlives the lease of its enode, so that an enode with an empty folder is refused. That enode would
 assign the offsets and message ids of its former store again.
 
-An enode without other replicas also reports the end of its log, which shows that its folder is an older copy. Only
-durable positions are reported. So a loss of power, which removes only what was not durable, never makes a log shorter
-than it was reported.
+An enode without other replicas also reports the end of its log, which reveals an older copy of its folder. Only durable
+positions are reported. A power failure removes only what was not durable, so the log is never shorter than reported.
 """
 
 import dataclasses

@@ -82,7 +82,7 @@ class LockedPulls:
     def end_session(self, session: ClientSession, *, is_interrupted: bool) -> None:
         """Release the locks of a session that ends.
 
-        `is_interrupted`: the client may have died of a message. Its uncommitted messages are recorded first.
+        `is_interrupted`: a message may have crashed the client. Its uncommitted messages are recorded first.
         """
         found = self._interruptions(session) if is_interrupted else {}
         for group, queue in list(session.pulled):

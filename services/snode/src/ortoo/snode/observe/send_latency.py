@@ -1,4 +1,4 @@
-"""The latency of all sends, in whichever way a client sends: batches of streams, and single calls of both protocols."""
+"""The latency of all sends, by every method: batches of streams, and single calls of both protocols."""
 
 from typing import Final
 

@@ -42,7 +42,7 @@ FINISH = Finish()
 OTHERS_DELAY_MS = 1_000
 """The delay after which a message that other members' filters select is popped again."""
 OTHERS_PAUSE_S = 0.2
-"""The pause of a consumer that popped only such messages, so that it does not pop a whole backlog again and again."""
+"""The pause of a consumer that popped only such messages, so that it does not pop a whole backlog repeatedly."""
 _log = get_logger("pops")
 
 

@@ -253,7 +253,7 @@ class Feeder:
         """The first message of a batch that only other members' filters select; None if there is none.
 
         The queue waits for it: the members' filters become equal, or the queue gets another owner. After a long time
-        the message is skipped, because the filters may differ for ever.
+        the message is skipped, because the filters may differ permanently.
         """
         if self.message_filter is None or self.lock is None:
             return None

@@ -1,4 +1,4 @@
-"""The limit of a session that redelivers messages with which earlier sessions ended: pure bookkeeping.
+"""The limit of a session that redelivers messages that ended earlier sessions: pure bookkeeping.
 
 A message that ends its consumer's process is found by delivering it alone. After an interruption without progress, the
 messages that the consumer had are therefore redelivered first, a sixteenth of them at a time. Each further interruption

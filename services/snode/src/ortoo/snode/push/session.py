@@ -221,7 +221,7 @@ class PushSession:
     async def close(self, reason: CloseReason, message: str, *, is_interrupted: bool = False) -> None:
         """End the session. Its queues are released when the acknowledged offsets are stored. Later calls do nothing.
 
-        `is_interrupted`: the client may have died of a message. Its unacknowledged messages are recorded.
+        `is_interrupted`: a message may have crashed the client. Its unacknowledged messages are recorded.
         """
         if self.is_closing:
             return

@@ -86,7 +86,11 @@ class Schedules:
     async def _known(self, topic: Topic, name: str) -> PlacedSchedule:
         known = await self._find(topic, name)
         if known is None:
-            raise NotFound(f"topic {topic.name} has no schedule {name!r}; list its schedules", field="name")
+            raise NotFound(
+                f"topic {topic.name} has no schedule {name!r}; list its schedules with `ortoo schedule list --topic "
+                f"{topic.name}` or AdminService/ListSchedules",
+                field="name",
+            )
         return known
 
     async def _find(self, topic: Topic, name: str) -> PlacedSchedule | None:

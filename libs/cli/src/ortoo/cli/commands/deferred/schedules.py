@@ -1,4 +1,4 @@
-"""`ortoo schedule`: messages that are sent again and again."""
+"""`ortoo schedule`: schedules of recurring messages."""
 
 from datetime import timedelta
 from pathlib import Path
@@ -35,18 +35,18 @@ async def create(
     cron: Annotated[str, typer.Option(help="Minute, hour, day, month and weekday, such as '0 6 * * 1-5'.")] = "",
     timezone: Annotated[str, typer.Option(help="The time zone of --cron, such as Europe/Berlin; default UTC.")] = "",
     every: Annotated[str | None, typer.Option(help="The period, such as 30s, 15m or 2h.")] = None,
-    body: Annotated[str | None, typer.Option(help="The body of the messages.")] = None,
+    body: Annotated[str | None, typer.Option(help="The body of each message.")] = None,
     body_file: Annotated[Path | None, typer.Option(help="A file with the body.", exists=True, dir_okay=False)] = None,
     tag: Annotated[str | None, typer.Option(help="The tag, for filters.")] = None,
     key: Annotated[list[str] | None, typer.Option(help="A key, for searches; may be given several times.")] = None,
     prop: Annotated[list[str] | None, typer.Option("--property", help="NAME=VALUE; several times.")] = None,
     group: Annotated[str | None, typer.Option(help="The message group, whose messages keep their order.")] = None,
     catch_up: Annotated[
-        str, typer.Option(help="Late occurrences, such as those during an outage: last, skip or all.")
+        str, typer.Option(help="Which late occurrences are sent, for example after an outage: last, skip or all.")
     ] = "last",
-    replace: Annotated[bool, typer.Option("--replace", help="Replace a schedule of this name.")] = False,
+    replace: Annotated[bool, typer.Option("--replace", help="Replace an existing schedule of this name.")] = False,
 ) -> CommandOutput:
-    """Send a message at each time of a rule, until the schedule is deleted."""
+    """Create a schedule, which sends a message by a cron expression or in a fixed period until it is deleted."""
     from ortoo.client import Message
 
     if (body is None) == (body_file is None):
@@ -82,26 +82,26 @@ async def describe(mq: "Client", name: ScheduleName, topic: OfTopic) -> CommandO
         "catch up": found.catch_up,
         "next": _next(found),
         "sent": str(found.sent_count),
-        "queue": str(found.queue),
+        "queue": f"{found.queue.enode}/{found.queue.queue_id}",
         "body": found.message.body.decode(errors="replace"),
     }
     return CommandOutput(found, "\n".join(f"{title:10}{text}" for title, text in rows.items()))
 
 
 async def suspend(mq: "Client", name: ScheduleName, topic: OfTopic) -> CommandOutput:
-    """Send nothing until the schedule is resumed."""
+    """Suspend a schedule: it sends nothing until it is resumed."""
     await mq.admin.schedules.suspend(topic, name)
     return CommandOutput({"suspended": name}, f"suspended {name}")
 
 
 async def resume(mq: "Client", name: ScheduleName, topic: OfTopic) -> CommandOutput:
-    """Send again, from now on. The occurrences of the suspension are never sent."""
+    """Resume a suspended schedule. The occurrences during the suspension are never sent."""
     await mq.admin.schedules.resume(topic, name)
     return CommandOutput({"resumed": name}, f"resumed {name}")
 
 
 async def delete(mq: "Client", name: ScheduleName, topic: OfTopic) -> CommandOutput:
-    """Delete a schedule, so that it sends nothing more."""
+    """Delete a schedule. It sends nothing more."""
     await mq.admin.schedules.delete(topic, name)
     return CommandOutput({"deleted": name}, f"deleted {name}")
 

@@ -54,13 +54,13 @@ class Observers(Layer):
         oldest = next(iter(self._checks))
         del self._checks[oldest]
         if oldest.end is not None:
-            oldest.end(f"the request of this call has not come, and {CHECKS_MAX} later calls have begun")
+            oldest.end(f"the request of this call has not arrived, and {CHECKS_MAX} later calls have begun")
 
     def _end_a_silent_one(self) -> None:
         """End the stream that has waited longest for its request, so that the caller that retries finds a place."""
         for arrival, address in self._open.items():
             if not address and arrival.end is not None:
-                arrival.end("the request of this stream has not come, and others want to watch this process")
+                arrival.end("the request of this stream has not arrived, and its place is needed for another one")
                 return
 
     def enter(self, call: ServedCall) -> None:

@@ -137,7 +137,7 @@ def differing_filters(membership: Membership) -> Iterator[Finding]:
             "filters differ",
             f"members of group {group} subscribe to {topic} with {len(texts)} filters "
             f"({'; '.join(sorted(texts)[:SHOWN_MAX])})",
-            "a pull skips messages that only other members want, and a pushed queue waits up to 10 min at them",
+            "a pull skips messages that only other members want, and a push session waits up to 10 min before them",
             "give all members one filter, or a group for each filter",
         )
 
