@@ -20,7 +20,7 @@ from ortoo.common.machine.printable import printable_line
 from ortoo.common.machine.standard_files import STANDARD_OUTPUT
 
 if TYPE_CHECKING:
-    from ortoo.client import DeadLetter, PeekedMessage, StoredMessage
+    from ortoo.client import DeadLetter, Message, PeekedMessage, StoredMessage
 
 BODY_CHARACTERS = 60
 SMALL_INTEGER_FIELDS = frozenset(
@@ -95,10 +95,7 @@ def json_lines(value: Any) -> Iterator[str]:
 
 
 def message_fields(it: "StoredMessage | PeekedMessage | DeadLetter") -> dict[str, Any]:
-    """The fields of a message for JSON; the body is text, or base64 if it is not UTF-8."""
-    from ortoo.common.records.columns import MESSAGE_COLUMNS, MESSAGE_ID
-
-    columns = [one for one in MESSAGE_COLUMNS if one is not MESSAGE_ID and not one.is_about_body]
+    """The fields of a stored message for JSON."""
     fields: dict[str, Any] = {
         "message_id": it.message_id,
         "topic": it.queue.topic,
@@ -106,9 +103,16 @@ def message_fields(it: "StoredMessage | PeekedMessage | DeadLetter") -> dict[str
         "queue_id": it.queue.queue_id,
         "offset": it.offset,
         **({"stored_at_ms": it.stored_at_ms} if hasattr(it, "stored_at_ms") else {}),
-        **{one.name: _plain(getattr(it.message, one.name)) for one in columns},
     }
-    return fields | body_fields(it.message.body)
+    return fields | content_fields(it.message)
+
+
+def content_fields(message: "Message") -> dict[str, Any]:
+    """The content of a message for JSON: all columns but the id. The body is text, or base64 if it is not UTF-8."""
+    from ortoo.common.records.columns import MESSAGE_COLUMNS, MESSAGE_ID
+
+    columns = [one for one in MESSAGE_COLUMNS if one is not MESSAGE_ID and not one.is_about_body]
+    return {one.name: _plain(getattr(message, one.name)) for one in columns} | body_fields(message.body)
 
 
 def body_fields(body: bytes) -> dict[str, str]:

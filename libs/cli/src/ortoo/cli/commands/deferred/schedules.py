@@ -1,5 +1,6 @@
 """`ortoo schedule`: schedules of recurring messages."""
 
+from dataclasses import fields
 from datetime import timedelta
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated
@@ -9,7 +10,7 @@ import typer
 from ortoo.cli.commands.deferred.delays import Limit, milliseconds_of, text_of_time
 from ortoo.cli.commands.messages import properties_of
 from ortoo.cli.terminal.completion import complete_topics
-from ortoo.cli.terminal.output import Columns, CommandOutput, OutputTable
+from ortoo.cli.terminal.output import Columns, CommandOutput, OutputTable, content_fields
 from ortoo.cli.terminal.printing import print_note
 from ortoo.common.errors import Invalid
 
@@ -76,6 +77,7 @@ async def describe(mq: "Client", name: ScheduleName, topic: OfTopic) -> CommandO
     """Show a schedule, its next occurrence and its message."""
     found = await mq.admin.schedules.describe(topic, name)
     assert found.message is not None
+    content = content_fields(found.message)
     rows = {
         "topic": topic,
         "rule": _rule(found),
@@ -83,9 +85,10 @@ async def describe(mq: "Client", name: ScheduleName, topic: OfTopic) -> CommandO
         "next": _next(found),
         "sent": str(found.sent_count),
         "queue": f"{found.queue.enode}/{found.queue.queue_id}",
-        "body": found.message.body.decode(errors="replace"),
+        **{name: str(value) for name, value in content.items() if value},
     }
-    return CommandOutput(found, "\n".join(f"{title:10}{text}" for title, text in rows.items()))
+    value = {field.name: getattr(found, field.name) for field in fields(found)} | {"message": content}
+    return CommandOutput(value, "\n".join(f"{title:15}{text}" for title, text in rows.items()))
 
 
 async def suspend(mq: "Client", name: ScheduleName, topic: OfTopic) -> CommandOutput:
