@@ -144,6 +144,7 @@ OTHERS = {
     "MeasureQueues": "reads",
     "PopQueues": "leases as many messages as fit, and does not wait for the disk",
     "WatchHalves": "reads",
+    "RecordInterruptions": "stores nothing on the disk",
     "AppendDeduplicated": "one batch, and its ids in the same frame",
 }
 """The other methods whose request has several elements, and why they are not tested here."""

@@ -91,7 +91,7 @@ WORDS: Mapping[str, tuple[str, ...]] = {
     "enode remove": ("enode-0 3",),
     "enode accept-store": ("enode-0 store-2",),
     "enode forget": ("enode-1 --lose",),
-    "user put": ("ann --secret-env PATH",),
+    "user put": ("ann --secret-env SECRET",),
     "user list": ("",),
     "user delete": ("ann",),
     "export": ("", "--without-enodes"),
@@ -227,6 +227,7 @@ async def test_each_command_prints_an_object_a_line(tmp_path: Path, monkeypatch:
     file = tmp_path / "cluster.toml"
     file.write_text('[[topic]]\nname = "new"\n\n[[group]]\nname = "billing"\nattempts = 7\n')
     monkeypatch.setenv("XDG_CONFIG_HOME", str(tmp_path))
+    monkeypatch.setenv("SECRET", "the secret key of ann")
     known = {"file": str(file)}
 
     async def type_all(names: list[str]) -> None:

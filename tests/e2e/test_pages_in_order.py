@@ -78,6 +78,8 @@ async def follow_program(name: str, dev: DevProcess, folder: Path) -> None:
             await typed(as_a_shell_takes(words), dev)
         async with asyncio.timeout(120), connect(dev.address) as mq:
             clock = SystemClock()
+            while name not in {group.name for group in await mq.admin.list_groups()}:
+                await clock.sleep(0.1)  # the program makes it when its consumer has joined
             if name == "quick":
                 while "ZeroDivisionError" not in await typed(as_a_shell_takes(look), dev):
                     await clock.sleep(0.1)
