@@ -328,6 +328,21 @@ async def test_a_clock_that_was_wrong_for_a_moment_skips_nothing_that_is_due_lat
     await one.store.close()
 
 
+async def test_a_replacement_while_the_clock_is_set_back_sends_nothing_again() -> None:
+    """The new rule has an occurrence in common with the previous one."""
+    one = DeferredStore()
+    await one.open()
+    await one.schedules.create(schedule(cron="0 * * * *"), replaces=False)
+    await one.clock.pass_time(3_600)
+    one.clock.set_wall(one.clock.now_ms() - HOUR_MS)
+    await one.schedules.create(schedule(cron="0,30 * * * *"), replaces=True)
+    await one.clock.pass_time(2 * 3_600)
+    found = [due for _, due, _ in await sent(one)]
+    assert len(found) == len(set(found)) == 3
+    await one.halt()
+    await one.store.close()
+
+
 async def test_other_tasks_run_between_late_schedules(monkeypatch: pytest.MonkeyPatch) -> None:
     """With a thousand late occurrences each, dozens of schedules at once would stop the event loop for 300 ms."""
     one = DeferredStore()

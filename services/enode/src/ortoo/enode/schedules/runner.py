@@ -94,7 +94,8 @@ class ScheduleRunner:
                         "another name",
                         field="name",
                     )
-                new = replace(new, sent_count=known.sent_count, suspended=known.suspended)
+                settled_ms = max(now_ms, known.settled_ms)  # if the clock was set back, what was sent stays settled
+                new = replace(new, sent_count=known.sent_count, suspended=known.suspended, settled_ms=settled_ms)
                 if _rule_fields(known) == _rule_fields(new):
                     new = replace(new, started_at_ms=known.started_at_ms, settled_ms=known.settled_ms)
             self._check_room(new, known)
