@@ -184,7 +184,7 @@ class Chain:
 
 
 def test_a_deeply_nested_body_is_refused_and_ends_no_process() -> None:
-    """fastavro's reader in C overflows the stack at some thousand levels."""
+    """The reader of fastavro in C overflows the stack at some thousand levels."""
     codec = codec_of(Chain)
     chain = Chain(Chain(Chain()))
     assert codec.decode(codec.encode(chain)) == chain
