@@ -38,8 +38,9 @@ class Schedules:
     ) -> PlacedSchedule:
         """Store a schedule with the name and the rule in `asked`; returns when it is durable.
 
-        It stays in its queue when it is replaced. Errors: NotFound, Invalid, AlreadyExists, Overloaded, Unavailable
-        (also if the schedule is new and an enode of the topic is unreachable, because it may have the name).
+        It stays in its queue when it is replaced. A new one is refused while an enode of the topic is unreachable,
+        because that enode may have a schedule of this name.
+        Errors: NotFound, Invalid, AlreadyExists, Overloaded, Unavailable.
         """
         topic = await self.producer_topics.topic(topic_name)
         message.check("message")
