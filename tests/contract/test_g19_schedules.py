@@ -13,8 +13,10 @@ from ortoo.common.errors import AlreadyExists, Invalid, NotFound, OrtooError, Ov
 from ortoo.common.process.randomness import Randomness
 from ortoo.common.records.batch import Message, encode, open_batch
 from ortoo.enode.changes.schedules import CatchUp, SchedulePut
+from ortoo.enode.log.settings import FlushMode
+from ortoo.enode.schedules import occurrences as rules
 from ortoo.enode.schedules import runner
-from ortoo.enode.schedules.occurrences import rule_of
+from ortoo.enode.schedules.occurrences import due_occurrences, rule_of, zone_of
 from ortoo.verification.time.virtual_clock import VirtualClock
 from tests.contract.deferred_store import DeferredStore, power_cuts
 from tests.contract.one_store import QUEUES, SETTINGS, TOPIC
@@ -267,5 +269,125 @@ async def test_a_full_disk_delays_a_message_and_does_not_lose_it() -> None:
     refusing.clear()
     await one.clock.pass_time(2)
     assert [due for _, due, _ in await sent(one)] == occurrences(known, known.settled_ms, one.clock.now_ms())
+    await one.halt()
+    await one.store.close()
+
+
+async def test_an_enode_that_does_not_wait_for_its_disk_sends_each_occurrence_once() -> None:
+    """With `flush_mode` async, producers are answered before a message is on disk; a schedule still advances first."""
+    one = DeferredStore(settings=replace(SETTINGS, flush_mode=FlushMode.ASYNC))
+    await one.open()
+    known = await one.schedules.create(schedule(every_s=1, catch_up=CatchUp.ALL), replaces=False)
+    await one.clock.pass_time(30)
+    found = [due for _, due, _ in await sent(one)]
+    assert found == occurrences(known, known.settled_ms, one.clock.now_ms())
+    await one.halt()
+    await one.store.close()
+
+
+async def test_a_schedule_whose_zone_is_missing_here_stops_no_other_one(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Its log is opened on a machine with an older time zone database. The schedule waits, and can be deleted."""
+
+    def without_berlin(name: str) -> object:
+        if name == "Europe/Berlin":
+            raise Invalid("'Europe/Berlin' is no time zone", field="timezone")
+        return zone_of(name)
+
+    one = DeferredStore()
+    await one.open()
+    await one.schedules.create(schedule("a", cron="* * * * *", timezone="Europe/Berlin"), replaces=False)
+    await one.schedules.create(schedule("b", every_s=60), replaces=False)
+    await one.halt()
+    with monkeypatch.context() as older:
+        older.setattr(rules, "zone_of", without_berlin)
+        await one.restart()
+        await one.clock.pass_time(125)
+        assert [name for name, _, _ in await sent(one)] == ["b", "b"]
+        assert [known.name for known in one.schedules.select() if one.schedules.next_ms(known)] == ["a", "b"]
+    await one.clock.pass_time(60)
+    assert Counter(name for name, _, _ in await sent(one))["a"] > 1
+    await one.schedules.delete(TOPIC, "a")
+    await one.halt()
+    await one.store.close()
+
+
+@pytest.mark.parametrize("catch_up", [CatchUp.SKIP, CatchUp.ALL])
+async def test_a_clock_that_was_wrong_for_a_moment_skips_nothing_that_is_due_later(catch_up: CatchUp) -> None:
+    """The clock is set three days forward, and back after seconds. Only what was sent meanwhile is not sent again."""
+    one = DeferredStore()
+    await one.open()
+    await one.schedules.create(schedule(cron="0 * * * *", catch_up=catch_up), replaces=False)
+    right_ms = one.clock.now_ms()
+    one.clock.set_wall(right_ms + 72 * HOUR_MS + 600_000)
+    await one.clock.pass_time(5)
+    one.clock.set_wall(right_ms + 5_000)
+    await one.clock.pass_time(5 * 3_600)
+    found = [due for _, due, _ in await sent(one) if due <= one.clock.now_ms()]
+    assert found == [(right_ms // HOUR_MS + number) * HOUR_MS for number in range(1, 6)]
+    await one.halt()
+    await one.store.close()
+
+
+async def test_a_replacement_while_the_clock_is_set_back_sends_nothing_again() -> None:
+    """The new rule has an occurrence in common with the previous one."""
+    one = DeferredStore()
+    await one.open()
+    await one.schedules.create(schedule(cron="0 * * * *"), replaces=False)
+    await one.clock.pass_time(3_600)
+    one.clock.set_wall(one.clock.now_ms() - HOUR_MS)
+    await one.schedules.create(schedule(cron="0,30 * * * *"), replaces=True)
+    await one.clock.pass_time(2 * 3_600)
+    found = [due for _, due, _ in await sent(one)]
+    assert len(found) == len(set(found)) == 3
+    await one.halt()
+    await one.store.close()
+
+
+async def test_other_tasks_run_between_late_schedules(monkeypatch: pytest.MonkeyPatch) -> None:
+    """With a thousand late occurrences each, dozens of schedules at once would stop the event loop for 300 ms."""
+    one = DeferredStore()
+    await one.open()
+    for number in range(40):
+        await one.schedules.create(schedule(f"s{number}", every_s=60), replaces=False)
+    since_turn = most = 0
+
+    def counted(*arguments: object) -> list[int]:
+        nonlocal since_turn, most
+        since_turn += 1
+        most = max(most, since_turn)
+        return due_occurrences(*arguments)  # type: ignore[arg-type]
+
+    async def turns() -> None:
+        nonlocal since_turn
+        while True:
+            since_turn = 0
+            await one.clock.sleep(0)
+
+    monkeypatch.setattr(runner, "due_occurrences", counted)
+    other = asyncio.ensure_future(turns())  # noqa: TID251  # cancelled below
+    await one.clock.pass_time(61)
+    other.cancel()
+    assert len(await sent(one)) == 40
+    assert 0 < most <= runner.IN_A_TURN
+    await one.halt()
+    await one.store.close()
+
+
+async def test_many_failing_schedules_log_one_line_a_second(monkeypatch: pytest.MonkeyPatch) -> None:
+    """A full disk refuses the messages of all schedules again and again."""
+    one = DeferredStore()
+    await one.open()
+    for number in range(50):
+        await one.schedules.create(schedule(f"s{number}", every_s=60), replaces=False)
+    lines: list[dict[str, object]] = []
+    monkeypatch.setattr(runner._log, "emit", lambda event, **values: lines.append(values))
+
+    async def refused(*arguments: object, **options: object) -> object:
+        raise Overloaded("the disk is full")
+
+    monkeypatch.setattr(one.store, "append", refused)
+    await one.clock.pass_time(70)
+    assert 0 < len(lines) <= 11
+    assert sum(int(str(line["failures"])) for line in lines) > 400
     await one.halt()
     await one.store.close()

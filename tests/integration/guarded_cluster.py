@@ -17,7 +17,7 @@ admin = true
 [[user]]
 access_key = "shop"
 topics = { t = "PUB|SUB" }
-groups = { g = "SUB", closed = "DENY" }
+groups = { g = "SUB", g-tick = "SUB", closed = "DENY" }
 [[user]]
 access_key = "reader"
 topics = { t = "SUB" }

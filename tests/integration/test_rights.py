@@ -2,6 +2,7 @@
 
 import asyncio
 import stat
+from datetime import timedelta
 from pathlib import Path
 from typing import Any
 
@@ -12,6 +13,7 @@ from google.protobuf.duration_pb2 import Duration
 from apache.rocketmq.v2 import definition_pb2 as d
 from apache.rocketmq.v2 import service_pb2 as s
 from apache.rocketmq.v2.service_pb2_grpc import MessagingServiceStub
+from ortoo.client import App, Forbidden
 from ortoo.common.groups.handle import HandleKind, read_handle
 from ortoo.common.grpc.cluster_token import ADMIN_TOKEN
 from ortoo.keda import externalscaler_pb2 as scaler_pb
@@ -37,7 +39,7 @@ from ortoo.v1.producer_pb2_grpc import ProducerServiceStub
 from ortoo.v1.session_pb2_grpc import SessionServiceStub
 from ortoo.verification.servers.cluster import open_cluster
 from ortoo.verification.servers.valkey import valkey
-from tests.integration.guarded_cluster import RULES, SECRET, guarded, signed, signed_headers
+from tests.integration.guarded_cluster import RULES, SECRET, as_user, guarded, signed, signed_headers
 
 WHO = (("x-mq-client-id", "c"),)
 
@@ -348,3 +350,36 @@ async def test_an_admins_command_reaches_a_client_of_another_snode(tmp_path: Pat
                     raise
                 await cluster.clock.sleep(0.05)
         assert found.client.snode == "snode-1"
+
+
+async def test_a_program_with_schedules_needs_no_admin(tmp_path: Path) -> None:
+    """`PUB` on the topic is enough if the topic exists; schedules of other topics cannot be read or changed."""
+    app, stranger, called = App("g"), App("g"), asyncio.Event()
+
+    async def tick() -> None:
+        called.set()
+
+    app.every(timedelta(seconds=1), topic="t")(tick)
+    stranger.every(timedelta(seconds=1), topic="u")(tick)
+    async with guarded(tmp_path) as cluster, asyncio.timeout(60):
+        async with as_user(cluster, "shop") as mq:
+            async with app.running(mq):
+                await called.wait()
+            with pytest.raises(Forbidden):
+                async with stranger.running(mq):
+                    pass
+        async with as_user(cluster, "ann") as mq:
+            await mq.admin.schedules.create("u", "own", b"secret", every=timedelta(hours=1))
+        for user, topic, name in (("shop", "u", "own"), ("reader", "t", "tick")):
+            async with as_user(cluster, user) as mq:
+                schedules = mq.admin.schedules
+                for call in (
+                    schedules.describe(topic, name),
+                    schedules.suspend(topic, name),
+                    schedules.resume(topic, name),
+                    schedules.delete(topic, name),
+                    schedules.create(topic, name, b"x", every=timedelta(hours=1), replace=True),
+                    schedules.list(topic),
+                ):
+                    with pytest.raises(Forbidden):
+                        await call

@@ -12,6 +12,7 @@ import pytest
 
 from ortoo.client import App, Client, Invalid, NotFound, PoppedMessage, Unavailable, connect
 from ortoo.testing.pytest_broker import Broker
+from ortoo.testing.simulation.cluster.cluster import ClusterShape
 from tests.simulation.scripted_cluster import ScriptedCluster, play
 from tests.simulation.test_take_over import THREE, harmed, leader, topic
 
@@ -148,3 +149,25 @@ async def test_schedules_are_changed_by_name(broker: Broker) -> None:
                 await call
             assert refused.value.field == field
         await mq.admin.delete_topic("jobs")
+
+
+def test_a_program_starts_while_an_enode_without_its_schedules_is_away() -> None:
+    """An existing schedule is found on its enode. A new name may be that of a schedule on the enode that is away."""
+
+    async def script(stage: ScriptedCluster) -> None:
+        async with stage.connect("app") as client:
+            schedules, every = client.admin.schedules, timedelta(hours=1)
+            while sum(one.alive for one in (await client.admin.describe_cluster()).enodes) < 2:
+                await stage.clock.sleep(0.1)
+            await client.admin.ensure_topic("t", queue_count=1)
+            created = await schedules.create("t", "s", b"x", every=every)
+            next(one for one in stage.cluster.enodes if one.name != created.queue.enode).kill()
+            again = await schedules.create("t", "s", b"y", every=every, replace=True)
+            assert again.queue == created.queue
+            await schedules.suspend("t", "s")
+            assert (await schedules.describe("t", "s")).suspended
+            with pytest.raises(Unavailable, match="may have the schedule"):
+                await schedules.create("t", "another", b"x", every=every)
+            await schedules.delete("t", "s")
+
+    play(script, shape=ClusterShape(enodes=2, snodes=1))

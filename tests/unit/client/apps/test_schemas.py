@@ -169,3 +169,25 @@ async def test_a_refused_body_is_a_dead_letter_with_the_reason(broker: Broker) -
     assert sorted(seen, key=str) == sorted([(Order("o-1", 42, "soon"), codec_of(Order).schema_id), "t"], key=str)
     (letter,) = await broker.dead_letters("shop")
     assert letter.error.startswith("Undecodable: the body has the schema ")
+
+
+LINK = {"name": "next", "type": ["null", "shop.Chain"], "default": None}
+CHAIN: dict[str, Any] = {"type": "record", "name": "Chain", "namespace": "shop", "fields": [LINK]}
+
+
+@avro_schema(CHAIN, older=[{**CHAIN, "fields": [LINK, {**LINK, "name": "other"}]}])
+@dataclass
+class Chain:
+    """A type that contains itself."""
+
+    next: "Chain | None" = None
+
+
+def test_a_deeply_nested_body_is_refused_and_ends_no_process() -> None:
+    """The reader of fastavro in C overflows the stack at some thousand levels."""
+    codec = codec_of(Chain)
+    chain = Chain(Chain(Chain()))
+    assert codec.decode(codec.encode(chain)) == chain
+    for schema_id in (codec.schema_id, *codec.decoders):
+        with pytest.raises(Undecodable, match="recursion"):
+            codec.read(b"\x02" * 1_000_000, schema_id)

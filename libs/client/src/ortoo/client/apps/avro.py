@@ -28,6 +28,7 @@ class AvroSchema:
         """Parse the schemas. Errors: Invalid for a schema that is none, or without the package `fastavro`."""
         try:
             import fastavro
+            from fastavro import _read_py
             from fastavro.schema import fingerprint, to_parsing_canonical_form
         except ImportError:
             raise Invalid("Avro bodies need fastavro: pip install 'ortoo-client[avro]'") from None
@@ -36,7 +37,9 @@ class AvroSchema:
             ids = [fingerprint(to_parsing_canonical_form(one), "CRC-64-AVRO") for one in parsed]
         except Exception as error:  # fastavro raises various kinds
             raise Invalid(f"the Avro schema is invalid: {error}", field="schema") from error
-        self._read, self._write = fastavro.schemaless_reader, fastavro.schemaless_writer
+        # The reader in C has no limit for nesting: a body of a schema that contains itself could end the process.
+        self._read = _read_py.schemaless_reader if any(map(_is_recursive, parsed)) else fastavro.schemaless_reader
+        self._write = fastavro.schemaless_writer
         self._own = parsed[0]
         self.id: str = ids[0]
         self._of_writer = dict(zip(reversed(ids), reversed(parsed), strict=True))
@@ -64,6 +67,22 @@ class AvroSchema:
             return msgspec.convert(found, kind, builtin_types=_BUILTINS)
 
         return decode
+
+
+def _is_recursive(schema: Any, inside: frozenset[str] = frozenset()) -> bool:
+    """Whether a parsed schema has a record that contains itself. `inside` are the names of the outer records."""
+    match schema:
+        case str():
+            return schema in inside
+        case list():
+            return any(_is_recursive(one, inside) for one in schema)
+        case {"type": "record" | "error", "name": name, "fields": fields}:
+            return any(_is_recursive(one["type"], inside | {name}) for one in fields)
+        case {"type": "array", "items": item} | {"type": "map", "values": item}:
+            return _is_recursive(item, inside)
+        case {"type": inner}:
+            return _is_recursive(inner, inside)
+    return False
 
 
 _schemas: dict[Any, AvroSchema] = {}

@@ -4,6 +4,7 @@ from dataclasses import dataclass
 from datetime import timedelta
 
 from ortoo.client.app import Client
+from ortoo.common.errors import NotFound
 from ortoo.common.records.message import Message
 
 
@@ -20,8 +21,17 @@ class DeclaredSchedule:
     catch_up: str = "last"
 
     async def create(self, mq: Client) -> None:
-        """Create the schedule, or replace it if its declaration has changed. Errors: as `ScheduleAdmin.create`."""
-        await mq.admin.ensure_topic(self.topic)
+        """Create the schedule, or replace it if its declaration has changed. Errors: as `ScheduleAdmin.create`.
+
+        Only an admin may create topics, so a topic is created only if it is missing.
+        """
+        try:
+            await self._create(mq)
+        except NotFound:
+            await mq.admin.ensure_topic(self.topic)
+            await self._create(mq)
+
+    async def _create(self, mq: Client) -> None:
         await mq.admin.schedules.create(
             self.topic,
             self.name,

@@ -103,6 +103,11 @@ class BatchSelector:
         """The approximate size of the selected messages."""
         self.scanned_bytes = 0
 
+    @property
+    def part_count(self) -> int:
+        """The number of complete parts so far."""
+        return len(self._parts)
+
     def add_batch(self, stored: StoredBatch) -> None:
         """Select messages of the next batch. After an error (Invalid, Unsupported) none of its messages is selected."""
         columns, to_offset = self._pushdown.columns, self._pushdown.to_offset or None

@@ -26,6 +26,9 @@ READ_BYTES_MAX = 256 << 10
 SMALL_BYTES = 16 << 10
 """Up to this length a frame is read with its body in one read. A larger body is read separately, and not copied."""
 
+BATCHES_MAX = 512
+"""Maximum number of batches of one read. The reader of an answer examines its fields one by one (`PIECES_MAX`)."""
+
 
 class BatchLocation(NamedTuple):
     """The place of a batch, and the expected fields of its frame."""
@@ -83,7 +86,7 @@ class Reader:
     async def read(
         self, queue: QueueLog, from_offset: int, bytes_max: int, on_batch: OnBatch | None = None
     ) -> FetchResult:
-        """Read whole batches from the batch that holds `from_offset` on, within `bytes_max`; at least one.
+        """Read whole batches from the batch that holds `from_offset` on, within `bytes_max`; at least one, at most 512.
 
         With `on_batch`, each batch is passed to `on_batch` outside the event loop, and the result has no batches.
         `from_offset` lies in the queue's range. Errors: those of `on_batch`. DataLoss when the first batch is damaged.
@@ -151,8 +154,8 @@ class Reader:
     async def _read_rows(
         self, queue: QueueLog, segment: Segment, rows: IndexRows, row: int, bytes_max: int, on_batch: OnBatch | None
     ) -> FetchResult:
-        end = rows.end_fitting(row, bytes_max)
-        read_ahead_end = end if on_batch is None else rows.end_fitting(end, bytes_max)
+        end = min(rows.end_fitting(row, bytes_max), row + BATCHES_MAX)
+        read_ahead_end = end if on_batch is None else min(rows.end_fitting(end, bytes_max), end + BATCHES_MAX)
         places = [BatchLocation(segment, *queue.key, *rows.row(at)) for at in range(row, read_ahead_end)]
         places, ahead = places[: end - row], places[end - row :]
         found = list[StoredBatch]()

@@ -22,6 +22,7 @@ from ortoo.common.records.text_rules import COPY_LIMITS
 from ortoo.common.records.view import RecordBatchView
 from ortoo.enode import log_events
 from ortoo.enode.changes.schedules import CatchUp, ScheduleAdvanced, ScheduleDeleted, SchedulePut
+from ortoo.enode.log.settings import FlushMode
 from ortoo.enode.schedules.occurrences import check_rule, due_occurrences, next_occurrence, rule_of
 from ortoo.enode.store.store import Store
 
@@ -34,14 +35,16 @@ RECORDS_BYTES_MAX = 64 << 10
 TOTAL_BYTES_MAX = 16 << 20
 """The size of the messages of all schedules of an enode, which every checkpoint contains."""
 AT_ONCE = 32
-"""The number of schedules whose messages are stored with one flush. Other tasks run between two such groups."""
+"""The number of schedules whose messages are stored with about one flush."""
+IN_A_TURN = 4
+"""The number of schedules that are examined before other tasks run. With many late occurrences, each takes 10 ms."""
 IDLE_S = 60.0
 """The longest sleep while there is no schedule; the first one ends it."""
 POLL_S = 0.5
 """How often the wall clock is read."""
 RETRY_MS = 1_000
-PLANNED_AT_ONCE = 20
-"""The number of schedules that are planned before other tasks run."""
+REPORT_INTERVAL_S = 1.0
+"""At most one line about failed schedules is logged in this time."""
 STALE_MAX = 1_000
 SCHEDULE_NAME, SCHEDULED_AT_MS = "SCHEDULE_NAME", "SCHEDULED_AT_MS"
 """The properties of a message with the name of its schedule and with its occurrence."""
@@ -64,6 +67,7 @@ class ScheduleRunner:
         self._changing = asyncio.Lock()
         """Held while messages are sent or a schedule changes, so that each decision sees the previous one's result."""
         self._wake = asyncio.Event()
+        self._next_report_s, self._unreported = 0.0, 0
 
     async def create(self, requested: SchedulePut, *, replaces: bool) -> SchedulePut:
         """Store a schedule that begins now; returns it. Repeating the same definition has no effect.
@@ -90,7 +94,8 @@ class ScheduleRunner:
                         "another name",
                         field="name",
                     )
-                new = replace(new, sent_count=known.sent_count, suspended=known.suspended)
+                settled_ms = max(now_ms, known.settled_ms)  # if the clock was set back, what was sent stays settled
+                new = replace(new, sent_count=known.sent_count, suspended=known.suspended, settled_ms=settled_ms)
                 if _rule_fields(known) == _rule_fields(new):
                     new = replace(new, started_at_ms=known.started_at_ms, settled_ms=known.settled_ms)
             self._check_room(new, known)
@@ -128,24 +133,32 @@ class ScheduleRunner:
         )[:limit]  # fmt: skip
 
     def next_ms(self, schedule: SchedulePut) -> int:
-        """The time of the next message; 0 for a suspended schedule, or if no further occurrence exists."""
-        if schedule.suspended:
-            return 0
-        now_ms = self._clock.now_ms()
-        return next_occurrence(rule_of(schedule), schedule.settled_ms, now_ms, _catch_up(schedule)) or 0
+        """The time of the next message, or of the next attempt after a failure; 0 if none is planned."""
+        key = (schedule.topic_id, schedule.name)
+        if key not in self._planned:
+            self._plan(schedule)
+        return self._planned.get(key, 0)
 
     async def run(self) -> None:
         """Send due messages until cancelled. A defect must not end the loop or the process."""
-        for number, schedule in enumerate(self._schedules.all()):
-            self._plan(schedule)
-            if number % PLANNED_AT_ONCE == 0:
-                await self._clock.sleep(0)
+        latest_ms = self._clock.now_ms()
+        await self._plan_all()
         while True:
+            if (now_ms := self._clock.now_ms()) < latest_ms:  # planned times may have been skipped by a wrong clock
+                await self._plan_all()
+            latest_ms = now_ms
             async with self._changing:
                 self._wake.clear()
                 await self._send_due()
             wait_s = min((self._heap[0][0] - self._clock.now_ms()) / 1000, POLL_S) if self._heap else IDLE_S
             await pause(max(wait_s, 0.0), self._wake, self._clock)
+
+    async def _plan_all(self) -> None:
+        for number, listed in enumerate(self._schedules.all()):
+            if (schedule := self._schedules.get(listed.topic_id, listed.name)) is not None:  # it may have changed
+                self._plan(schedule)
+            if number % IN_A_TURN == 0:
+                await self._clock.sleep(0)
 
     async def _send_due(self) -> None:
         now_ms, due = self._clock.now_ms(), dict[_Key, None]()
@@ -153,16 +166,34 @@ class ScheduleRunner:
             planned_ms, key = heapq.heappop(self._heap)
             if self._planned.get(key) == planned_ms:
                 due[key] = None
-        failures = await asyncio.gather(*(self._send(*key, now_ms) for key in due), return_exceptions=True)
+        sends = (self._send_in_turn(number // IN_A_TURN, key, now_ms) for number, key in enumerate(due))
+        failures = await asyncio.gather(*sends, return_exceptions=True)
         for key, failure in zip(due, failures, strict=True):
             if isinstance(failure, OrtooError):
-                _log.emit(log_events.SCHEDULE_SEND_FAILED_RETRYING, schedule=key[1], reason=str(failure))
+                self._report(key[1], failure)
             elif isinstance(failure, Exception):
                 record_contained("schedules", failure, schedule=key[1])
             elif failure is not None:
                 raise failure
             if failure is not None:
                 self._plan_at(key, now_ms + RETRY_MS)
+
+    def _report(self, name: str, failure: OrtooError) -> None:
+        """Log a failure, unless one was logged a moment ago: on a full disk, all schedules fail each second."""
+        self._unreported += 1
+        if (now_s := self._clock.monotonic_s()) >= self._next_report_s:
+            _log.emit(
+                log_events.SCHEDULE_SEND_FAILED_RETRYING,
+                schedule=name,
+                reason=str(failure),
+                failures=self._unreported,
+            )
+            self._next_report_s, self._unreported = now_s + REPORT_INTERVAL_S, 0
+
+    async def _send_in_turn(self, turns: int, key: _Key, now_ms: int) -> None:
+        for _ in range(turns):
+            await self._clock.sleep(0)
+        await self._send(*key, now_ms)
 
     async def _send(self, topic_id: int, name: str, now_ms: int) -> None:
         """Send the messages of a schedule that are due, and plan the next ones. Errors: those of `Store.append`."""
@@ -178,7 +209,9 @@ class ScheduleRunner:
             sent_count = schedule.sent_count + len(messages)
             advanced = ScheduleAdvanced(topic_id, due[len(messages) - 1], sent_count, name)
             batch = encode(messages, now_ms=now_ms, limits=COPY_LIMITS)
-            await self._store.append(topic_id, schedule.queue_id % topic.queue_count, batch, consumes=(advanced,))
+            queue_id = schedule.queue_id % topic.queue_count
+            # The schedule must have advanced before it is planned again, also if `flush_mode` is async.
+            await self._store.append(topic_id, queue_id, batch, flush_mode=FlushMode.SYNC, consumes=(advanced,))
             schedule = self._schedules.get(topic_id, name)
         if schedule is not None:
             self._plan(schedule)
@@ -189,11 +222,16 @@ class ScheduleRunner:
         self._plan(schedule)
 
     def _plan(self, schedule: SchedulePut) -> None:
-        key = (schedule.topic_id, schedule.name)
-        if next_ms := self.next_ms(schedule):
-            self._plan_at(key, next_ms)
-        else:
+        key, next_ms, now_ms = (schedule.topic_id, schedule.name), None, self._clock.now_ms()
+        if not schedule.suspended:
+            try:
+                next_ms = next_occurrence(rule_of(schedule), schedule.settled_ms, now_ms, _catch_up(schedule))
+            except Exception:  # such as a time zone that this machine does not have: `_send` reports it and retries
+                next_ms = now_ms
+        if next_ms is None:
             self._planned.pop(key, None)
+        else:
+            self._plan_at(key, next_ms)
 
     def _plan_at(self, key: _Key, time_ms: int) -> None:
         self._planned[key] = time_ms

@@ -4,7 +4,7 @@ from collections.abc import Sequence
 from dataclasses import dataclass, replace
 
 from ortoo.common.cluster.names import check_schedule_name
-from ortoo.common.errors import Invalid, NotFound
+from ortoo.common.errors import Invalid, NotFound, Unavailable
 from ortoo.common.groups.queue_choice import queue_of_group
 from ortoo.common.records.batch import encode
 from ortoo.common.records.message import Message
@@ -38,8 +38,9 @@ class Schedules:
     ) -> PlacedSchedule:
         """Store a schedule with the name and the rule in `asked`; returns when it is durable.
 
-        It stays in its queue when it is replaced. Errors: NotFound, Invalid, AlreadyExists, Overloaded, Unavailable
-        (also if an enode of the topic is unreachable, because it may have a schedule of this name).
+        It stays in its queue when it is replaced. A new one is refused while an enode of the topic is unreachable,
+        because that enode may have a schedule of this name.
+        Errors: NotFound, Invalid, AlreadyExists, Overloaded, Unavailable.
         """
         topic = await self.producer_topics.topic(topic_name)
         message.check("message")
@@ -96,12 +97,15 @@ class Schedules:
     async def _find(self, topic: Topic, name: str) -> PlacedSchedule | None:
         check_schedule_name(name)
         answers = await self.links.ask_all(
-            topic.enodes,
-            lambda link: link.list_schedules(topic.topic_id, name, 1, with_messages=True),
-            is_tolerated=lambda error: False,
+            topic.enodes, lambda link: link.list_schedules(topic.topic_id, name, 1, with_messages=True)
         )
-        found = [(enode, one) for enode, schedules in answers.items() for one in schedules]
-        return next((PlacedSchedule(Queue(topic.name, enode, one.queue_id), one) for enode, one in found), None)
+        for enode, schedules in answers.items():
+            for one in schedules:
+                return PlacedSchedule(Queue(topic.name, enode, one.queue_id), one)
+        for enode in topic.enodes:
+            if enode not in answers:
+                raise Unavailable(f"enode {enode} is unreachable, and may have the schedule {name}; start the enode")
+        return None
 
 
 def _choose_queue(topic: Topic, name: str, message: Message) -> Queue:

@@ -9,6 +9,7 @@ from ortoo.common.filters.pushdown import BatchSelector, Pushdown, SelectedPart
 from ortoo.common.grpc.messages import read
 from ortoo.enode.log.flushing.disk_work import DiskWork
 from ortoo.enode.log.results import FetchResult
+from ortoo.enode.reading.reader import BATCHES_MAX
 from ortoo.v1 import enode_pb2
 
 PART_BYTES = 4 << 20
@@ -49,7 +50,9 @@ class PushdownRead:
     async def run(
         self, fetch: Fetch, work: DiskWork, request: enode_pb2.FetchBatchesRequest, bytes_max: int, wait_ms: int = 0
     ) -> PushdownResult:
-        """Scan from the request's offset until `bytes_max` are found, the scan limit is reached, or the queue ends.
+        """Scan from the request's offset until enough is found, the scan limit is reached, or the queue ends.
+
+        `bytes_max` bytes or 512 parts are enough.
 
         At the end of the queue, wait up to `wait_ms` milliseconds. An error behind the first part ends the scan; the
         next read meets the error again.
@@ -58,7 +61,12 @@ class PushdownRead:
         begin, end_offset = request.from_offset, 0
         choice = BatchSelector(self.pushdown, self.filter, begin)
         is_done = False
-        while not (is_done or choice.size_bytes >= bytes_max or choice.scanned_bytes >= SCANNED_BYTES_MAX):
+        while not (
+            is_done
+            or choice.size_bytes >= bytes_max
+            or choice.scanned_bytes >= SCANNED_BYTES_MAX
+            or choice.part_count >= BATCHES_MAX
+        ):
             at = choice.next_offset
             place = request.topic_id, request.queue_id, at
             try:
