@@ -12,7 +12,7 @@ from ortoo.client.core.connection import Connection
 from ortoo.client.core.queues import Queue
 from ortoo.client.core.wire import queue_of, wire_queue
 from ortoo.client.sessions.session import Session
-from ortoo.common.errors import OrtooError
+from ortoo.common.errors import NotFound, OrtooError
 from ortoo.common.logs.logger import get_logger
 from ortoo.v1 import pull_pb2
 from ortoo.v1.consumer_pb2_grpc import ConsumerServiceStub
@@ -100,7 +100,10 @@ class ConsumerQueueLocks:
             _log.emit(log_events.QUEUE_LOCK_RELEASE_FAILED, reason=str(error))
 
     async def _call(self, method: str, kind: Any, queues: Iterable[Queue]) -> Any:
-        """Call the snode of the session, which owns the locks; without a session they belong to the client id."""
+        """Call the snode of the session, which owns the locks; without a session they belong to the client id.
+
+        If another snode answers, the session is opened again, and the caller retries with the new session.
+        """
         session = self._session
         address = session.address if session.session_id else self._connection.address
         request = kind(
@@ -109,4 +112,9 @@ class ConsumerQueueLocks:
             client_id="" if session.session_id else session.client_id,
             queues=map(wire_queue, queues),
         )
-        return await self._connection.call_at(address, ConsumerServiceStub, method, request)
+        try:
+            return await self._connection.call_at(address, ConsumerServiceStub, method, request)
+        except NotFound as error:
+            if request.session_id and error.field == "session_id":
+                session.reopen(request.session_id)
+            raise
