@@ -146,7 +146,7 @@ async def test_native_clients_move_to_an_added_snode_without_a_failed_call(tmp_p
 async def test_a_pull_consumer_receives_after_its_calls_have_moved_to_another_snode(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    """Its session stays on the old connection. Locks are renewed at the session's snode, so it opens another session."""
+    """Its session stays on the old connection, but locks are renewed at the session's snode: it opens another one."""
     monkeypatch.setattr(stream_ages, "AFTER_CONNECTION", 1_000.0)
     received = set[bytes]()
     settings = PullSettings(from_beginning=True, lock_renewal_ms=200, lock_trust_ms=2_000)

@@ -304,7 +304,7 @@ class PullMember:
         if self._session.session_id not in ("", self._lock_session_id):
             self._lock_session_id = self._session.session_id
             if self._locks is not None:
-                await self.commit()  # the new locks fence the former ones, so that the queues are pulled again from there
+                await self.commit()  # before the new locks fence these, and the queues are pulled again
                 await self._renew_locks()
         await self._assignment.subscribe_retry_topic()
         assigned = await self._assignment.assigned_queues()
