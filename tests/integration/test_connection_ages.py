@@ -5,10 +5,13 @@ import contextlib
 from collections.abc import AsyncIterator
 from pathlib import Path
 
-from ortoo.client import Client, ConsumerSettings, PopSettings, connect
+import pytest
+
+from ortoo.client import Client, ConsumerSettings, PopSettings, PullSettings, connect
 from ortoo.common.process.background import Background
 from ortoo.common.process.clock import SystemClock
 from ortoo.common.process.randomness import Randomness
+from ortoo.snode.cluster import stream_ages
 from ortoo.snode.cluster.stream_ages import StreamAges
 from ortoo.verification.servers.cluster import open_cluster
 from ortoo.verification.servers.valkey import valkey
@@ -138,6 +141,57 @@ async def test_native_clients_move_to_an_added_snode_without_a_failed_call(tmp_p
             await SystemClock().sleep(0.05)
         # At-least-once delivery: only messages in flight at the end of a session arrive again.
         assert len(popped) == len(sent)
+
+
+async def test_a_pull_consumer_receives_after_its_calls_have_moved_to_another_snode(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Its session stays on the old connection, but locks are renewed at the session's snode: it opens another one."""
+    monkeypatch.setattr(stream_ages, "AFTER_CONNECTION", 1_000.0)
+    received = set[bytes]()
+    settings = PullSettings(from_beginning=True, lock_renewal_ms=200, lock_trust_ms=2_000)
+    async with (
+        balanced(tmp_path) as (mq, balancer, add),
+        asyncio.timeout(80),
+        mq.pull_consumer("g", "t", settings) as consumer,
+        connect(balancer.address) as sender,
+        sender.producer("t") as producer,
+        Background("receive") as traffic,
+    ):
+
+        async def receive() -> None:
+            async for message in consumer:
+                received.add(message.body)
+                message.ack()
+
+        traffic.spawn("receive", receive())
+        add.set()
+        await until_both_have_connections(balancer)
+        end_s = SystemClock().monotonic_s() + 4 * AGE_S + settings.lock_trust_ms / 1000
+        sent = set[bytes]()
+        while SystemClock().monotonic_s() < end_s or received != sent:
+            if SystemClock().monotonic_s() < end_s:
+                sent.add(body := b"%d" % len(sent))
+                await producer.send(body)
+            await SystemClock().sleep(0.05)
+
+
+async def test_a_pull_consumer_commits_when_its_session_has_reached_its_age(tmp_path: Path) -> None:
+    """The next session's locks fence the former ones, and the queues are pulled again from the committed offsets."""
+    settings = PullSettings(from_beginning=True, commit_first_ms=3_600_000, commit_interval_ms=3_600_000)
+    async with (
+        open_cluster(tmp_path, settings={"snode": {"connection_age_max_s": AGE_S}}) as cluster,
+        asyncio.timeout(60),
+        connect(cluster.address) as mq,
+    ):
+        await cluster.create_topic("t", queues=1)
+        async with mq.producer("t") as producer, mq.pull_consumer("g", "t", settings) as consumer:
+            await producer.send(b"a message")
+            messages = aiter(consumer)
+            message = await anext(messages)
+            message.ack()
+            while not await consumer.committed(message.queue):
+                await SystemClock().sleep(0.05)
 
 
 async def test_each_stream_ends_once_at_its_own_time() -> None:

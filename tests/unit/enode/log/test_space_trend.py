@@ -66,6 +66,17 @@ def test_too_little_is_no_trend(made: SpaceTrend) -> None:
     assert made.full_in_s(NO_RETENTION, None) is None
 
 
+def test_other_files_that_have_come_at_once_are_no_trend() -> None:
+    """20 GiB came within half an hour. After the same time without a further decrease, no alarm remains."""
+    made, full_at = SpaceTrend(), list[int]()
+    for minute in range(12 * 60):
+        free_bytes = int((200 - min(minute, 30) / 30 * 20) * GIB)
+        made.record(minute * 60.0, DiskSpace(free_bytes, SIZE_BYTES), 10 * GIB)
+        if made.full_in_s(NO_RETENTION, None) is not None:
+            full_at.append(minute)
+    assert full_at == list(range(30, 59))
+
+
 def test_samples_are_kept_for_the_window_only() -> None:
     """An old increase no longer counts, and the memory of a long run is limited."""
     made = SpaceTrend()

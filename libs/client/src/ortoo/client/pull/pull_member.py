@@ -303,7 +303,9 @@ class PullMember:
             return True
         if self._session.session_id not in ("", self._lock_session_id):
             self._lock_session_id = self._session.session_id
-            await self._renew_locks()
+            if self._locks is not None:
+                await self.commit()  # before the new locks fence these, and the queues are pulled again
+                await self._renew_locks()
         await self._assignment.subscribe_retry_topic()
         assigned = await self._assignment.assigned_queues()
         now_s = self._clock.monotonic_s()

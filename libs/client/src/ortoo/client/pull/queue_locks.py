@@ -12,11 +12,13 @@ from ortoo.client.core.connection import Connection
 from ortoo.client.core.queues import Queue
 from ortoo.client.core.wire import queue_of, wire_queue
 from ortoo.client.sessions.session import Session
-from ortoo.common.errors import OrtooError
+from ortoo.common.errors import NotFound, OrtooError
 from ortoo.common.logs.logger import get_logger
 from ortoo.v1 import pull_pb2
 from ortoo.v1.consumer_pb2_grpc import ConsumerServiceStub
 
+SNODE_ATTEMPTS = 3
+"""Maximum of calls for the same locks until a snode answers that has the session."""
 _log = get_logger("consumer")
 
 
@@ -100,7 +102,11 @@ class ConsumerQueueLocks:
             _log.emit(log_events.QUEUE_LOCK_RELEASE_FAILED, reason=str(error))
 
     async def _call(self, method: str, kind: Any, queues: Iterable[Queue]) -> Any:
-        """Call the snode of the session, which owns the locks; without a session they belong to the client id."""
+        """Call the snode of the session, which owns the locks; without a session they belong to the client id.
+
+        A load balancer of calls may send a repeated call to the right snode. If another snode still answers, the
+        session is opened again, and the caller retries with the new session.
+        """
         session = self._session
         address = session.address if session.session_id else self._connection.address
         request = kind(
@@ -109,4 +115,13 @@ class ConsumerQueueLocks:
             client_id="" if session.session_id else session.client_id,
             queues=map(wire_queue, queues),
         )
-        return await self._connection.call_at(address, ConsumerServiceStub, method, request)
+        for attempt in range(SNODE_ATTEMPTS):
+            try:
+                return await self._connection.call_at(address, ConsumerServiceStub, method, request)
+            except NotFound as error:
+                if error.field != "session_id":
+                    raise
+                if attempt + 1 == SNODE_ATTEMPTS:
+                    session.reopen(request.session_id)
+                    raise
+        raise AssertionError

@@ -18,7 +18,7 @@ from ortoo.common.groups.allocation import AllocationStrategy
 from ortoo.common.grpc.enum_values import known_or
 from ortoo.common.logs.logger import get_logger
 from ortoo.common.process.background import Background
-from ortoo.v1 import pull_pb2, session_pb2
+from ortoo.v1 import consumer_pb2, pull_pb2, session_pb2
 from ortoo.v1.consumer_pb2_grpc import ConsumerServiceStub
 from ortoo.v1.session_pb2_grpc import SessionServiceStub
 
@@ -93,6 +93,15 @@ class Session(ReconnectingSession[session_pb2.ConnectRequest, session_pb2.Connec
         """Unregister from a group; later sessions do not register it again."""
         if self._groups.pop(group, None) is not None:
             self._send(unregister_consumer=session_pb2.UnregisterConsumer(group=group))
+
+    def reopen(self, session_id: str) -> None:
+        """Replace the session with this id, because the client's calls reach a snode that does not have it.
+
+        The snode behind an address changes when a load balancer gives the client another connection, while an open
+        stream continues on the old one. The next session uses the new connection.
+        """
+        if session_id == self.session_id:
+            self._send(close=consumer_pb2.CloseSession())
 
     def _on_requester_needed(self) -> None:
         self._is_needed.set()

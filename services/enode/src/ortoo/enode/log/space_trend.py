@@ -50,6 +50,9 @@ class SpaceTrend:
         took_s, used_bytes = last.at_s - first.at_s, first.free_bytes - last.free_bytes
         if took_s < WINDOW_S_MIN or used_bytes < SEGMENTS_MIN * settings.segment_bytes:
             return None
+        half = next(sample for sample in self._samples if sample.at_s >= last.at_s - took_s / 2)
+        if half.free_bytes - last.free_bytes < settings.segment_bytes:  # it was filled at once, and no longer is
+            return None
         growth = max(0, last.log_bytes - first.log_bytes) / took_s
         rate = used_bytes / took_s
         full_s = last.free_bytes / rate
