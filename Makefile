@@ -249,6 +249,7 @@ docs: $(READY)  ## Regenerate the generated documents, such as the list of decis
 	@$(PY) -m tests.repo.adr_index docs/adr
 	@$(PY) -m tests.repo.client_api docs/client-api.md
 	@$(PY) -m tests.repo.settings_page docs/reference/settings.md
+	@$(PY) -m tests.repo.operator_reference docs/reference
 	@$(PY) -m tests.repo.log_events_page docs/operations/log-events.md
 	@$(PY) -m tests.repo.features docs/features.md
 	@$(PY) -m tests.repo.rooms_page docs/packages.md
