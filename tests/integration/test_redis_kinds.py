@@ -13,6 +13,7 @@ from ortoo.common.errors import Invalid
 from ortoo.common.process.clock import SystemClock
 from ortoo.snode.membership.redis_url import redis_client
 from ortoo.verification.servers.cluster import open_cluster
+from ortoo.verification.servers.ports import free_ports
 from ortoo.verification.servers.valkey import Valkey, valkey
 from tests.integration.session_client import SessionClient
 from tests.integration.test_two_snodes import TwoSnodes
@@ -62,10 +63,15 @@ async def test_snodes_follow_sentinels_to_another_master(tmp_path: Path) -> None
 
 async def test_snodes_share_groups_through_a_redis_cluster(tmp_path: Path) -> None:
     """All keys lie in one slot, because scripts change several of them; changes are published across the nodes."""
-    folders = (tmp_path / "one", tmp_path / "two")
+    bus_ports = free_ports(2)  # the default, 10,000 above the other port, may belong to another process
     async with contextlib.AsyncExitStack() as stack:
-        nodes = [await stack.enter_async_context(valkey(folder, "--cluster-enabled", "yes")) for folder in folders]
-        await join_nodes(nodes)
+        nodes = [
+            await stack.enter_async_context(
+                valkey(tmp_path / str(bus_port), "--cluster-enabled", "yes", "--cluster-port", str(bus_port))
+            )
+            for bus_port in bus_ports
+        ]
+        await join_nodes(nodes, bus_ports[0])
         url = f"redis+cluster://127.0.0.1:1,127.0.0.1:{nodes[0].port}"
         async with snodes_over(tmp_path / "cluster", url) as running, asyncio.timeout(60):
             await running.topic("t", 2)
@@ -135,7 +141,7 @@ async def until_sentinel_knows_replica(sentinel: Valkey) -> None:
             await CLOCK.sleep(0.05)
 
 
-async def join_nodes(nodes: list[Valkey]) -> None:
+async def join_nodes(nodes: list[Valkey], first_bus_port: int) -> None:
     """Make one cluster of these nodes, each with an equal part of the slots, and wait until it is complete."""
     part = SLOTS // len(nodes)
     async with asyncio.timeout(60):
@@ -144,7 +150,7 @@ async def join_nodes(nodes: list[Valkey]) -> None:
                 await client.execute_command("CLUSTER", "ADDSLOTSRANGE", n * part, (n + 1) * part - 1)
                 await client.execute_command("CLUSTER", "SET-CONFIG-EPOCH", n + 1)
                 if n:
-                    await client.execute_command("CLUSTER", "MEET", "127.0.0.1", nodes[0].port)
+                    await client.execute_command("CLUSTER", "MEET", "127.0.0.1", nodes[0].port, first_bus_port)
         for node in nodes:
             async with contextlib.aclosing(node_client(node)) as client:
                 while "cluster_state:ok" not in str(await client.execute_command("CLUSTER", "INFO")):
