@@ -33,7 +33,19 @@ def test_ortoo_itself_has_no_modules(archives: Path) -> None:
     """The distribution `ortoo` brings only dependencies; its extras are those of the page about the installation."""
     (wheel,) = archives.glob("ortoo-*.whl")
     assert all(name.split("/")[0].endswith(".dist-info") for name in zipfile.ZipFile(wheel).namelist())
-    extras = ("lake", "lz4", "msgpack", "postgresql", "pydantic", "server", "spark", "testing", "tracing", "zstd")
+    extras = (
+        "avro",
+        "lake",
+        "lz4",
+        "msgpack",
+        "postgresql",
+        "pydantic",
+        "server",
+        "spark",
+        "testing",
+        "tracing",
+        "zstd",
+    )
     assert sorted(metadata_of(wheel)["Provides-Extra"]) == list(extras)
 
 
