@@ -141,8 +141,9 @@ class LockedPulls:
         """Wait until messages of a queue may be returned; returns their number, 0 after the time of the request."""
         key, deadline_s = (request.group, request.queue), self._clock.monotonic_s() + request.wait_ms / 1000
         while True:
-            cursors = (one.cursor for one in session.pulled.values())
-            messages_max = session.redelivery.messages_max(key, unacknowledged_messages(cursors))
+            messages_max = session.redelivery.messages_max(
+                key, lambda: unacknowledged_messages(one.cursor for one in session.pulled.values())
+            )
             now_s = self._clock.monotonic_s()
             if messages_max != 0 or session.is_closing or now_s >= deadline_s:
                 return messages_max

@@ -5,7 +5,7 @@ messages that the consumer had are therefore redelivered first, a sixteenth of t
 leaves a sixteenth of the messages. An attempt counts when a single message is left.
 """
 
-from collections.abc import Hashable
+from collections.abc import Callable, Hashable
 
 from ortoo.snode.enodes.link import Interruption
 
@@ -53,14 +53,15 @@ class RedeliveryLimit:
             if offset < range_[1]:
                 self._ranges[queue] = (offset, range_[1])
 
-    def messages_max(self, queue: Hashable, unacknowledged: int) -> int | None:
+    def messages_max(self, queue: Hashable, unacknowledged: Callable[[], int]) -> int | None:
         """The number of messages of a queue that may be sent now; None = unlimited.
 
-        `unacknowledged` is the number of messages of the session that were sent and not acknowledged.
+        `unacknowledged` counts the messages of the session that were sent and not acknowledged. It is called only
+        during a redelivery, because it looks at all queues of the session.
         """
         if not self._ranges:
             return None
-        return max(0, self._window - unacknowledged) if queue in self._ranges else 0
+        return max(0, self._window - unacknowledged()) if queue in self._ranges else 0
 
     def end_if_stalled(self, now_s: float) -> bool:
         """End the limit if nothing was acknowledged for a long time; returns whether it ended now."""

@@ -192,7 +192,7 @@ class PushSession:
         while True:
             await self.outbox.wait_for_room()
             has_credit = self._credit.is_available and self.unacknowledged_bytes < self.unacknowledged_bytes_max
-            messages_max = self._redelivery.messages_max(queue, self._unacknowledged_messages())
+            messages_max = self._redelivery.messages_max(queue, self._unacknowledged_messages)
             if has_credit and messages_max != 0 and not self._is_suspended(queue):
                 return messages_max
             self._may_be_sendable.clear()
