@@ -58,6 +58,8 @@ async def test_pushed_and_pulling_members_share_a_group_through_breaks(tmp_path:
                         await cluster.close("snode-0")  # all sessions, streams and pulls break
                         await cluster.open_snode("snode-0")
             await until(lambda: len(count) == MESSAGES, 60)
+            # A member learns at its next call that a queue went to the other one: agreement comes after the last break.
+            await until(lambda: (len(pushed.queues), len(pulling.queues)) == (4, 4), 30)
             assert not set(pushed.queues) & set(pulling.queues)
     assert sum(map(len, first_seen.values())) == MESSAGES
     for queue, offsets in first_seen.items():
