@@ -12,6 +12,7 @@ from ortoo.snode.settings import SnodeSettings
 from ortoo.snode.workers.endpoint import merge_metrics
 from ortoo.snode.workers.ports import reserve_ports
 from ortoo.snode.workers.worker import Worker
+from ortoo.verification.servers.ports import free_address_of_two
 
 SNODE = SnodeSettings(name="a", listen_address="127.0.0.1:0", workers=4, redis_url="redis://cache:6379/0")
 WORKER = Worker(3, "0.0.0.0:8081", "0.0.0.0:8443", "0.0.0.0:8086", 7)
@@ -81,8 +82,8 @@ async def test_kept_ports_are_for_those_who_share_them() -> None:
 
 def test_workers_ports_follow_one_another() -> None:
     """From `worker_port` on, or from the port of the cluster's TLS; the error for a taken one names its setting."""
-    with socket.create_server(("127.0.0.1", 0)) as taken:
-        port = taken.getsockname()[1]
+    port = int(free_address_of_two().rpartition(":")[2])
+    with socket.create_server(("127.0.0.1", port)):
         for setting in ({"worker_port": port}, {"tls_cluster_listen_address": f"127.0.0.1:{port}"}):
             with pytest.raises(Conflict) as refused, reserve_ports(dataclasses.replace(SNODE, **setting)):
                 pass

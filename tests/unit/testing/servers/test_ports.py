@@ -2,10 +2,12 @@
 
 import multiprocessing
 import socket
+from collections.abc import Iterator
+from contextlib import ExitStack, contextmanager, suppress
 from multiprocessing.queues import Queue
 from pathlib import Path
 
-from ortoo.verification.servers.ports import free_address, free_address_of_two, free_ports
+from ortoo.verification.servers.ports import free_address_of_two, free_ports
 
 COUNT = 300
 
@@ -14,6 +16,15 @@ def some(found: "Queue[list[int]]", over: "Queue[None]") -> None:
     """Take ports, and keep them until it is said."""
     found.put(free_ports(COUNT))
     over.get()
+
+
+@contextmanager
+def held(port: int) -> Iterator[None]:
+    """Listen at the port, unless another process does so already."""
+    with ExitStack() as stack:
+        with suppress(OSError):
+            stack.enter_context(socket.create_server(("127.0.0.1", port)))
+        yield
 
 
 def test_no_two_processes_are_given_the_same_port() -> None:
@@ -42,14 +53,14 @@ def test_a_port_is_none_that_the_system_hands_out() -> None:
 
 def test_somebody_elses_port_is_passed_over() -> None:
     """Whatever holds it."""
-    host, port = free_address().split(":")
-    with socket.create_server((host, int(port) + 1)):
-        assert int(port) + 1 not in free_ports(3)
+    [port] = free_ports(1)
+    with held(port + 1):
+        assert port + 1 not in free_ports(3)
 
 
 def test_who_needs_two_ports_side_by_side_has_both() -> None:
     """`ortoo dev` takes the next one for TLS: it was given to another process, whose server then found it taken."""
     [before] = free_ports(1)
-    with socket.create_server(("127.0.0.1", before + 2)):  # one of two that would be next
+    with held(before + 2):  # one of two that would be next
         port = int(free_address_of_two().rpartition(":")[2])
     assert {port, port + 1}.isdisjoint({before + 2, *free_ports(5)})
