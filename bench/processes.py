@@ -3,6 +3,7 @@
 import os
 import re
 import tempfile
+import time
 from collections.abc import AsyncIterator, Iterator, Mapping
 from contextlib import AsyncExitStack, asynccontextmanager
 from dataclasses import dataclass
@@ -72,9 +73,8 @@ def name_of(process_id: int) -> str:
 
 
 def running_s(process_id: int) -> float:
-    """Processor seconds so far of a process's living threads, from nanoseconds; `cpu_s` counts in ticks."""
-    tasks = Path(f"/proc/{process_id}/task").iterdir()
-    return sum(int((task / "schedstat").read_text().split()[0]) for task in tasks) / 1e9
+    """Processor seconds so far of a process and of its threads that ended, from nanoseconds; `cpu_s` counts ticks."""
+    return time.clock_gettime_ns((~process_id << 3) | 2) / 1e9  # the clock of another process, as Linux numbers it
 
 
 def memory_mib(process_id: int) -> float:

@@ -1,75 +1,66 @@
-"""RocketMQ, Kafka and Ortoo in one run, by `make bench-peers` or `python -m bench.peers --rounds 3 --seconds 10`.
+"""RocketMQ, Kafka and Ortoo in one run, by `make bench-peers` or `python -m bench.peers --rounds 4 --seconds 10`.
 
-Writes bench/results/peers (the figures of each round, their medians, the table, the picture) and shows both in
-docs/figures.md. Exit code 77, with the reason, where Java, Maven or librdkafka is missing.
+Writes bench/results/peers (the figures of each round, the table, the picture) and shows both in docs/figures.md.
+Exit code 77, with the reason, where Java, Maven or librdkafka is missing.
 """
 
 import argparse
 import asyncio
-import contextlib
 import json
 import re
 import signal
 import subprocess
 import sys
-import time
+import tempfile
 from importlib.metadata import version
 from pathlib import Path
 
 from bench.peers import jars
 from bench.peers.load import LoadFailed
 from bench.peers.picture import draw
-from bench.peers.rounds import SYSTEMS, System
+from bench.peers.rounds import Plan, compare
 from bench.peers.servers import DidNotStart
-from bench.peers.table import PICTURE, RESULT, TABLE, medians, rows, table
+from bench.peers.systems import groups
+from bench.peers.table import PICTURE, RESULT, TABLE, compared, table
 from bench.report import Figures, setting
 from bench.table import write_documents
 from ortoo.common.logs import logger as logs
 
 SKIPPED, STOPPED = 77, 143
-STARTS_MAX = 3
+WARM_UP_MAX = 4
+"""The longest warm-up of a load takes this many times as long as the shortest."""
 METHOD = (
-    "each round starts each system again with its defaults (RocketMQ's broker with SYNC_FLUSH). The same client "
-    "program loads it. It is stopped before the next one starts. Medians over the rounds"
+    "Every server and client runs through all rounds. Each load is applied until three windows of {window:g} seconds "
+    "in a row differ by less than 5 %, for {shortest:g} seconds at least and {longest:g} at most. While one system is "
+    "measured, the processes of the others are stopped (SIGSTOP), and each round begins with another system."
 )
 
 
-async def measure(rounds: int, seconds: float, systems: list[System]) -> Figures:
-    """Run all rounds; returns the result to write. Errors: NotHere, DidNotStart, LoadFailed."""
+async def measure(plan: Plan, only: set[str]) -> Figures:
+    """Measure the systems that are named in `only`; returns the result to write.
+
+    Errors: NotHere, DidNotStart, LoadFailed.
+    """
     before = setting()
     task = asyncio.current_task()
     assert task is not None
     asyncio.get_running_loop().add_signal_handler(signal.SIGTERM, task.cancel)
-    rounds_of: dict[str, list[Figures]] = {one.name: [] for one in systems}
-    for number in range(1, rounds + 1):
-        for system in systems:
-            began = time.perf_counter()
-            print(f"round {number} of {rounds}: {system.name} ...", end=" ", flush=True)
-            rounds_of[system.name].append(await _round(system, seconds))
-            print(f"{time.perf_counter() - began:.0f} s", flush=True)
+    systems: Figures = {}
+    for group in groups():
+        if chosen := [one for one in group if one.name in only]:
+            with tempfile.TemporaryDirectory(prefix="ortoo-peers-") as folder:
+                systems |= await compare(chosen, plan, Path(folder))
+    window, shortest, longest = plan.window_s, plan.warm_up_min_s, plan.warm_up_max_s
     result: Figures = {
         "bench": "peers",
-        "method": METHOD,
+        "method": METHOD.format(window=window, shortest=shortest, longest=longest),
         "setting": before,
         "versions": versions(),
-        "rounds": rounds,
-        "seconds": seconds,
-        "systems": {name: medians(some) for name, some in rounds_of.items()},
-        "rounds_of": rounds_of,
+        "rounds": plan.rounds,
+        "seconds": plan.seconds,
+        "systems": systems,
     }
-    return {**result, "ratios": {f"{row.what} ({row.section})": round(row.ratio, 3) for row in rows(result)}}
-
-
-async def _round(system: System, seconds: float) -> Figures:
-    """One round. Started again once, because RocketMQ's proxy may exit while its broker is not registered.
-
-    Errors: as `measure`.
-    """
-    for _ in range(STARTS_MAX - 1):
-        with contextlib.suppress(DidNotStart):
-            return await system.round(seconds)
-        print("did not start, once more ...", end=" ", flush=True)
-    return await system.round(seconds)
+    return {**result, "ratios": {f"{one.what} ({one.section})": round(one.ratio, 3) for one in compared(result)}}
 
 
 def versions() -> dict[str, str]:
@@ -87,13 +78,24 @@ def versions() -> dict[str, str]:
 
 def main() -> int:
     """Run the command line; 1 if a system could not be measured, 77 if this machine lacks a requirement."""
-    names = [one.name for one in SYSTEMS]
+    names = [one.name for group in groups() for one in group]
     parser = argparse.ArgumentParser(prog="python -m bench.peers", description=__doc__.splitlines()[0])
-    parser.add_argument("--rounds", type=int, default=3, help="how often each system is measured")
+    parser.add_argument("--rounds", type=int, default=4, help="how often each system is measured")
     parser.add_argument("--seconds", type=float, default=10.0, help="of each figure; in bulk half of it")
+    parser.add_argument("--warm-up-s", type=float, default=30.0, help="the shortest warm-up of each load")
+    parser.add_argument("--idle-s", type=float, default=120.0, help="after the start, before idle figures")
+    parser.add_argument("--stored", type=int, default=5_000_000, help="the smallest backlog that is read in bulk")
     parser.add_argument("--into", type=Path, default=RESULT.parent, help="where the results go")
     parser.add_argument("--only", default=",".join(names), help=f"comma-separated, of {', '.join(names)}")
     arguments = parser.parse_args()
+    plan = Plan(
+        rounds=arguments.rounds,
+        seconds=arguments.seconds,
+        warm_up_min_s=arguments.warm_up_s,
+        warm_up_max_s=WARM_UP_MAX * arguments.warm_up_s,
+        idle_s=arguments.idle_s,
+        stored_messages=arguments.stored,
+    )
     if unknown := set(arguments.only.split(",")) - set(names):
         parser.error(f"unknown: {', '.join(sorted(unknown))}. Known: {', '.join(names)}")
     logs.configure(level="error")
@@ -102,8 +104,7 @@ def main() -> int:
         for name in jars.ARTEFACTS:
             jars.bring(name)
         jars.load_program()
-        chosen = [one for one in SYSTEMS if one.name in arguments.only.split(",")]
-        result = asyncio.run(measure(arguments.rounds, arguments.seconds, chosen))
+        result = asyncio.run(measure(plan, set(arguments.only.split(","))))
     except jars.NotHere as error:
         print(f"NOT MEASURED: {error}")
         return SKIPPED
@@ -123,7 +124,7 @@ def write(result: Figures, into: Path) -> None:
     (into / RESULT.name).write_text(json.dumps(result, indent=1) + "\n")
     text = table(result)
     (into / TABLE.name).write_text(text)
-    draw(rows(result), into / PICTURE.name)
+    draw(compared(result), into / PICTURE.name)
     print(f"\n{text}")
     if into == RESULT.parent:
         write_documents()

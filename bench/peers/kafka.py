@@ -13,6 +13,11 @@ from bench.peers.servers import DidNotStart, Servers, java_server
 from ortoo.cli.demo.role_subprocess import free_addresses
 
 HEAP_MIB = 768
+G1 = (
+    "-server", "-XX:+UseG1GC", "-XX:MaxGCPauseMillis=20", "-XX:InitiatingHeapOccupancyPercent=35",
+    "-XX:+ExplicitGCInvokesConcurrent", "-Djava.awt.headless=true",
+)  # fmt: skip
+"""The options of Kafka's own start script, apart from the heap."""
 SHIPPED: Mapping[str, str] = {}
 FLUSHED: Mapping[str, str] = {"flush.messages": "1"}
 """Settings of a topic: none, so that the page cache acknowledges, or a flush with each batch."""
@@ -59,7 +64,9 @@ async def kafka(
             await _format(own, libraries, cluster_id)
             words, port = ("kafka.Kafka", "server.properties"), int(address.rpartition(":")[2])
             starts.append(
-                stack.enter_async_context(java_server(own, f"broker-{number}", libraries, HEAP_MIB, words, port))
+                stack.enter_async_context(
+                    java_server(own, f"broker-{number}", libraries, HEAP_MIB, words, port, options=G1)
+                )
             )
         process_ids = {f"broker-{number}": pid for number, pid in enumerate(await asyncio.gather(*starts), 1)}
         bootstrap = ",".join(addresses)

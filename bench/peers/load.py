@@ -30,6 +30,11 @@ class Load:
         self._process = process
         self._said = said
 
+    @property
+    def process_id(self) -> int:
+        """The program's process id."""
+        return self._process.pid
+
     async def run(self, *words: object, servers: Servers | None = None) -> Figures:
         """Execute one command; its figures, with the servers' processor time a message if they are given.
 

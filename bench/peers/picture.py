@@ -2,7 +2,7 @@
 
 from pathlib import Path
 
-from bench.peers.table import PeerRow
+from bench.peers.table import Compared
 
 AHEAD, BEHIND = "#2a7f62", "#b5483a"
 ROW_HEIGHT, WIDTH = 0.27, 10.0
@@ -11,7 +11,7 @@ RATIO_MIN, RATIO_MAX = 1 / 16, 16.0
 """Ratios outside this range are drawn at the edge; the label has the true ratio."""
 
 
-def draw(rows: list[PeerRow], path: Path) -> None:
+def draw(rows: list[Compared], path: Path) -> None:
     """Write the picture of all rows as SVG, the same bytes for the same rows."""
     import matplotlib as mpl
     from matplotlib.figure import Figure
@@ -51,9 +51,9 @@ def draw(rows: list[PeerRow], path: Path) -> None:
         figure.savefig(path, format="svg", metadata={"Date": None})
 
 
-def _lines(rows: list[PeerRow]) -> list[PeerRow | str]:
+def _lines(rows: list[Compared]) -> list[Compared | str]:
     """The rows with the heading of each section before its first."""
-    lines: list[PeerRow | str] = []
+    lines: list[Compared | str] = []
     section = ""
     for row in rows:
         if row.section != section:

@@ -12,6 +12,11 @@ from bench.peers.servers import Servers, java_server
 from ortoo.cli.demo.role_subprocess import free_addresses
 
 NAMESRV_HEAP_MIB, BROKER_HEAP_MIB, PROXY_HEAP_MIB = 128, 1024, 512
+G1 = (
+    "-XX:+UseG1GC", "-XX:G1HeapRegionSize=16m", "-XX:G1ReservePercent=25", "-XX:InitiatingHeapOccupancyPercent=30",
+    "-XX:SoftRefLRUPolicyMSPerMB=0", "-XX:-OmitStackTraceInFastThrow", "-XX:-UseLargePages",
+)  # fmt: skip
+"""The options of RocketMQ's own start scripts, apart from sizes and AlwaysPreTouch, which would raise its memory."""
 BROKER = """brokerClusterName=DefaultCluster
 brokerName=broker-a
 brokerId=0
@@ -58,6 +63,7 @@ async def rocketmq(folder: Path, topics: Sequence[str], queues: int) -> AsyncIte
                     heap_mib,
                     words,
                     port,
+                    options=G1,
                     ready="" if name == "proxy" else "boot success",
                     ROCKETMQ_HOME=home,
                     RMQ_PROXY_HOME=home,

@@ -1,35 +1,182 @@
-"""One round of each system: start, warm up, load, stop."""
+"""The order of a comparison: every system is warmed up, and then measured in each round while the others are paused."""
 
 import asyncio
+import contextlib
 import os
 import resource
-import tempfile
+import signal
 import time
-from collections.abc import Awaitable, Callable, Mapping
-from contextlib import AbstractAsyncContextManager
+from abc import ABC, abstractmethod
+from collections.abc import AsyncIterator, Awaitable, Callable, Iterator, Sequence
+from contextlib import AsyncExitStack, asynccontextmanager, contextmanager
 from dataclasses import dataclass
-from functools import partial
 from pathlib import Path
 
-from bench.peers.kafka import FLUSHED, SHIPPED, kafka
-from bench.peers.load import Load, java_load, python_load
-from bench.peers.ours import ortoo, ortoo_members
-from bench.peers.rocketmq import rocketmq
-from bench.peers.servers import Servers
+from bench.peers.load import LoadFailed
+from bench.peers.servers import DidNotStart, state_of
+from bench.processes import cpu_s
 from bench.report import Figures
 
-QUEUES, BODY_BYTES = 8, 256
-BACKLOG, STEADY = "bench", "steady"
-IN_FLIGHT, IN_FLIGHT_OF_PYTHON = (1, 16, 64), (1, 16)
-THREADS, BATCH = 16, 32
-STEADY_PER_S = 200
-WAYS, WAYS_OF_THREE = ("many", "each", "tasks", "read", "steady"), ("many", "steady")
-TICK_S = 1 / os.sysconf("SC_CLK_TCK")
-"""The unit of measured processor time: zero means less than one tick."""
-SHARE_READ = 0.9
-"""Share of a backlog to read: the last messages, held by slow threads, do not delay the end."""
-Opened = Callable[[Path], AbstractAsyncContextManager[Servers]]
-Measured = Callable[[Path, float], Awaitable[Figures]]
+STARTS_MAX = 3
+SETTLE_MAX_S, SETTLE_PAUSE_S = 120.0, 1.0
+PAUSE_MAX_S, LOOK_S = 10.0, 0.01
+STEADY_WINDOWS, STEADY_SPREAD = 3, 0.05
+"""A load is warm when this many windows in a row differ by less than this share."""
+
+
+@dataclass(frozen=True, slots=True)
+class Plan:
+    """How long each part of a comparison takes."""
+
+    rounds: int
+    seconds: float
+    """Of each figure; half of it in bulk."""
+    warm_up_min_s: float
+    warm_up_max_s: float
+    idle_s: float
+    """Pause after the start, before idle processor time and memory are measured."""
+    stored_messages: int
+    """The smallest backlog that is read in bulk."""
+
+    @property
+    def window_s(self) -> float:
+        """Length of a window of the warm-up: a sixth of the shortest warm-up."""
+        return self.warm_up_min_s / 6
+
+
+class System(ABC):
+    """A system that is measured: its servers and its load programs, which run through all rounds."""
+
+    name: str
+
+    @abstractmethod
+    def running(self, folder: Path, plan: Plan) -> contextlib.AbstractAsyncContextManager[Figures]:
+        """Start it in an empty folder; the figures of the start. Errors: DidNotStart, LoadFailed."""
+
+    @abstractmethod
+    async def warm_up(self, plan: Plan) -> Figures:
+        """Apply each load until its rate is steady; the windows of each. Errors: LoadFailed."""
+
+    @abstractmethod
+    async def settle(self) -> None:
+        """Do once what the next measurement does, after a pause. Errors: LoadFailed, if it does not work yet."""
+
+    @abstractmethod
+    async def measure(self, plan: Plan) -> Figures:
+        """The figures of one round. Errors: LoadFailed."""
+
+    @abstractmethod
+    def process_ids(self) -> list[int]:
+        """All its processes, those of the load programs too."""
+
+
+def is_steady(rates: Sequence[float]) -> bool:
+    """Whether the last windows differ by less than 5 %."""
+    last = rates[-STEADY_WINDOWS:]
+    return len(last) == STEADY_WINDOWS and min(last) > (1 - STEADY_SPREAD) * max(last)
+
+
+async def warm_up(window: Callable[[], Awaitable[float]], plan: Plan) -> Figures:
+    """Repeat a window until its rates are steady, not shorter and not longer than the plan allows."""
+    rates: list[float] = []
+    began = time.perf_counter()
+    while True:
+        rates.append(round(await window(), 1))
+        elapsed = time.perf_counter() - began
+        if elapsed >= plan.warm_up_max_s or (elapsed >= plan.warm_up_min_s and is_steady(rates)):
+            return {"rates": rates, "steady": is_steady(rates), "seconds": round(elapsed, 1)}
+
+
+def pause(process_ids: Sequence[int]) -> None:
+    """Stop processes where they are (SIGSTOP), and return when all are stopped."""
+    for process_id in process_ids:
+        os.kill(process_id, signal.SIGSTOP)
+    _wait(process_ids, stopped=True)
+
+
+def resume(process_ids: Sequence[int]) -> None:
+    """Let paused processes go on (SIGCONT), and return when none is stopped."""
+    for process_id in process_ids:
+        with contextlib.suppress(ProcessLookupError):  # it was stopped while the benchmark ended
+            os.kill(process_id, signal.SIGCONT)
+    _wait(process_ids, stopped=False)
+
+
+def _wait(process_ids: Sequence[int], *, stopped: bool) -> None:
+    give_up = time.perf_counter() + PAUSE_MAX_S
+    while any((state_of(one) == "T") is not stopped for one in process_ids):
+        if time.perf_counter() > give_up:
+            raise DidNotStart(f"a process did not {'stop' if stopped else 'go on'} within {PAUSE_MAX_S:g} s")
+        time.sleep(LOOK_S)
+
+
+async def compare(systems: Sequence[System], plan: Plan, folder: Path) -> Figures:
+    """Start and warm up all systems, and measure them in turn; each by name: its start, warm-up and rounds.
+
+    In each round another system is the first. Errors: DidNotStart, LoadFailed.
+    """
+    found: Figures = {}
+    async with AsyncExitStack() as stack:
+        for system in systems:
+            with _told(f"{system.name}: start and warm-up"):
+                started = await stack.enter_async_context(_started(system, folder, plan))
+                found[system.name] = {"start": started, "warm_up": await system.warm_up(plan), "rounds": []}
+            stack.callback(resume, system.process_ids())  # before its context ends it
+            pause(system.process_ids())
+        for number in range(plan.rounds):
+            first = number % len(systems)
+            for system in (*systems[first:], *systems[:first]):
+                with _told(f"round {number + 1} of {plan.rounds}: {system.name}"):
+                    resume(system.process_ids())
+                    await _settled(system)
+                    found[system.name]["rounds"].append(await _measured(system, plan))
+                    pause(system.process_ids())
+    return found
+
+
+@asynccontextmanager
+async def _started(system: System, folder: Path, plan: Plan) -> AsyncIterator[Figures]:
+    """Start a system. It is tried again, because RocketMQ's proxy may exit while its broker is not registered."""
+    async with AsyncExitStack() as stack:
+        for attempt in range(1, STARTS_MAX + 1):
+            own = folder / f"{system.name}-{attempt}".replace(" ", "-")
+            own.mkdir()
+            try:
+                figures = await stack.enter_async_context(system.running(own, plan))
+            except DidNotStart:
+                if attempt == STARTS_MAX:
+                    raise
+                print("did not start, once more ...", end=" ", flush=True)
+                continue
+            break
+        yield figures
+
+
+async def _settled(system: System) -> None:
+    """Wait until a resumed system works again. Errors: LoadFailed."""
+    give_up = time.perf_counter() + SETTLE_MAX_S
+    while True:
+        try:
+            return await system.settle()
+        except LoadFailed:
+            if time.perf_counter() > give_up:
+                raise
+        await asyncio.sleep(SETTLE_PAUSE_S)
+
+
+async def _measured(system: System, plan: Plan) -> Figures:
+    """One round of a system, with the load average and the share that other programs took meanwhile."""
+    process_ids = system.process_ids()
+    load_average, busy_s, own_s = os.getloadavg()[0], machine_busy_s(), used_s(process_ids)
+    began = time.perf_counter()
+    figures = await system.measure(plan)
+    others_s = (machine_busy_s() - busy_s) - (used_s(process_ids) - own_s)
+    machine_s = (time.perf_counter() - began) * len(os.sched_getaffinity(0))
+    return {
+        **figures,
+        "load_average": {"before": load_average, "after": os.getloadavg()[0]},
+        "others_share": round(max(0.0, others_s / machine_s), 3),
+    }
 
 
 def machine_busy_s() -> float:
@@ -38,122 +185,16 @@ def machine_busy_s() -> float:
     return sum(map(int, (user, nice, system, *others))) / os.sysconf("SC_CLK_TCK")
 
 
-def own_cpu_s() -> float:
-    """Processor seconds of this process and of its children that have ended."""
-    used = [resource.getrusage(who) for who in (resource.RUSAGE_SELF, resource.RUSAGE_CHILDREN)]
-    return sum(one.ru_utime + one.ru_stime for one in used)
+def used_s(process_ids: Sequence[int]) -> float:
+    """Processor seconds of these processes and of this one."""
+    own = resource.getrusage(resource.RUSAGE_SELF)
+    return own.ru_utime + own.ru_stime + sum(map(cpu_s, process_ids))
 
 
-@dataclass(frozen=True, slots=True)
-class System:
-    """A system that is measured in each round."""
-
-    name: str
-    measure: Measured
-
-    async def round(self, seconds: float) -> Figures:
-        """Measure it once, in an empty folder."""
-        load_average, busy_s, own_s, began = os.getloadavg()[0], machine_busy_s(), own_cpu_s(), time.perf_counter()
-        with tempfile.TemporaryDirectory(prefix="ortoo-peers-") as folder:
-            figures = await self.measure(Path(folder), seconds)
-        others_s = (machine_busy_s() - busy_s) - (own_cpu_s() - own_s)
-        machine_s = (time.perf_counter() - began) * len(os.sched_getaffinity(0))
-        return {
-            **figures,
-            "load_average": {"before": load_average, "after": os.getloadavg()[0]},
-            "others_share": round(max(0.0, others_s / machine_s), 3),
-        }
-
-
-def single(name: str, opened: Opened) -> System:
-    """One message at a time, by the official Java client of RocketMQ."""
-
-    async def measure(folder: Path, seconds: float) -> Figures:
-        (folder / "load").mkdir()
-        (folder / name).mkdir()
-        async with java_load(folder / "load", BODY_BYTES) as load:
-            began = time.perf_counter()
-            async with opened(folder / name) as servers:
-                await load.run("first", servers.address, BACKLOG)
-                first_send_s = round(time.perf_counter() - began, 2)
-                figures = {"first_send_s": first_send_s, **await _singly(load, servers, seconds)}
-                return figures | await _by_python(folder / "load", servers, seconds)
-
-    return System(name, measure)
-
-
-async def _singly(load: Load, servers: Servers, seconds: float) -> Figures:
-    await asyncio.sleep(seconds / 4)  # start-up is complete
-    before = servers.cpu_s()
-    await asyncio.sleep(seconds / 2)
-    idle_s = sum(after - before[name] for name, after in servers.cpu_s().items())
-    idle_share = max(idle_s, TICK_S) / (seconds / 2)
-    figures: Figures = {"idle_processor_share": round(idle_share, 4), "idle": servers.memory_mib()}
-    for topic, group in ((BACKLOG, "simple"), (BACKLOG, "push"), (STEADY, "steady")):
-        await load.run("anchor", topic, group)
-    sent = (await load.run("send", BACKLOG, max(IN_FLIGHT), seconds))["messages"]
-    for in_flight in IN_FLIGHT:
-        one = await load.run("send", BACKLOG, in_flight, seconds, servers=servers)
-        sent += one["messages"]
-        figures[f"send {in_flight}"] = one
-    window = (seconds / 2, seconds, int(sent * SHARE_READ))
-    figures["simple"] = await load.run("simple", BACKLOG, "simple", THREADS, BATCH, *window, servers=servers)
-    figures["push"] = await load.run("push", BACKLOG, "push", THREADS, *window, servers=servers)
-    rate = (STEADY_PER_S, seconds / 2, seconds)
-    figures["steady"] = await load.run("steady", STEADY, "steady", THREADS, *rate, servers=servers)
-    figures["loaded"] = servers.memory_mib()
-    return figures
-
-
-async def _by_python(folder: Path, servers: Servers, seconds: float) -> Figures:
-    """Sends by the official Python client."""
-    figures: Figures = {}
-    async with python_load(folder, "official_python", BODY_BYTES) as load:
-        for in_flight in IN_FLIGHT_OF_PYTHON:
-            command = ("send", servers.address, BACKLOG, in_flight, seconds / 4)
-            figures[f"python {in_flight}"] = await load.run(*command, servers=servers)
-    return figures
-
-
-def bulk(name: str, client: str, ways: Mapping[str, tuple[str, ...]], opened: Opened) -> System:
-    """From one Python process: the ways of each topic, by Ortoo's client or by librdkafka."""
-
-    async def measure(folder: Path, seconds: float) -> Figures:
-        (folder / "load").mkdir()
-        (folder / name).mkdir()
-        figures: Figures = {}
-        async with python_load(folder / "load", "python_client", BODY_BYTES) as load, opened(folder / name) as servers:
-            for topic, some in ways.items():
-                await load.run(client, "many", servers.address, topic, seconds / 2)  # the JIT compiles this code
-                for way in some:
-                    command = (client, way, servers.address, topic, seconds / 2, STEADY_PER_S)
-                    figures[f"{topic} {way}"] = await load.run(*command, servers=servers)
-        return figures
-
-    return System(name, measure)
-
-
-SYSTEMS = (
-    single("ortoo", partial(ortoo, topics=(BACKLOG, STEADY), queues=QUEUES)),
-    single("rocketmq", partial(rocketmq, topics=(BACKLOG, STEADY), queues=QUEUES)),
-    bulk("ortoo in bulk", "ortoo", {"bench": WAYS}, partial(ortoo, topics=("bench",), queues=QUEUES)),
-    bulk(
-        "kafka",
-        "kafka",
-        {"shipped": WAYS, "flushed": WAYS},
-        partial(kafka, brokers=1, topics={"shipped": SHIPPED, "flushed": FLUSHED}, queues=QUEUES),
-    ),
-    bulk(
-        "ortoo of three",
-        "ortoo",
-        {"bench": WAYS_OF_THREE},
-        partial(ortoo_members, topics=("bench",), queues=QUEUES),
-    ),
-    bulk(
-        "kafka of three",
-        "kafka",
-        {"shipped": WAYS_OF_THREE, "flushed": WAYS_OF_THREE},
-        partial(kafka, brokers=3, topics={"shipped": SHIPPED, "flushed": FLUSHED}, queues=QUEUES),
-    ),
-)
-"""In the order of a round: systems to compare are adjacent."""
+@contextmanager
+def _told(what: str) -> Iterator[None]:
+    """Print what is done, and how long it took."""
+    print(f"{what} ...", end=" ", flush=True)
+    began = time.perf_counter()
+    yield
+    print(f"{time.perf_counter() - began:.0f} s", flush=True)

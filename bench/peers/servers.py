@@ -57,6 +57,14 @@ def _status_kib(process_id: int) -> tuple[int, int]:
     return int(found["VmRSS"]), int(found["RssFile"])
 
 
+def state_of(process_id: int) -> str:
+    """The state of a process, one letter as in `ps`: `T` is stopped, `X` has ended."""
+    try:
+        return Path(f"/proc/{process_id}/stat").read_text().rsplit(")", 1)[1].split()[0]
+    except OSError:
+        return "X"
+
+
 def at_home(folder: Path) -> tuple[str, str]:
     """Options that make a Java program keep its logs, certificates and unpacked libraries in a folder."""
     return f"-Duser.home={folder}", f"-Djava.io.tmpdir={folder}"
@@ -80,19 +88,20 @@ async def java_server(
     words: Sequence[str],
     port: int,
     *,
+    options: Sequence[str],
     ready: str = "",
     **environ: str,
 ) -> AsyncIterator[int]:
-    """Run a class from `jars` with a heap of at most `heap_mib`.
+    """Run a class from `jars` with a heap of `heap_mib` and the `options` of its project's start script.
 
     Yields its process id when it listens on `port` and has printed `ready`: it may listen before it is registered. Its
     output goes into the folder. Errors: DidNotStart.
     """
     said = folder / f"{name}.out"
-    options = (f"-Xms{heap_mib // 2}m", f"-Xmx{heap_mib}m", f"-XX:MaxDirectMemorySize={heap_mib}m", "-XX:+UseG1GC")
+    heap = (f"-Xms{heap_mib}m", f"-Xmx{heap_mib}m", f"-XX:MaxDirectMemorySize={heap_mib}m")
     with said.open("ab") as log:
         process = await asyncio.create_subprocess_exec(
-            *dying_with_parent("java", *options, *at_home(folder), "-cp", f"{jars}/*", *words),
+            *dying_with_parent("java", *heap, *options, *at_home(folder), "-cp", f"{jars}/*", *words),
             env=os.environ | environ,
             cwd=folder,
             stdin=asyncio.subprocess.DEVNULL,

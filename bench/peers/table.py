@@ -1,11 +1,10 @@
 """Measured figures as rows of a table; each row has the ratio of our figure to the other's."""
 
 import json
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 from statistics import fmean, median
-from typing import Any
 
 from bench.report import Figures
 from bench.table import RESULTS, TELLS_LITTLE
@@ -19,7 +18,7 @@ HEAD = ("| case | Ortoo | compared with | ratio |", "| --- | --- | --- | --- |")
 
 @dataclass(frozen=True, slots=True)
 class PeerRow:
-    """One comparison."""
+    """One comparison in one round."""
 
     section: str
     what: str
@@ -34,26 +33,74 @@ class PeerRow:
         one, other = (self.theirs, self.ours) if self.less_is_better else (self.ours, self.theirs)
         return one / other if other else float("nan")
 
+
+@dataclass(frozen=True, slots=True)
+class Compared:
+    """The same comparison in all rounds."""
+
+    rounds: tuple[PeerRow, ...]
+
+    @property
+    def section(self) -> str:
+        """The part of the table."""
+        return self.rounds[0].section
+
+    @property
+    def what(self) -> str:
+        """The case."""
+        return self.rounds[0].what
+
+    @property
+    def ratio(self) -> float:
+        """The median of the rounds' ratios."""
+        return median(one.ratio for one in self.rounds)
+
     def cells(self) -> str:
-        """The line of the table."""
-        return f"| {self.what} | {self.text(self.ours)} | {self.text(self.theirs)} | {self.ratio:.2f} |"
+        """The line of the table: medians, with the smallest and the largest figure of the rounds."""
+        unit = self.rounds[0].unit
+        ours, theirs = ([_text(figure, unit) for figure in _span(some)] for some in self._sides())
+        ratios = [f"{figure:.2f}" for figure in _span([one.ratio for one in self.rounds])]
+        return f"| {self.what} | {_ranged(ours)} | {_ranged(theirs)} | {_ranged(ratios)} |"
 
-    def text(self, value: float) -> str:
-        """A figure with its unit, rounded to significant digits."""
-        digits = 0 if value >= 100 else 1 if value >= 10 else 2
-        return f"{value:,.{digits}f}{self.unit}"
-
-
-def medians(rounds: list[Any]) -> Any:
-    """The same tree with the median of the rounds in place of each number."""
-    if isinstance(rounds[0], dict):
-        return {key: medians([one[key] for one in rounds]) for key in rounds[0]}
-    return median(rounds)
+    def _sides(self) -> tuple[list[float], list[float]]:
+        return [one.ours for one in self.rounds], [one.theirs for one in self.rounds]
 
 
-def rows(result: Figures) -> list[PeerRow]:
-    """All comparisons of which both sides were measured."""
-    systems, versions = result["systems"], result["versions"]
+def _span(figures: Sequence[float]) -> tuple[float, float, float]:
+    return median(figures), min(figures), max(figures)
+
+
+def _ranged(texts: list[str]) -> str:
+    middle, low, high = texts
+    return middle if low == high else f"{middle} ({low} to {high})"
+
+
+def _text(value: float, unit: str) -> str:
+    """A figure with its unit, rounded to significant digits."""
+    digits = 0 if value >= 100 else 1 if value >= 10 else 2
+    return f"{value:,.{digits}f}{unit}"
+
+
+def compared(result: Figures) -> list[Compared]:
+    """All comparisons. In each section those come first in which the other system is ahead."""
+    by_case: dict[tuple[str, str], list[PeerRow]] = {}
+    for figures in _rounds(result):
+        for row in rows(figures, result["versions"]):
+            by_case.setdefault((row.section, row.what), []).append(row)
+    found = [Compared(tuple(some)) for some in by_case.values()]
+    sections = list(dict.fromkeys(one.section for one in found))
+    return sorted(found, key=lambda one: (sections.index(one.section), one.ratio >= 1))
+
+
+def _rounds(result: Figures) -> Iterator[Figures]:
+    """The figures of each round, of every system by its name."""
+    systems = result["systems"]
+    for number in range(result["rounds"]):
+        yield {name: {**one["start"], **one["rounds"][number]} for name, one in systems.items()}
+
+
+def rows(systems: Figures, versions: Figures) -> list[PeerRow]:
+    """All comparisons of one round of which both sides were measured."""
     found: list[PeerRow] = []
     if {"ortoo", "rocketmq"} <= systems.keys():
         section = f"one message at a time, by RocketMQ's own clients: RocketMQ {versions['rocketmq']} with SYNC_FLUSH"
@@ -127,28 +174,33 @@ def _members(three: Figures, one: Figures) -> Iterator[PeerRow]:
 def table(result: Figures) -> str:
     """The whole text: the setting, then a table a section."""
     lines, section = [setting(result)], ""
-    for row in rows(result):
-        if row.section != section:
-            section = row.section
+    for one in compared(result):
+        if one.section != section:
+            section = one.section
             lines += ["", f"**{section[0].upper()}{section[1:]}**", "", *HEAD]
-        lines.append(row.cells())
+        lines.append(one.cells())
     return "\n".join(lines) + "\n"
 
 
 def setting(result: Figures) -> str:
     """The setting of the measurement."""
-    one, versions = result["setting"], result["versions"]
-    rounds = [each for some in result["rounds_of"].values() for each in some]
+    one, versions, systems = result["setting"], result["versions"], result["systems"]
+    rounds = [each for system in systems.values() for each in system["rounds"]]
     loads = [load for each in rounds for load in each["load_average"].values()]
     others = [100 * each["others_share"] for each in rounds]
+    warm = [load for system in systems.values() for load in system["warm_up"].values()]
     caveat = TELLS_LITTLE if max(others) > OTHERS_MAX_PERCENT else ""
+    ahead = [each.ratio >= 1 for each in compared(result)]
     return (
+        f"Ortoo is ahead in {sum(ahead)} of {len(ahead)} rows, the other system in {len(ahead) - sum(ahead)}; these "
+        "come first in each table. "
         f"Measured by `make bench-peers` on {one['cores']} cores and {one['memory_gib']} GiB, every process on it. "
-        f"Linux {one['kernel'].split('-')[0]}, Python {one['python']}, Java {versions['java']}, RocketMQ's Java client"
-        f" {versions['client']}, confluent-kafka {versions['confluent-kafka']}. Rounds: {result['rounds']}. In each "
-        "round the systems run one after another, and each system is started again. Each figure is a median of "
-        f"{result['seconds']:g} seconds, bodies "
-        f"of 256 bytes, 8 queues. Load average, of which the load itself is a part: {min(loads):.1f} to "
+        f"Linux {one['kernel'].split('-')[0]}, Python {one['python']} ({one['python_build']}), Java {versions['java']},"
+        f" RocketMQ's Java client {versions['client']}, confluent-kafka {versions['confluent-kafka']}. "
+        f"{result['method']} Rounds: {result['rounds']}. Figures are medians, with the smallest and the largest of the "
+        f"rounds. A figure takes {result['seconds']:g} seconds, in bulk half of that except for reading; bodies of 256 "
+        f"bytes, 8 queues. {sum(load['steady'] for load in warm)} of {len(warm)} loads were steady after their "
+        f"warm-up. Load average, of which the load itself is a part: {min(loads):.1f} to "
         f"{max(loads):.1f}. Unrelated programs took {min(others):.0f} to {max(others):.0f} % of the machine "
         f"meanwhile{caveat}. A ratio above 1 means that Ortoo is ahead; for times and memory, less is better."
     )

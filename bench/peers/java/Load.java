@@ -328,8 +328,8 @@ public class Load {
     }
 
     synchronized String figures() {
-      return Load.figures("'messages':%d,'per_s':%.1f,'errors':%d", counted,
-          counted / Math.max(1e-9, (last - begun) / 1e9), errors);
+      return Load.figures("'messages':%d,'per_s':%.1f,'errors':%d,'received':%d", counted,
+          counted / Math.max(1e-9, (last - begun) / 1e9), errors, all);
     }
   }
 }
