@@ -90,8 +90,8 @@ bench-spark: $(SPARK_READY)  ## Measure reads and writes of Spark beside its own
 	@libs/spark/find_java.sh 'the benchmark of Spark'
 	@$(PY) -m bench.suite spark
 
-bench-peers: $(PEERS_READY)  ## Compare with RocketMQ and Kafka (Java, Maven), half an hour: bench/results/peers, docs/figures.md (ROUNDS=1 SECONDS=5)
-	@$(PY) -m bench.peers --rounds $(or $(ROUNDS),3) --seconds $(or $(SECONDS),10) || test $$? -eq 77
+bench-peers: $(PEERS_READY)  ## Compare with RocketMQ and Kafka (Java, Maven), an hour: bench/results/peers, docs/figures.md (ROUNDS=1 SECONDS=2 WARM_UP_S=3)
+	@$(PY) -m bench.peers --rounds $(or $(ROUNDS),4) --seconds $(or $(SECONDS),10) --warm-up-s $(or $(WARM_UP_S),30) || test $$? -eq 77
 
 bench-guard: $(READY)  ## Measure into build/bench; fail if a ratio is more than a quarter below the one in the repository
 	@$(PY) -m bench.suite --into build/bench $(NAME)

@@ -16,9 +16,8 @@ PEERS = RESULTS / "peers" / "table.md"
 TELLS_LITTLE = ", so that ratios tell little"
 """The remark in the table when other programs used much of the machine."""
 PEERS_NOT_YET = (
-    "`make bench-peers` starts Apache RocketMQ, Kafka and Ortoo one after another and loads them with the same "
-    "programs. It was not run on a machine at rest yet; [figures of a busy one](../bench/results/peers/table.md) tell "
-    "little.\n"
+    "The tables of `make bench-peers` follow here after a run on a machine at rest. The command warms all systems up, "
+    "and then measures each of them while the others are stopped.\n"
 )
 PEERS_PICTURE = "![Ortoo beside RocketMQ and Kafka, ratio by ratio](../bench/results/peers/peers.svg)\n"
 HEAD = ("case", "figure", "compared with, in the same run", "ratio")
@@ -73,7 +72,7 @@ def page_with(text: str, content: str, name: str = "bench") -> str:
 
 def peers_content() -> str:
     """The comparison with other brokers for docs/figures.md: its picture and table, if the machine was idle."""
-    content = PEERS.read_text()
+    content = PEERS.read_text() if PEERS.exists() else TELLS_LITTLE
     return PEERS_NOT_YET if TELLS_LITTLE in content else f"{PEERS_PICTURE}\n{content}"
 
 

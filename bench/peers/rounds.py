@@ -76,13 +76,15 @@ def is_steady(rates: Sequence[float]) -> bool:
     return len(last) == STEADY_WINDOWS and min(last) > (1 - STEADY_SPREAD) * max(last)
 
 
-async def warm_up(window: Callable[[], Awaitable[float]], plan: Plan) -> Figures:
+async def warm_up(
+    window: Callable[[], Awaitable[float]], plan: Plan, now_s: Callable[[], float] = time.perf_counter
+) -> Figures:
     """Repeat a window until its rates are steady, not shorter and not longer than the plan allows."""
     rates: list[float] = []
-    began = time.perf_counter()
+    began = now_s()
     while True:
         rates.append(round(await window(), 1))
-        elapsed = time.perf_counter() - began
+        elapsed = now_s() - began
         if elapsed >= plan.warm_up_max_s or (elapsed >= plan.warm_up_min_s and is_steady(rates)):
             return {"rates": rates, "steady": is_steady(rates), "seconds": round(elapsed, 1)}
 
@@ -135,20 +137,18 @@ async def compare(systems: Sequence[System], plan: Plan, folder: Path) -> Figure
 
 
 @asynccontextmanager
-async def _started(system: System, folder: Path, plan: Plan) -> AsyncIterator[Figures]:
+async def _started(system: System, folder: Path, plan: Plan, attempt: int = 1) -> AsyncIterator[Figures]:
     """Start a system. It is tried again, because RocketMQ's proxy may exit while its broker is not registered."""
+    own = folder / f"{system.name}-{attempt}".replace(" ", "-")
+    own.mkdir()
     async with AsyncExitStack() as stack:
-        for attempt in range(1, STARTS_MAX + 1):
-            own = folder / f"{system.name}-{attempt}".replace(" ", "-")
-            own.mkdir()
-            try:
-                figures = await stack.enter_async_context(system.running(own, plan))
-            except DidNotStart:
-                if attempt == STARTS_MAX:
-                    raise
-                print("did not start, once more ...", end=" ", flush=True)
-                continue
-            break
+        try:
+            figures = await stack.enter_async_context(system.running(own, plan))
+        except DidNotStart:
+            if attempt == STARTS_MAX:
+                raise
+            print("did not start, once more ...", end=" ", flush=True)
+            figures = await stack.enter_async_context(_started(system, folder, plan, attempt + 1))
         yield figures
 
 

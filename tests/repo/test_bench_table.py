@@ -19,10 +19,12 @@ def test_the_readme_shows_the_committed_results() -> None:
 def test_the_readme_shows_the_comparison_with_other_brokers() -> None:
     """Its table comes from the committed figures, and its picture exists: `python -m bench.peers`."""
     assert peers.TABLE == PEERS
-    assert PEERS.read_text() == peers.table(peers.load())
     assert page_with(FIGURES.read_text(), peers_content(), "bench-peers") == FIGURES.read_text()
+    if not PEERS.exists():
+        pytest.skip("NO comparison with other brokers was committed; run `make bench-peers` on a machine at rest")
+    assert PEERS.read_text() == peers.table(peers.load())
     picture = html.unescape(peers.PICTURE.read_text())
-    assert [row.what for row in peers.rows(peers.load()) if row.what.replace("`", "") not in picture] == []
+    assert [one.what for one in peers.compared(peers.load()) if one.what.replace("`", "") not in picture] == []
 
 
 def test_every_benchmark_has_a_result_and_a_row() -> None:

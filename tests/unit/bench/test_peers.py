@@ -1,6 +1,12 @@
 """The comparison with RocketMQ and Kafka: its table, its picture, and its message where it cannot run."""
 
+import asyncio
+import dataclasses
+import itertools
+import signal
 import sys
+from collections.abc import AsyncIterator, Iterator
+from contextlib import asynccontextmanager
 from pathlib import Path
 from types import SimpleNamespace
 from typing import Any
@@ -11,7 +17,9 @@ from bench.peers import __main__ as command
 from bench.peers import jars
 from bench.peers.load import LoadFailed, _running
 from bench.peers.picture import draw
-from bench.peers.table import PeerRow, medians, rows, table
+from bench.peers.rounds import Plan, System, compare, is_steady, warm_up
+from bench.peers.servers import state_of
+from bench.peers.table import Compared, PeerRow, compared, rows, table
 
 WAYS = ("send 1", "send 16", "send 64", "simple", "push", "python 1", "python 16")
 
@@ -31,36 +39,67 @@ def single(per_s: float, **cpu_us: float) -> dict[str, Any]:
     }  # fmt: skip
 
 
-def result(**systems: dict[str, Any]) -> dict[str, Any]:
-    """The result of one round."""
+def result(**systems: list[dict[str, Any]]) -> dict[str, Any]:
+    """A result whose systems have these figures in their rounds."""
+
+    def whole(rounds: list[dict[str, Any]]) -> dict[str, Any]:
+        busy = {"load_average": {"before": 1.5, "after": 2.5}, "others_share": 0.04}
+        return {"start": {}, "warm_up": {"send 1": {"steady": True}}, "rounds": [{**busy, **one} for one in rounds]}
+
     return {
-        "setting": {"cores": 2, "memory_gib": 23.5, "kernel": "6.18.44-x", "python": "3.11.7"},
+        "setting": {
+            "cores": 2, "memory_gib": 23.5, "kernel": "6.18.44-x", "python": "3.11.7", "python_build": "PGO, LTO",
+        },
+        "method": "All were warm.",
         "versions": dict.fromkeys(("rocketmq", "kafka", "client", "java", "confluent-kafka"), "1.2.3"),
-        "rounds": 1,
+        "rounds": len(next(iter(systems.values()))),
         "seconds": 5.0,
-        "systems": {name.replace("_", " "): one for name, one in systems.items()},
-        "rounds_of": {"ortoo": [{"load_average": {"before": 1.5, "after": 2.5}, "others_share": 0.04}]},
-    }
+        "systems": {name.replace("_", " "): whole(rounds) for name, rounds in systems.items()},
+    }  # fmt: skip
 
 
 def test_a_ratio_above_one_means_ahead() -> None:
     """Twice the rate and half the time are both 2.00."""
-    assert PeerRow("s", "sends", 400.0, 200.0, "/s").cells() == "| sends | 400/s | 200/s | 2.00 |"
-    assert PeerRow("s", "p50", 2.5, 5.0, " ms", True).cells() == "| p50 | 2.50 ms | 5.00 ms | 2.00 |"
+    assert Compared((PeerRow("s", "sends", 400.0, 200.0, "/s"),)).cells() == "| sends | 400/s | 200/s | 2.00 |"
+    assert Compared((PeerRow("s", "p50", 2.5, 5.0, " ms", True),)).cells() == "| p50 | 2.50 ms | 5.00 ms | 2.00 |"
+
+
+def test_figures_are_medians_with_their_range() -> None:
+    """The ratio is that of each round: a round in which everything was slow changes none."""
+    some = tuple(PeerRow("s", "sends", ours, theirs, "/s") for ours, theirs in ((400, 200), (100, 50), (300, 100)))
+    assert Compared(some).cells() == (
+        "| sends | 300/s (100/s to 400/s) | 100/s (50.0/s to 200/s) | 2.00 (2.00 to 3.00) |"
+    )
 
 
 def test_the_table_has_what_both_sides_measured() -> None:
     """A section for each pair; a system without its counterpart is left out, and the load is told."""
-    both = result(ortoo=single(500.0, enode=1000.0, snode=500.0), rocketmq=single(1000.0, broker=4000.0, proxy=2000.0))
+    ours, theirs = single(500.0, enode=1000.0, snode=500.0), single(1000.0, broker=4000.0, proxy=2000.0)
+    both = result(ortoo=[ours], rocketmq=[theirs])
     text = table(both)
+    assert "Python 3.11.7 (PGO, LTO)" in text
+    assert "All were warm. Rounds: 1." in text
+    assert "2 of 2 loads were steady" in text
     assert "Load average, of which the load itself is a part: 1.5 to 2.5. " in text
     assert "took 4 to 4 % of the machine meanwhile. A ratio" in text
-    both["rounds_of"]["rocketmq"] = [{"load_average": {"before": 9.0, "after": 9.0}, "others_share": 0.4}]
+    both["systems"]["rocketmq"]["rounds"][0]["others_share"] = 0.4
     assert "took 4 to 40 % of the machine meanwhile, so that ratios tell little. A ratio" in table(both)
     assert "| Java: send, 64 in flight | 500/s | 1,000/s | 0.50 |" in text
     assert "| servers' processor time a message at 200/s | 1.50 ms | 6.00 ms | 4.00 |" in text
     assert "Kafka" not in text
-    assert rows(result(ortoo=single(500.0, enode=1.0))) == []
+    assert compared(result(ortoo=[single(500.0, enode=1.0)])) == []
+
+
+def test_rows_come_first_in_which_the_other_system_is_ahead() -> None:
+    """And the text begins with their number."""
+    both = result(ortoo=[single(500.0, enode=1.0)], rocketmq=[single(1000.0, broker=4.0)])
+    ratios = [one.ratio for one in compared(both)]
+    behind = sum(ratio < 1 for ratio in ratios)
+    assert 0 < behind < len(ratios)
+    assert all(ratio < 1 for ratio in ratios[:behind])
+    assert table(both).startswith(
+        f"Ortoo is ahead in {len(ratios) - behind} of {len(ratios)} rows, the other system in {behind};"
+    )
 
 
 def test_members_are_compared_with_one_member() -> None:
@@ -68,7 +107,7 @@ def test_members_are_compared_with_one_member() -> None:
     many = {"per_s": 300.0, "cpu_us": {"snode": 1.0, "leader": 1.5, "follower-1": 0.2, "follower-2": 0.4}}
     alone = {"per_s": 600.0, "cpu_us": {"snode": 1.0, "enode": 1.0}}
     three = {"bench many": many, "bench steady": steady(30.0)}
-    found = rows(result(ortoo_of_three=three, ortoo_in_bulk={"bench many": alone, "bench steady": steady(10.0)}))
+    found = rows({"ortoo of three": three, "ortoo in bulk": {"bench many": alone, "bench steady": steady(10.0)}}, {})
     assert [(row.ours, round(row.ratio, 2)) for row in found] == [
         (300.0, 0.5),
         (1.5, 0.67),
@@ -77,16 +116,87 @@ def test_members_are_compared_with_one_member() -> None:
     ]
 
 
-def test_medians_keep_the_shape() -> None:
-    """One slow round of three changes nothing."""
-    some = [{"a": {"b": value}} for value in (9.0, 1.0, 2.0)]
-    assert medians(some) == {"a": {"b": 2.0}}
+PLAN = Plan(rounds=4, seconds=1, warm_up_min_s=30, warm_up_max_s=120, idle_s=0, stored_messages=1)
+
+
+@pytest.mark.parametrize(
+    ("rates", "steady"),
+    [([100, 100], False), ([50, 100, 98, 96], True), ([100, 94, 100], False), ([0, 0, 0], False)],
+)
+def test_three_windows_in_a_row_are_steady(rates: list[float], *, steady: bool) -> None:
+    """They differ by less than 5 %; what sends nothing is not steady."""
+    assert is_steady(rates) is steady
+
+
+@pytest.mark.parametrize(
+    ("rates", "seconds", "steady"),
+    [
+        (itertools.repeat(100.0), 30, True),
+        ((2.0**n for n in range(99)), 120, False),
+        (iter([1, 2, 4] * 2 + [5] * 3), 45, True),
+    ],
+)
+async def test_a_warm_up_ends_when_it_is_steady_or_takes_too_long(
+    rates: Iterator[float], seconds: float, *, steady: bool
+) -> None:
+    """Not before its shortest time; each window is kept."""
+    passed_s = 0.0
+
+    async def window() -> float:
+        nonlocal passed_s
+        passed_s += PLAN.window_s
+        return next(rates)
+
+    found = await warm_up(window, PLAN, lambda: passed_s)
+    assert (found["seconds"], found["steady"], len(found["rates"])) == (seconds, steady, seconds / PLAN.window_s)
+
+
+class Sleeper(System):
+    """A process that sleeps, and that notes which of its kind were stopped when it was measured."""
+
+    def __init__(self, name: str, order: list[str]) -> None:
+        self.name, self.order, self.others = name, order, list[Sleeper]()
+
+    @asynccontextmanager
+    async def running(self, folder: Path, plan: Plan) -> AsyncIterator[dict[str, Any]]:
+        self.process = await asyncio.create_subprocess_exec("sleep", "60")
+        yield {"folder": folder.name}
+        self.process.terminate()  # a stopped process would not end
+        await self.process.wait()
+
+    async def warm_up(self, plan: Plan) -> dict[str, Any]:
+        return {"send": {"steady": True}}
+
+    async def settle(self) -> None:
+        self.order.append(f"settle {self.name}")
+
+    async def measure(self, plan: Plan) -> dict[str, Any]:
+        self.order.append(self.name)
+        return {"stopped": [state_of(one.process.pid) == "T" for one in (self, *self.others)]}
+
+    def process_ids(self) -> list[int]:
+        return [self.process.pid]
+
+
+async def test_one_system_runs_while_the_others_are_stopped(tmp_path: Path) -> None:
+    """Each round begins with another one, each is tried before it is measured, and all end."""
+    order: list[str] = []
+    one, other = Sleeper("one", order), Sleeper("other", order)
+    one.others, other.others = [other], [one]
+    found = await compare([one, other], dataclasses.replace(PLAN, rounds=2), tmp_path)
+    assert [name for name in order if "settle" not in name] == ["one", "other", "other", "one"]
+    assert order[::2] == [f"settle {name}" for name in order[1::2]]
+    assert found["one"]["start"] == {"folder": "one-1"}
+    for system in found.values():
+        assert [each["stopped"] for each in system["rounds"]] == [[False, True]] * 2
+    assert one.process.returncode == other.process.returncode == -signal.SIGTERM
 
 
 def test_the_picture_has_every_row_and_stays_the_same(tmp_path: Path) -> None:
     """The same rows make the same bytes, so that a commit shows only what changed."""
     pytest.importorskip("matplotlib", reason="NO matplotlib: nothing was drawn; run `make bench-peers`")
-    some = [PeerRow("one", "sends", 400.0, 200.0, "/s"), PeerRow("two", "p50", 50.0, 1.0, " ms", True)]
+    figures = PeerRow("one", "sends", 400.0, 200.0, "/s"), PeerRow("two", "p50", 50.0, 1.0, " ms", True)
+    some = [Compared((one,)) for one in figures]
     for name in ("a.svg", "b.svg"):
         draw(some, tmp_path / name)
     first = (tmp_path / "a.svg").read_text()
