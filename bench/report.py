@@ -31,7 +31,7 @@ def setting() -> Figures:
 def python_build() -> str:
     """How this interpreter was built: its speed differs by a fifth with it."""
     if sysconfig.get_config_var("prefix") == "/usr":
-        return "as its distribution builds it"  # whose configuration does not show all of the build
+        return "as its distribution builds it"  # the configuration of a distribution does not show all of its build
     options = sysconfig.get_config_var("CONFIG_ARGS") or ""
     words = {"--enable-optimizations": "PGO", "--with-lto": "LTO"}
     parts = [word if option in options else f"no {word}" for option, word in words.items()]

@@ -30,8 +30,8 @@ SKIPPED, STOPPED = 77, 143
 WARM_UP_MAX = 4
 """The longest warm-up of a load takes this many times as long as the shortest."""
 METHOD = (
-    "Every server and client runs through all rounds. Each load is applied until three windows of {window:g} seconds "
-    "in a row differ by less than 5 %, for {shortest:g} seconds at least and {longest:g} at most. While one system is "
+    "Every server and client runs through all rounds. Each load is applied in windows of {window:g} seconds until "
+    "three in a row differ by less than 5 %. That takes from {shortest:g} to {longest:g} seconds. While one system is "
     "measured, the processes of the others are stopped (SIGSTOP), and each round begins with another system."
 )
 

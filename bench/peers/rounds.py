@@ -97,7 +97,7 @@ def pause(process_ids: Sequence[int]) -> None:
 
 
 def resume(process_ids: Sequence[int]) -> None:
-    """Let paused processes go on (SIGCONT), and return when none is stopped."""
+    """Continue paused processes (SIGCONT), and return when none is stopped."""
     for process_id in process_ids:
         with contextlib.suppress(ProcessLookupError):  # it was stopped while the benchmark ended
             os.kill(process_id, signal.SIGCONT)
@@ -113,7 +113,7 @@ def _wait(process_ids: Sequence[int], *, stopped: bool) -> None:
 
 
 async def compare(systems: Sequence[System], plan: Plan, folder: Path) -> Figures:
-    """Start and warm up all systems, and measure them in turn; each by name: its start, warm-up and rounds.
+    """Start and warm up all systems, and measure them in turn; the start, warm-up and rounds of each by its name.
 
     In each round another system is the first. Errors: DidNotStart, LoadFailed.
     """

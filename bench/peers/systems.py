@@ -1,4 +1,4 @@
-"""The systems of the comparison, and what is measured of each."""
+"""The systems of the comparison, and the figures of each."""
 
 import asyncio
 import os
@@ -51,7 +51,7 @@ class Single(System):
 
     @asynccontextmanager
     async def running(self, folder: Path, plan: Plan) -> AsyncIterator[Figures]:
-        """The figures: time to the first send, and what the idle servers take."""
+        """Its figures are the time to the first send, and memory and processor time of the idle servers."""
         for name in ("java", "python", "servers"):
             (folder / name).mkdir()
         self._sent, self._received = 0, dict.fromkeys(self._received, 0)
@@ -86,7 +86,7 @@ class Single(System):
         await self._by_python(1, SETTLE_S)
 
     async def warm_up(self, plan: Plan) -> Figures:
-        """Each load by itself; every consumer has a place in its topic first."""
+        """One load after another; every consumer has a place in its topic first."""
         for topic, group in ((BACKLOG, "simple"), (BACKLOG, "push"), (STEADY, "steady")):
             await self._java.run("anchor", topic, group)
         figures: Figures = {}
@@ -183,7 +183,7 @@ class Bulk(System):
             await self._run(topic, "many", SETTLE_S)
 
     async def warm_up(self, plan: Plan) -> Figures:
-        """Each way by itself, after the topics that are read have their backlog."""
+        """One way after another, after the topics that are read have their backlog."""
         figures: Figures = {}
         for topic, ways in self._ways.items():
             stored = 0

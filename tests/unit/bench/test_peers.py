@@ -124,7 +124,7 @@ PLAN = Plan(rounds=4, seconds=1, warm_up_min_s=30, warm_up_max_s=120, idle_s=0, 
     [([100, 100], False), ([50, 100, 98, 96], True), ([100, 94, 100], False), ([0, 0, 0], False)],
 )
 def test_three_windows_in_a_row_are_steady(rates: list[float], *, steady: bool) -> None:
-    """They differ by less than 5 %; what sends nothing is not steady."""
+    """They differ by less than 5 %, and are not zero."""
     assert is_steady(rates) is steady
 
 
