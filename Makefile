@@ -46,7 +46,7 @@ QUICK_TESTS := tests/simulation tests/property tests/unit tests/golden tests/rep
 SKIPS := build/skips
 RUNS := spark-tests official-tests all-tests
 
-.PHONY: help setup demo demo-ha dev check test bench bench-store bench-peers bench-guard crash descriptors simulate take-overs hand-overs rejoin lost-disks directory-away protos protos-check docs site clean
+.PHONY: help setup demo demo-ha dev check test bench bench-store bench-surroundings bench-peers bench-guard crash descriptors simulate take-overs hand-overs rejoin lost-disks directory-away protos protos-check docs site clean
 .PHONY: quick-seeds planted cancellations mutants
 .PHONY: demo-spark spark-setup spark-tests spark-long spark-kills spark-matrix bench-spark
 .PHONY: alerts deep drain explore full-enode hostile rolling upgrade dist install-tests resolve-check release wheels image-check manifests deploy-tools sbom arm-check
@@ -89,6 +89,9 @@ bench-store: $(READY)  ## Measure the storage engine alone, up to 10 GB of disk:
 bench-spark: $(SPARK_READY)  ## Measure reads and writes of Spark beside its own ceiling, four minutes: bench/results/spark
 	@libs/spark/find_java.sh 'the benchmark of Spark'
 	@$(PY) -m bench.suite spark
+
+bench-surroundings: $(READY)  ## Measure what topics, clients, replicas, TLS and access control cost, a quarter of an hour: bench/results/surroundings
+	@$(PY) -m bench.suite surroundings
 
 bench-peers: $(PEERS_READY)  ## Compare with RocketMQ and Kafka (Java, Maven), an hour: bench/results/peers, docs/figures.md (ROUNDS=1 SECONDS=2 WARM_UP_S=3)
 	@$(PY) -m bench.peers --rounds $(or $(ROUNDS),4) --seconds $(or $(SECONDS),10) --warm-up-s $(or $(WARM_UP_S),30) || test $$? -eq 77

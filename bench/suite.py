@@ -31,7 +31,14 @@ STORE_BENCHES: dict[str, list[str]] = {"flush": [], "readers": [], "key_query": 
 """Benchmarks of the storage engine alone, with stores of up to 10 GB. They run only when named: `make bench-store`."""
 SPARK_BENCHES: dict[str, list[str]] = {"spark": []}
 """Benchmarks that need pyspark and Java. They run only when named: `make bench-spark`."""
-FOLDERS = dict.fromkeys(STORE_BENCHES, "store") | dict.fromkeys(SPARK_BENCHES, "spark")
+SURROUNDING_BENCHES: dict[str, list[str]] = {"surroundings": []}
+"""A quarter of an hour. It runs only when named: `make bench-surroundings`."""
+NAMED_BENCHES = STORE_BENCHES | SPARK_BENCHES | SURROUNDING_BENCHES
+FOLDERS = (
+    dict.fromkeys(STORE_BENCHES, "store")
+    | dict.fromkeys(SPARK_BENCHES, "spark")
+    | dict.fromkeys(SURROUNDING_BENCHES, "surroundings")
+)
 """The result folder of each benchmark that runs only when named."""
 
 
@@ -39,7 +46,7 @@ def run(name: str, into: Path) -> bool:
     """Run one benchmark in a separate process and store its result; whether it succeeded."""
     began = time.perf_counter()
     print(f"{name} ...", end=" ", flush=True)
-    command = [sys.executable, "-m", f"bench.{name}", "--json", *(BENCHES | STORE_BENCHES | SPARK_BENCHES)[name]]
+    command = [sys.executable, "-m", f"bench.{name}", "--json", *(BENCHES | NAMED_BENCHES)[name]]
     into = into / FOLDERS.get(name, "")
     done = subprocess.run(command, stdout=subprocess.PIPE, text=True, check=False)
     print(f"{time.perf_counter() - began:.0f} s" if done.returncode == 0 else "failed", flush=True)
@@ -56,11 +63,9 @@ def main() -> int:
     parser.add_argument("names", nargs="*", metavar="NAME", help=f"of {', '.join(BENCHES)}; none = these")
     parser.add_argument("--into", type=Path, default=RESULTS, help="where the results go")
     arguments = parser.parse_args()
-    unknown = set(arguments.names) - set(BENCHES | STORE_BENCHES | SPARK_BENCHES)
-    if unknown:
-        parser.error(
-            f"unknown: {', '.join(sorted(unknown))}. Known: {', '.join(BENCHES | STORE_BENCHES | SPARK_BENCHES)}"
-        )
+    known = BENCHES | NAMED_BENCHES
+    if unknown := set(arguments.names) - set(known):
+        parser.error(f"unknown: {', '.join(sorted(unknown))}. Known: {', '.join(known)}")
     worked = [run(name, arguments.into) for name in arguments.names or BENCHES]
     if arguments.into == RESULTS:
         write_documents()
