@@ -1,7 +1,7 @@
 """The cost of a cluster's surroundings: the same loads on a plain cluster and on one that differs in one thing.
 
-Both clusters run at the same time and are loaded in turn, so that the ratio of a round does not depend on what else the
-machine does. `python -m bench.surroundings --only "TLS"` measures one of them.
+Both clusters run at the same time and are loaded in turn, because other programs on the machine then slow both down.
+`python -m bench.surroundings --only "TLS"` measures one of them.
 """
 
 import argparse
@@ -31,8 +31,8 @@ from tests.integration.certificates import Authority
 
 METHOD = (
     "a plain cluster and one that differs in one thing, both running, loaded in turn for the rounds. `send` by 64 "
-    "tasks and `send_many` of 256-byte bodies to 8 queues by one client. Medians over the rounds of the rate, and of "
-    "the processor time a message of snode and enode, each relative to the plain cluster in the same round"
+    "tasks and `send_many` of 256-byte bodies to 8 queues by one client. The ratios are medians over the rounds, each "
+    "relative to the plain cluster. They are those of the rate and of the processor time a message of snode and enode"
 )
 TOPIC, QUEUES = "bench", 8
 TOPICS, TOPICS_AT_ONCE = 10_000, 32
