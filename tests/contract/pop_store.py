@@ -7,7 +7,7 @@ from contextlib import asynccontextmanager
 from dataclasses import dataclass, field
 from typing import Any
 
-from ortoo.common.groups.pop import Finish, LeasePart, Popped, PopRequest, PopRules, Redeliver
+from ortoo.common.groups.pop import AwaitRequest, Finish, LeasePart, Popped, PopRequest, PopRules, Redeliver
 from ortoo.common.process.background import Background
 from ortoo.common.records.batch import encode, open_batch
 from ortoo.common.records.message import Message
@@ -78,6 +78,12 @@ class PopStore:
     def popping(self, count: int = 32, *, wait_ms: int = 60_000, **rules: Any) -> "asyncio.Task[Popped]":
         """A pop that waits in a task."""
         return self.background.spawn("pop", self.pop(count, wait_ms=wait_ms, **rules))
+
+    def awaiting(self, *, wait_ms: int = 60_000, group: str = GROUP, **rules: Any) -> "asyncio.Future[bool]":
+        """A wait for messages of all queues, in a task, as of one snode."""
+        chosen = dataclasses.replace(self.rules, **rules)
+        request = AwaitRequest(TOPIC, group, tuple(range(QUEUES)), chosen, wait_ms)
+        return self.background.start_future("await", self.leasing.waits.wait(request))
 
     async def ack(self, popped: Popped) -> int:
         """Acknowledge all messages; returns the number of refused ones."""

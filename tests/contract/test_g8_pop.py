@@ -172,6 +172,21 @@ def test_no_more_is_in_flight_than_the_group_allows() -> None:
     play(scenario)
 
 
+def test_leases_that_ended_are_not_in_flight() -> None:
+    """Their messages are delivered again, to a waiting pop as well."""
+
+    async def scenario(it: PopStore) -> None:
+        await it.send("a", "b")
+        assert texts(await it.pop(in_flight_max=2)) == ["a", "b"]
+        waiting = it.popping(in_flight_max=2, invisible_ms=1_000)
+        await it.one.clock.sleep(INVISIBLE_MS / 1000 + 1)
+        assert texts(await waiting) == ["a", "b"]
+        await it.one.clock.sleep(2)
+        assert texts(await it.pop(in_flight_max=2)) == ["a", "b"]
+
+    play(scenario)
+
+
 def test_an_offset_set_by_an_operator_begins_the_group_again() -> None:
     """It starts again at the first message, also if messages were finished."""
 

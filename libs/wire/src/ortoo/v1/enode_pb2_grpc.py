@@ -112,6 +112,11 @@ class EnodeServiceStub(object):
                 request_serializer=ortoo_dot_v1_dot_enode__pop__pb2.LeaseRequest.SerializeToString,
                 response_deserializer=ortoo_dot_v1_dot_enode__pop__pb2.LeaseResponse.FromString,
                 )
+        self.AwaitMessages = channel.stream_stream(
+                '/ortoo.v1.EnodeService/AwaitMessages',
+                request_serializer=ortoo_dot_v1_dot_enode__pop__pb2.AwaitMessagesRequest.SerializeToString,
+                response_deserializer=ortoo_dot_v1_dot_enode__pop__pb2.AwaitMessagesResponse.FromString,
+                )
         self.PopQueues = channel.unary_unary(
                 '/ortoo.v1.EnodeService/PopQueues',
                 request_serializer=ortoo_dot_v1_dot_enode__pop__pb2.PopQueuesRequest.SerializeToString,
@@ -346,6 +351,14 @@ class EnodeServiceServicer(object):
     def Lease(self, request_iterator, context):
         """Pops and settlements of one snode; answers arrive in any order. A shutdown ends it as it ends Append. The first
         answer has request id 0 and no content: the call is accepted. A snode waits for it before its first request.
+        """
+        context.set_code(grpc.StatusCode.UNIMPLEMENTED)
+        context.set_details('Method not implemented!')
+        raise NotImplementedError('Method not implemented!')
+
+    def AwaitMessages(self, request_iterator, context):
+        """Waits for messages that pops may return; answers arrive in any order. The answer is a hint, and leases nothing.
+        The first answer is as that of Lease.
         """
         context.set_code(grpc.StatusCode.UNIMPLEMENTED)
         context.set_details('Method not implemented!')
@@ -590,6 +603,11 @@ def add_EnodeServiceServicer_to_server(servicer, server):
                     servicer.Lease,
                     request_deserializer=ortoo_dot_v1_dot_enode__pop__pb2.LeaseRequest.FromString,
                     response_serializer=ortoo_dot_v1_dot_enode__pop__pb2.LeaseResponse.SerializeToString,
+            ),
+            'AwaitMessages': grpc.stream_stream_rpc_method_handler(
+                    servicer.AwaitMessages,
+                    request_deserializer=ortoo_dot_v1_dot_enode__pop__pb2.AwaitMessagesRequest.FromString,
+                    response_serializer=ortoo_dot_v1_dot_enode__pop__pb2.AwaitMessagesResponse.SerializeToString,
             ),
             'PopQueues': grpc.unary_unary_rpc_method_handler(
                     servicer.PopQueues,
@@ -1010,6 +1028,23 @@ class EnodeService(object):
         return grpc.experimental.stream_stream(request_iterator, target, '/ortoo.v1.EnodeService/Lease',
             ortoo_dot_v1_dot_enode__pop__pb2.LeaseRequest.SerializeToString,
             ortoo_dot_v1_dot_enode__pop__pb2.LeaseResponse.FromString,
+            options, channel_credentials,
+            insecure, call_credentials, compression, wait_for_ready, timeout, metadata)
+
+    @staticmethod
+    def AwaitMessages(request_iterator,
+            target,
+            options=(),
+            channel_credentials=None,
+            call_credentials=None,
+            insecure=False,
+            compression=None,
+            wait_for_ready=None,
+            timeout=None,
+            metadata=None):
+        return grpc.experimental.stream_stream(request_iterator, target, '/ortoo.v1.EnodeService/AwaitMessages',
+            ortoo_dot_v1_dot_enode__pop__pb2.AwaitMessagesRequest.SerializeToString,
+            ortoo_dot_v1_dot_enode__pop__pb2.AwaitMessagesResponse.FromString,
             options, channel_credentials,
             insecure, call_credentials, compression, wait_for_ready, timeout, metadata)
 

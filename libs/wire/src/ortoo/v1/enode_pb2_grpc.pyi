@@ -63,6 +63,10 @@ class EnodeServiceStub:
     """Pops and settlements of one snode; answers arrive in any order. A shutdown ends it as it ends Append. The first
     answer has request id 0 and no content: the call is accepted. A snode waits for it before its first request.
     """
+    AwaitMessages: _aio.StreamStreamMultiCallable[_enode_pop_pb2.AwaitMessagesRequest, _enode_pop_pb2.AwaitMessagesResponse]
+    """Waits for messages that pops may return; answers arrive in any order. The answer is a hint, and leases nothing.
+    The first answer is as that of Lease.
+    """
     PopQueues: _aio.UnaryUnaryMultiCallable[_enode_pop_pb2.PopQueuesRequest, _enode_pop_pb2.PopQueuesResponse]
     """Leases messages of a group to a consumer. It waits for the first message."""
     DescribeDeliveries: _aio.UnaryUnaryMultiCallable[_enode_pop_pb2.DescribeDeliveriesRequest, _enode_pop_pb2.DescribeDeliveriesResponse]
@@ -255,6 +259,16 @@ class EnodeServiceServicer(metaclass=_abc_1.ABCMeta):
     ) -> _abc.AsyncIterator[_enode_pop_pb2.LeaseResponse]:
         """Pops and settlements of one snode; answers arrive in any order. A shutdown ends it as it ends Append. The first
         answer has request id 0 and no content: the call is accepted. A snode waits for it before its first request.
+        """
+
+    @_abc_1.abstractmethod
+    def AwaitMessages(
+        self,
+        request_iterator: _abc.AsyncIterator[_enode_pop_pb2.AwaitMessagesRequest],
+        context: _aio.ServicerContext[_abc.AsyncIterator[_enode_pop_pb2.AwaitMessagesRequest], _abc.AsyncIterator[_enode_pop_pb2.AwaitMessagesResponse]],
+    ) -> _abc.AsyncIterator[_enode_pop_pb2.AwaitMessagesResponse]:
+        """Waits for messages that pops may return; answers arrive in any order. The answer is a hint, and leases nothing.
+        The first answer is as that of Lease.
         """
 
     @_abc_1.abstractmethod

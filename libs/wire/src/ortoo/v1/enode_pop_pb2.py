@@ -16,7 +16,7 @@ from ortoo.v1 import failure_pb2 as ortoo_dot_v1_dot_failure__pb2
 from ortoo.v1 import record_pb2 as ortoo_dot_v1_dot_record__pb2
 
 
-DESCRIPTOR = _descriptor_pool.Default().AddSerializedFile(b'\n\x18ortoo/v1/enode_pop.proto\x12\x08ortoo.v1\x1a\x16ortoo/v1/failure.proto\x1a\x15ortoo/v1/record.proto\"\x89\x01\n\x0cLeaseRequest\x12\x12\n\nrequest_id\x18\x01 \x01(\x04\x12)\n\x03pop\x18\x02 \x01(\x0b\x32\x1a.ortoo.v1.PopQueuesRequestH\x00\x12/\n\x06settle\x18\x03 \x01(\x0b\x32\x1d.ortoo.v1.SettlePoppedRequestH\x00\x42\t\n\x07request\"\xb5\x01\n\rLeaseResponse\x12\x12\n\nrequest_id\x18\x01 \x01(\x04\x12-\n\x06popped\x18\x02 \x01(\x0b\x32\x1b.ortoo.v1.PopQueuesResponseH\x00\x12\x31\n\x07settled\x18\x03 \x01(\x0b\x32\x1e.ortoo.v1.SettlePoppedResponseH\x00\x12$\n\x07\x66\x61ilure\x18\x04 \x01(\x0b\x32\x11.ortoo.v1.FailureH\x00\x42\x08\n\x06result\"\xa0\x02\n\x10PopQueuesRequest\x12\x10\n\x08topic_id\x18\x01 \x01(\x06\x12\r\n\x05group\x18\x02 \x01(\t\x12\x11\n\tqueue_ids\x18\x03 \x03(\r\x12\x14\n\x0cmessages_max\x18\x04 \x01(\r\x12\x11\n\tbytes_max\x18\x05 \x01(\r\x12\x14\n\x0cinvisible_ms\x18\x06 \x01(\r\x12\x0f\n\x07wait_ms\x18\x07 \x01(\r\x12\x11\n\tclient_id\x18\x08 \x01(\t\x12\x12\n\nattempt_id\x18\t \x01(\t\x12!\n\x05rules\x18\n \x01(\x0b\x32\x12.ortoo.v1.PopRules\x12\x0c\n\x04peek\x18\x0b \x01(\x08\x12\x0c\n\x04skip\x18\x0c \x01(\r\x12\x12\n\nrequest_id\x18\r \x01(\t\x12\x0e\n\x06\x63\x61ncel\x18\x0e \x01(\x08\"\xbc\x01\n\x08PopRules\x12\x14\n\x0c\x61ttempts_max\x18\x01 \x01(\r\x12\x10\n\x08in_order\x18\x02 \x01(\x08\x12\x15\n\rin_flight_max\x18\x03 \x01(\r\x12\x13\n\x0b\x62y_priority\x18\x04 \x01(\x08\x12\x11\n\tfrom_last\x18\x05 \x01(\x08\x12\x1c\n\x14\x64\x65\x61\x64_letter_topic_id\x18\x06 \x01(\x06\x12\x14\n\x0cpark_expired\x18\x07 \x01(\x08\x12\x15\n\rorder_batched\x18\x08 \x01(\x08\"\x9c\x01\n\x11PopQueuesResponse\x12&\n\x07\x62\x61tches\x18\x01 \x03(\x0b\x32\x15.ortoo.v1.PoppedBatch\x12\x1f\n\x17needs_dead_letter_topic\x18\x02 \x01(\x08\x12\x16\n\x0e\x62locked_reason\x18\x03 \x01(\t\x12\x0c\n\x04more\x18\x04 \x01(\x08\x12\x18\n\x10skipped_messages\x18\x05 \x01(\r\"\x94\x01\n\x0bPoppedBatch\x12\x10\n\x08queue_id\x18\x01 \x01(\r\x12\x14\n\x0clease_number\x18\x02 \x01(\x04\x12\x14\n\x0cstored_at_ms\x18\x03 \x01(\x03\x12$\n\x05\x62\x61tch\x18\x04 \x01(\x0b\x32\x15.ortoo.v1.SealedBatch\x12\x0f\n\x07offsets\x18\x05 \x03(\x03\x12\x10\n\x08\x61ttempts\x18\x06 \x03(\r\"\x88\x01\n\tLeasePart\x12\x10\n\x08queue_id\x18\x01 \x01(\r\x12\x14\n\x0clease_number\x18\x02 \x01(\x04\x12%\n\x06ranges\x18\x03 \x03(\x0b\x32\x15.ortoo.v1.OffsetRange\x12\x14\n\x0cignore_stale\x18\x04 \x01(\x08\x12\x16\n\x0eunexpired_only\x18\x05 \x01(\x08\"2\n\x0bOffsetRange\x12\x14\n\x0c\x66irst_offset\x18\x01 \x01(\x03\x12\r\n\x05\x63ount\x18\x02 \x01(\r\"\xd1\x01\n\x13SettlePoppedRequest\x12\x10\n\x08topic_id\x18\x01 \x01(\x06\x12\r\n\x05group\x18\x02 \x01(\t\x12\"\n\x05parts\x18\x03 \x03(\x0b\x32\x13.ortoo.v1.LeasePart\x12\"\n\x06\x66inish\x18\x04 \x01(\x0b\x32\x10.ortoo.v1.FinishH\x00\x12(\n\tredeliver\x18\x05 \x01(\x0b\x32\x13.ortoo.v1.RedeliverH\x00\x12\x1c\n\x12renew_invisible_ms\x18\x06 \x01(\rH\x00\x42\t\n\x07verdict\"\x1a\n\x06\x46inish\x12\x10\n\x08\x66iltered\x18\x01 \x01(\x08\"\x95\x01\n\tRedeliver\x12\x11\n\tdelays_ms\x18\x01 \x03(\r\x12\x11\n\tuncounted\x18\x02 \x01(\x08\x12\r\n\x05\x65rror\x18\x03 \x01(\t\x12\x11\n\tclient_id\x18\x04 \x01(\t\x12\x0c\n\x04park\x18\x05 \x01(\x08\x12!\n\x05rules\x18\x06 \x01(\x0b\x32\x12.ortoo.v1.PopRules\x12\x0f\n\x07\x61ttempt\x18\x07 \x01(\r\"<\n\x14SettlePoppedResponse\x12$\n\x05stale\x18\x01 \x03(\x0b\x32\x15.ortoo.v1.StaleOffset\"i\n\x0bStaleOffset\x12\x10\n\x08queue_id\x18\x01 \x01(\r\x12\x0e\n\x06offset\x18\x02 \x01(\x03\x12\x14\n\x0clease_number\x18\x03 \x01(\x04\x12\"\n\x07\x66\x61ilure\x18\x04 \x01(\x0b\x32\x11.ortoo.v1.Failure\"\xfc\x01\n\x14RetryMessagesRequest\x12\r\n\x05group\x18\x01 \x01(\t\x12\x10\n\x08topic_id\x18\x02 \x01(\x06\x12\x10\n\x08queue_id\x18\x03 \x01(\r\x12\x0f\n\x07offsets\x18\x04 \x03(\x03\x12\x16\n\x0eretry_topic_id\x18\x05 \x01(\x06\x12\x11\n\tdelays_ms\x18\x06 \x03(\r\x12\x0c\n\x04park\x18\x07 \x01(\x08\x12!\n\x05rules\x18\x08 \x01(\x0b\x32\x12.ortoo.v1.PopRules\x12\x11\n\tuncounted\x18\t \x01(\x08\x12\x0f\n\x07\x61ttempt\x18\n \x01(\r\x12\x11\n\tclient_id\x18\x0b \x01(\t\x12\r\n\x05\x65rror\x18\x0c \x01(\t\",\n\x15RetryMessagesResponse\x12\x13\n\x0bmessage_ids\x18\x01 \x03(\t\"\x93\x01\n\x13ReplayStoredRequest\x12\x1c\n\x14\x64\x65\x61\x64_letter_topic_id\x18\x01 \x01(\x06\x12\r\n\x05group\x18\x02 \x01(\t\x12%\n\x06ranges\x18\x03 \x03(\x0b\x32\x15.ortoo.v1.OffsetRange\x12\x17\n\x0ftarget_topic_id\x18\x04 \x01(\x06\x12\x0f\n\x07\x64ry_run\x18\x05 \x01(\x08\"=\n\x14ReplayStoredResponse\x12%\n\x06ranges\x18\x01 \x03(\x0b\x32\x15.ortoo.v1.OffsetRange\"\x9a\x01\n\x19\x44\x65scribeDeliveriesRequest\x12\x10\n\x08topic_id\x18\x01 \x01(\x06\x12\r\n\x05group\x18\x02 \x01(\t\x12\x10\n\x08queue_id\x18\x03 \x01(\r\x12\x18\n\x0b\x66rom_offset\x18\x04 \x01(\x03H\x00\x88\x01\x01\x12\x11\n\tto_offset\x18\x05 \x01(\x03\x12\r\n\x05limit\x18\x06 \x01(\rB\x0e\n\x0c_from_offset\"\xda\x01\n\x1a\x44\x65scribeDeliveriesResponse\x12\'\n\x06ranges\x18\x01 \x03(\x0b\x32\x17.ortoo.v1.DeliveryRange\x12\x18\n\x10\x63ommitted_offset\x18\x02 \x01(\x03\x12\x14\n\x0c\x62\x65gin_offset\x18\x03 \x01(\x03\x12\x12\n\nend_offset\x18\x04 \x01(\x03\x12\x10\n\x08uses_pop\x18\x05 \x01(\x08\x12\x17\n\x0fleased_messages\x18\x06 \x01(\r\x12\x16\n\x0e\x62locked_reason\x18\x07 \x01(\t\x12\x0c\n\x04more\x18\x08 \x01(\x08\"\xa0\x01\n\rDeliveryRange\x12\x14\n\x0c\x66irst_offset\x18\x01 \x01(\x03\x12\r\n\x05\x63ount\x18\x02 \x01(\r\x12&\n\x05phase\x18\x03 \x01(\x0e\x32\x17.ortoo.v1.DeliveryPhase\x12\x0f\n\x07\x61ttempt\x18\x04 \x01(\r\x12\x10\n\x08until_ms\x18\x05 \x01(\x03\x12\x10\n\x08\x63onsumer\x18\x06 \x01(\t\x12\r\n\x05\x65rror\x18\x07 \x01(\t*\x9c\x01\n\rDeliveryPhase\x12\x1e\n\x1a\x44\x45LIVERY_PHASE_UNSPECIFIED\x10\x00\x12\x19\n\x15\x44\x45LIVERY_PHASE_LEASED\x10\x01\x12\x1b\n\x17\x44\x45LIVERY_PHASE_RETURNED\x10\x02\x12\x1a\n\x16\x44\x45LIVERY_PHASE_EXPIRED\x10\x03\x12\x17\n\x13\x44\x45LIVERY_PHASE_DONE\x10\x04\x42\x12Z\x10ortoo/v1;ortoov1b\x06proto3')
+DESCRIPTOR = _descriptor_pool.Default().AddSerializedFile(b'\n\x18ortoo/v1/enode_pop.proto\x12\x08ortoo.v1\x1a\x16ortoo/v1/failure.proto\x1a\x15ortoo/v1/record.proto\"\x89\x01\n\x0cLeaseRequest\x12\x12\n\nrequest_id\x18\x01 \x01(\x04\x12)\n\x03pop\x18\x02 \x01(\x0b\x32\x1a.ortoo.v1.PopQueuesRequestH\x00\x12/\n\x06settle\x18\x03 \x01(\x0b\x32\x1d.ortoo.v1.SettlePoppedRequestH\x00\x42\t\n\x07request\"\xb5\x01\n\rLeaseResponse\x12\x12\n\nrequest_id\x18\x01 \x01(\x04\x12-\n\x06popped\x18\x02 \x01(\x0b\x32\x1b.ortoo.v1.PopQueuesResponseH\x00\x12\x31\n\x07settled\x18\x03 \x01(\x0b\x32\x1e.ortoo.v1.SettlePoppedResponseH\x00\x12$\n\x07\x66\x61ilure\x18\x04 \x01(\x0b\x32\x11.ortoo.v1.FailureH\x00\x42\x08\n\x06result\"\x92\x01\n\x14\x41waitMessagesRequest\x12\x12\n\nrequest_id\x18\x01 \x01(\x04\x12\x10\n\x08topic_id\x18\x02 \x01(\x06\x12\r\n\x05group\x18\x03 \x01(\t\x12\x11\n\tqueue_ids\x18\x04 \x03(\r\x12!\n\x05rules\x18\x05 \x01(\x0b\x32\x12.ortoo.v1.PopRules\x12\x0f\n\x07wait_ms\x18\x06 \x01(\r\"e\n\x15\x41waitMessagesResponse\x12\x12\n\nrequest_id\x18\x01 \x01(\x04\x12\x14\n\x0chas_messages\x18\x02 \x01(\x08\x12\"\n\x07\x66\x61ilure\x18\x03 \x01(\x0b\x32\x11.ortoo.v1.Failure\"\xa0\x02\n\x10PopQueuesRequest\x12\x10\n\x08topic_id\x18\x01 \x01(\x06\x12\r\n\x05group\x18\x02 \x01(\t\x12\x11\n\tqueue_ids\x18\x03 \x03(\r\x12\x14\n\x0cmessages_max\x18\x04 \x01(\r\x12\x11\n\tbytes_max\x18\x05 \x01(\r\x12\x14\n\x0cinvisible_ms\x18\x06 \x01(\r\x12\x0f\n\x07wait_ms\x18\x07 \x01(\r\x12\x11\n\tclient_id\x18\x08 \x01(\t\x12\x12\n\nattempt_id\x18\t \x01(\t\x12!\n\x05rules\x18\n \x01(\x0b\x32\x12.ortoo.v1.PopRules\x12\x0c\n\x04peek\x18\x0b \x01(\x08\x12\x0c\n\x04skip\x18\x0c \x01(\r\x12\x12\n\nrequest_id\x18\r \x01(\t\x12\x0e\n\x06\x63\x61ncel\x18\x0e \x01(\x08\"\xbc\x01\n\x08PopRules\x12\x14\n\x0c\x61ttempts_max\x18\x01 \x01(\r\x12\x10\n\x08in_order\x18\x02 \x01(\x08\x12\x15\n\rin_flight_max\x18\x03 \x01(\r\x12\x13\n\x0b\x62y_priority\x18\x04 \x01(\x08\x12\x11\n\tfrom_last\x18\x05 \x01(\x08\x12\x1c\n\x14\x64\x65\x61\x64_letter_topic_id\x18\x06 \x01(\x06\x12\x14\n\x0cpark_expired\x18\x07 \x01(\x08\x12\x15\n\rorder_batched\x18\x08 \x01(\x08\"\x9c\x01\n\x11PopQueuesResponse\x12&\n\x07\x62\x61tches\x18\x01 \x03(\x0b\x32\x15.ortoo.v1.PoppedBatch\x12\x1f\n\x17needs_dead_letter_topic\x18\x02 \x01(\x08\x12\x16\n\x0e\x62locked_reason\x18\x03 \x01(\t\x12\x0c\n\x04more\x18\x04 \x01(\x08\x12\x18\n\x10skipped_messages\x18\x05 \x01(\r\"\x94\x01\n\x0bPoppedBatch\x12\x10\n\x08queue_id\x18\x01 \x01(\r\x12\x14\n\x0clease_number\x18\x02 \x01(\x04\x12\x14\n\x0cstored_at_ms\x18\x03 \x01(\x03\x12$\n\x05\x62\x61tch\x18\x04 \x01(\x0b\x32\x15.ortoo.v1.SealedBatch\x12\x0f\n\x07offsets\x18\x05 \x03(\x03\x12\x10\n\x08\x61ttempts\x18\x06 \x03(\r\"\x88\x01\n\tLeasePart\x12\x10\n\x08queue_id\x18\x01 \x01(\r\x12\x14\n\x0clease_number\x18\x02 \x01(\x04\x12%\n\x06ranges\x18\x03 \x03(\x0b\x32\x15.ortoo.v1.OffsetRange\x12\x14\n\x0cignore_stale\x18\x04 \x01(\x08\x12\x16\n\x0eunexpired_only\x18\x05 \x01(\x08\"2\n\x0bOffsetRange\x12\x14\n\x0c\x66irst_offset\x18\x01 \x01(\x03\x12\r\n\x05\x63ount\x18\x02 \x01(\r\"\xd1\x01\n\x13SettlePoppedRequest\x12\x10\n\x08topic_id\x18\x01 \x01(\x06\x12\r\n\x05group\x18\x02 \x01(\t\x12\"\n\x05parts\x18\x03 \x03(\x0b\x32\x13.ortoo.v1.LeasePart\x12\"\n\x06\x66inish\x18\x04 \x01(\x0b\x32\x10.ortoo.v1.FinishH\x00\x12(\n\tredeliver\x18\x05 \x01(\x0b\x32\x13.ortoo.v1.RedeliverH\x00\x12\x1c\n\x12renew_invisible_ms\x18\x06 \x01(\rH\x00\x42\t\n\x07verdict\"\x1a\n\x06\x46inish\x12\x10\n\x08\x66iltered\x18\x01 \x01(\x08\"\x95\x01\n\tRedeliver\x12\x11\n\tdelays_ms\x18\x01 \x03(\r\x12\x11\n\tuncounted\x18\x02 \x01(\x08\x12\r\n\x05\x65rror\x18\x03 \x01(\t\x12\x11\n\tclient_id\x18\x04 \x01(\t\x12\x0c\n\x04park\x18\x05 \x01(\x08\x12!\n\x05rules\x18\x06 \x01(\x0b\x32\x12.ortoo.v1.PopRules\x12\x0f\n\x07\x61ttempt\x18\x07 \x01(\r\"<\n\x14SettlePoppedResponse\x12$\n\x05stale\x18\x01 \x03(\x0b\x32\x15.ortoo.v1.StaleOffset\"i\n\x0bStaleOffset\x12\x10\n\x08queue_id\x18\x01 \x01(\r\x12\x0e\n\x06offset\x18\x02 \x01(\x03\x12\x14\n\x0clease_number\x18\x03 \x01(\x04\x12\"\n\x07\x66\x61ilure\x18\x04 \x01(\x0b\x32\x11.ortoo.v1.Failure\"\xfc\x01\n\x14RetryMessagesRequest\x12\r\n\x05group\x18\x01 \x01(\t\x12\x10\n\x08topic_id\x18\x02 \x01(\x06\x12\x10\n\x08queue_id\x18\x03 \x01(\r\x12\x0f\n\x07offsets\x18\x04 \x03(\x03\x12\x16\n\x0eretry_topic_id\x18\x05 \x01(\x06\x12\x11\n\tdelays_ms\x18\x06 \x03(\r\x12\x0c\n\x04park\x18\x07 \x01(\x08\x12!\n\x05rules\x18\x08 \x01(\x0b\x32\x12.ortoo.v1.PopRules\x12\x11\n\tuncounted\x18\t \x01(\x08\x12\x0f\n\x07\x61ttempt\x18\n \x01(\r\x12\x11\n\tclient_id\x18\x0b \x01(\t\x12\r\n\x05\x65rror\x18\x0c \x01(\t\",\n\x15RetryMessagesResponse\x12\x13\n\x0bmessage_ids\x18\x01 \x03(\t\"\x93\x01\n\x13ReplayStoredRequest\x12\x1c\n\x14\x64\x65\x61\x64_letter_topic_id\x18\x01 \x01(\x06\x12\r\n\x05group\x18\x02 \x01(\t\x12%\n\x06ranges\x18\x03 \x03(\x0b\x32\x15.ortoo.v1.OffsetRange\x12\x17\n\x0ftarget_topic_id\x18\x04 \x01(\x06\x12\x0f\n\x07\x64ry_run\x18\x05 \x01(\x08\"=\n\x14ReplayStoredResponse\x12%\n\x06ranges\x18\x01 \x03(\x0b\x32\x15.ortoo.v1.OffsetRange\"\x9a\x01\n\x19\x44\x65scribeDeliveriesRequest\x12\x10\n\x08topic_id\x18\x01 \x01(\x06\x12\r\n\x05group\x18\x02 \x01(\t\x12\x10\n\x08queue_id\x18\x03 \x01(\r\x12\x18\n\x0b\x66rom_offset\x18\x04 \x01(\x03H\x00\x88\x01\x01\x12\x11\n\tto_offset\x18\x05 \x01(\x03\x12\r\n\x05limit\x18\x06 \x01(\rB\x0e\n\x0c_from_offset\"\xda\x01\n\x1a\x44\x65scribeDeliveriesResponse\x12\'\n\x06ranges\x18\x01 \x03(\x0b\x32\x17.ortoo.v1.DeliveryRange\x12\x18\n\x10\x63ommitted_offset\x18\x02 \x01(\x03\x12\x14\n\x0c\x62\x65gin_offset\x18\x03 \x01(\x03\x12\x12\n\nend_offset\x18\x04 \x01(\x03\x12\x10\n\x08uses_pop\x18\x05 \x01(\x08\x12\x17\n\x0fleased_messages\x18\x06 \x01(\r\x12\x16\n\x0e\x62locked_reason\x18\x07 \x01(\t\x12\x0c\n\x04more\x18\x08 \x01(\x08\"\xa0\x01\n\rDeliveryRange\x12\x14\n\x0c\x66irst_offset\x18\x01 \x01(\x03\x12\r\n\x05\x63ount\x18\x02 \x01(\r\x12&\n\x05phase\x18\x03 \x01(\x0e\x32\x17.ortoo.v1.DeliveryPhase\x12\x0f\n\x07\x61ttempt\x18\x04 \x01(\r\x12\x10\n\x08until_ms\x18\x05 \x01(\x03\x12\x10\n\x08\x63onsumer\x18\x06 \x01(\t\x12\r\n\x05\x65rror\x18\x07 \x01(\t*\x9c\x01\n\rDeliveryPhase\x12\x1e\n\x1a\x44\x45LIVERY_PHASE_UNSPECIFIED\x10\x00\x12\x19\n\x15\x44\x45LIVERY_PHASE_LEASED\x10\x01\x12\x1b\n\x17\x44\x45LIVERY_PHASE_RETURNED\x10\x02\x12\x1a\n\x16\x44\x45LIVERY_PHASE_EXPIRED\x10\x03\x12\x17\n\x13\x44\x45LIVERY_PHASE_DONE\x10\x04\x42\x12Z\x10ortoo/v1;ortoov1b\x06proto3')
 
 _globals = globals()
 _builder.BuildMessageAndEnumDescriptors(DESCRIPTOR, _globals)
@@ -24,46 +24,50 @@ _builder.BuildTopDescriptorsAndMessages(DESCRIPTOR, 'ortoo.v1.enode_pop_pb2', _g
 if _descriptor._USE_C_DESCRIPTORS == False:
   _globals['DESCRIPTOR']._options = None
   _globals['DESCRIPTOR']._serialized_options = b'Z\020ortoo/v1;ortoov1'
-  _globals['_DELIVERYPHASE']._serialized_start=3009
-  _globals['_DELIVERYPHASE']._serialized_end=3165
+  _globals['_DELIVERYPHASE']._serialized_start=3261
+  _globals['_DELIVERYPHASE']._serialized_end=3417
   _globals['_LEASEREQUEST']._serialized_start=86
   _globals['_LEASEREQUEST']._serialized_end=223
   _globals['_LEASERESPONSE']._serialized_start=226
   _globals['_LEASERESPONSE']._serialized_end=407
-  _globals['_POPQUEUESREQUEST']._serialized_start=410
-  _globals['_POPQUEUESREQUEST']._serialized_end=698
-  _globals['_POPRULES']._serialized_start=701
-  _globals['_POPRULES']._serialized_end=889
-  _globals['_POPQUEUESRESPONSE']._serialized_start=892
-  _globals['_POPQUEUESRESPONSE']._serialized_end=1048
-  _globals['_POPPEDBATCH']._serialized_start=1051
-  _globals['_POPPEDBATCH']._serialized_end=1199
-  _globals['_LEASEPART']._serialized_start=1202
-  _globals['_LEASEPART']._serialized_end=1338
-  _globals['_OFFSETRANGE']._serialized_start=1340
-  _globals['_OFFSETRANGE']._serialized_end=1390
-  _globals['_SETTLEPOPPEDREQUEST']._serialized_start=1393
-  _globals['_SETTLEPOPPEDREQUEST']._serialized_end=1602
-  _globals['_FINISH']._serialized_start=1604
-  _globals['_FINISH']._serialized_end=1630
-  _globals['_REDELIVER']._serialized_start=1633
-  _globals['_REDELIVER']._serialized_end=1782
-  _globals['_SETTLEPOPPEDRESPONSE']._serialized_start=1784
-  _globals['_SETTLEPOPPEDRESPONSE']._serialized_end=1844
-  _globals['_STALEOFFSET']._serialized_start=1846
-  _globals['_STALEOFFSET']._serialized_end=1951
-  _globals['_RETRYMESSAGESREQUEST']._serialized_start=1954
-  _globals['_RETRYMESSAGESREQUEST']._serialized_end=2206
-  _globals['_RETRYMESSAGESRESPONSE']._serialized_start=2208
-  _globals['_RETRYMESSAGESRESPONSE']._serialized_end=2252
-  _globals['_REPLAYSTOREDREQUEST']._serialized_start=2255
-  _globals['_REPLAYSTOREDREQUEST']._serialized_end=2402
-  _globals['_REPLAYSTOREDRESPONSE']._serialized_start=2404
-  _globals['_REPLAYSTOREDRESPONSE']._serialized_end=2465
-  _globals['_DESCRIBEDELIVERIESREQUEST']._serialized_start=2468
-  _globals['_DESCRIBEDELIVERIESREQUEST']._serialized_end=2622
-  _globals['_DESCRIBEDELIVERIESRESPONSE']._serialized_start=2625
-  _globals['_DESCRIBEDELIVERIESRESPONSE']._serialized_end=2843
-  _globals['_DELIVERYRANGE']._serialized_start=2846
-  _globals['_DELIVERYRANGE']._serialized_end=3006
+  _globals['_AWAITMESSAGESREQUEST']._serialized_start=410
+  _globals['_AWAITMESSAGESREQUEST']._serialized_end=556
+  _globals['_AWAITMESSAGESRESPONSE']._serialized_start=558
+  _globals['_AWAITMESSAGESRESPONSE']._serialized_end=659
+  _globals['_POPQUEUESREQUEST']._serialized_start=662
+  _globals['_POPQUEUESREQUEST']._serialized_end=950
+  _globals['_POPRULES']._serialized_start=953
+  _globals['_POPRULES']._serialized_end=1141
+  _globals['_POPQUEUESRESPONSE']._serialized_start=1144
+  _globals['_POPQUEUESRESPONSE']._serialized_end=1300
+  _globals['_POPPEDBATCH']._serialized_start=1303
+  _globals['_POPPEDBATCH']._serialized_end=1451
+  _globals['_LEASEPART']._serialized_start=1454
+  _globals['_LEASEPART']._serialized_end=1590
+  _globals['_OFFSETRANGE']._serialized_start=1592
+  _globals['_OFFSETRANGE']._serialized_end=1642
+  _globals['_SETTLEPOPPEDREQUEST']._serialized_start=1645
+  _globals['_SETTLEPOPPEDREQUEST']._serialized_end=1854
+  _globals['_FINISH']._serialized_start=1856
+  _globals['_FINISH']._serialized_end=1882
+  _globals['_REDELIVER']._serialized_start=1885
+  _globals['_REDELIVER']._serialized_end=2034
+  _globals['_SETTLEPOPPEDRESPONSE']._serialized_start=2036
+  _globals['_SETTLEPOPPEDRESPONSE']._serialized_end=2096
+  _globals['_STALEOFFSET']._serialized_start=2098
+  _globals['_STALEOFFSET']._serialized_end=2203
+  _globals['_RETRYMESSAGESREQUEST']._serialized_start=2206
+  _globals['_RETRYMESSAGESREQUEST']._serialized_end=2458
+  _globals['_RETRYMESSAGESRESPONSE']._serialized_start=2460
+  _globals['_RETRYMESSAGESRESPONSE']._serialized_end=2504
+  _globals['_REPLAYSTOREDREQUEST']._serialized_start=2507
+  _globals['_REPLAYSTOREDREQUEST']._serialized_end=2654
+  _globals['_REPLAYSTOREDRESPONSE']._serialized_start=2656
+  _globals['_REPLAYSTOREDRESPONSE']._serialized_end=2717
+  _globals['_DESCRIBEDELIVERIESREQUEST']._serialized_start=2720
+  _globals['_DESCRIBEDELIVERIESREQUEST']._serialized_end=2874
+  _globals['_DESCRIBEDELIVERIESRESPONSE']._serialized_start=2877
+  _globals['_DESCRIBEDELIVERIESRESPONSE']._serialized_end=3095
+  _globals['_DELIVERYRANGE']._serialized_start=3098
+  _globals['_DELIVERYRANGE']._serialized_end=3258
 # @@protoc_insertion_point(module_scope)

@@ -132,6 +132,84 @@ class LeaseResponse(_message.Message):
 Global___LeaseResponse: _TypeAlias = LeaseResponse  # noqa: Y015
 
 @_typing.final
+class AwaitMessagesRequest(_message.Message):
+    """A wait until a pop of the group may return messages. One such wait serves all pops of a group at a snode."""
+
+    DESCRIPTOR: _descriptor.Descriptor
+
+    REQUEST_ID_FIELD_NUMBER: _builtins.int
+    TOPIC_ID_FIELD_NUMBER: _builtins.int
+    GROUP_FIELD_NUMBER: _builtins.int
+    QUEUE_IDS_FIELD_NUMBER: _builtins.int
+    RULES_FIELD_NUMBER: _builtins.int
+    WAIT_MS_FIELD_NUMBER: _builtins.int
+    request_id: _builtins.int
+    """Chosen by the caller, unique on the stream, repeated in the answer."""
+    topic_id: _builtins.int
+    """The topic."""
+    group: _builtins.str
+    """The group."""
+    wait_ms: _builtins.int
+    """How long to wait, milliseconds."""
+    @_builtins.property
+    def queue_ids(self) -> _containers.RepeatedScalarFieldContainer[_builtins.int]:
+        """The queues to watch."""
+
+    @_builtins.property
+    def rules(self) -> Global___PopRules:
+        """The rules of the group. They decide which messages a pop may return."""
+
+    def __init__(
+        self,
+        *,
+        request_id: _builtins.int = ...,
+        topic_id: _builtins.int = ...,
+        group: _builtins.str = ...,
+        queue_ids: _abc.Iterable[_builtins.int] | None = ...,
+        rules: Global___PopRules | None = ...,
+        wait_ms: _builtins.int = ...,
+    ) -> None: ...
+    _HasFieldArgType: _TypeAlias = _typing.Literal["rules", b"rules"]  # noqa: Y015
+    def HasField(self, field_name: _HasFieldArgType) -> _builtins.bool: ...
+    _ClearFieldArgType: _TypeAlias = _typing.Literal["group", b"group", "queue_ids", b"queue_ids", "request_id", b"request_id", "rules", b"rules", "topic_id", b"topic_id", "wait_ms", b"wait_ms"]  # noqa: Y015
+    def ClearField(self, field_name: _ClearFieldArgType) -> None: ...
+    def WhichOneof(self, oneof_group: _Never) -> None: ...
+
+Global___AwaitMessagesRequest: _TypeAlias = AwaitMessagesRequest  # noqa: Y015
+
+@_typing.final
+class AwaitMessagesResponse(_message.Message):
+    """The end of one wait. The first answer on a stream has the request id 0: the enode has accepted the call."""
+
+    DESCRIPTOR: _descriptor.Descriptor
+
+    REQUEST_ID_FIELD_NUMBER: _builtins.int
+    HAS_MESSAGES_FIELD_NUMBER: _builtins.int
+    FAILURE_FIELD_NUMBER: _builtins.int
+    request_id: _builtins.int
+    """The id of the request."""
+    has_messages: _builtins.bool
+    """Whether a pop may return messages; otherwise the time has passed. Other consumers may be faster."""
+    @_builtins.property
+    def failure(self) -> _failure_pb2.Failure:
+        """Why the wait failed."""
+
+    def __init__(
+        self,
+        *,
+        request_id: _builtins.int = ...,
+        has_messages: _builtins.bool = ...,
+        failure: _failure_pb2.Failure | None = ...,
+    ) -> None: ...
+    _HasFieldArgType: _TypeAlias = _typing.Literal["failure", b"failure"]  # noqa: Y015
+    def HasField(self, field_name: _HasFieldArgType) -> _builtins.bool: ...
+    _ClearFieldArgType: _TypeAlias = _typing.Literal["failure", b"failure", "has_messages", b"has_messages", "request_id", b"request_id"]  # noqa: Y015
+    def ClearField(self, field_name: _ClearFieldArgType) -> None: ...
+    def WhichOneof(self, oneof_group: _Never) -> None: ...
+
+Global___AwaitMessagesResponse: _TypeAlias = AwaitMessagesResponse  # noqa: Y015
+
+@_typing.final
 class PopQueuesRequest(_message.Message):
     """One pop from the queues of a topic on this enode."""
 

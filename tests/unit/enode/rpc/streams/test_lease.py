@@ -8,7 +8,7 @@ from ortoo.common.grpc.layers import call_memory
 from ortoo.common.process.background import Background
 from ortoo.common.process.clock import SystemClock
 from ortoo.common.process.memory_budget import SENDERS_PERCENT, MemoryBudget
-from ortoo.enode.rpc.streams import lease
+from ortoo.enode.rpc.streams import independent
 from ortoo.enode.rpc.streams.lease import LeaseStream
 from ortoo.enode.rpc.streams.runner import StreamRunner
 from ortoo.v1 import enode_pop_pb2 as pb
@@ -40,7 +40,7 @@ class Peer:
         if request.group == "refused":
             raise Conflict("the group may not", field="group")
         self.given += 1
-        return pb.PopQueuesResponse(blocked_reason="x" * (lease.BYTES_MAX if request.group == "large" else 1))
+        return pb.PopQueuesResponse(blocked_reason="x" * (independent.BYTES_MAX if request.group == "large" else 1))
 
     async def settled(self, request: pb.SettlePoppedRequest) -> pb.SettlePoppedResponse:
         return pb.SettlePoppedResponse(stale=[pb.StaleOffset(offset=7)])

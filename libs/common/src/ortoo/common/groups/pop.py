@@ -56,6 +56,17 @@ class PopRequest:
 
 
 @dataclass(frozen=True, slots=True)
+class AwaitRequest:
+    """A wait until a pop of a group may return messages from queues of a topic on one enode."""
+
+    topic_id: int
+    group: str
+    queue_ids: tuple[int, ...]
+    rules: PopRules = PopRules()
+    wait_ms: int = 0
+
+
+@dataclass(frozen=True, slots=True)
 class PoppedBatch:
     """Messages of one stored batch, leased to one consumer."""
 

@@ -28,7 +28,7 @@ from ortoo.enode.changes.pops import Delivered, PopFinished, PopLeased
 from ortoo.enode.pops.attempts import PopRequestKey
 from ortoo.enode.pops.deliveries import QueueDeliveries, describe_deliveries
 from ortoo.enode.pops.line import SCANNED_MAX
-from ortoo.enode.pops.lines import GroupLine, GroupLines, PopLines
+from ortoo.enode.pops.lines import GroupLine, GroupLines, MessageWaits, PopLines
 from ortoo.enode.pops.parking import (
     PARK_LEASE_MS,
     REASON_EXPIRED,
@@ -59,6 +59,7 @@ class PopLeasing:
         self._settling = LeaseSettlement(store, self.parking, clock)
         self.lines = PopLines(store, clock, first_number)
         """The pop lines and waiting pops of all groups."""
+        self.waits = MessageWaits(store, self.lines, clock)
         self.expired_totals: Counter[tuple[int, str]] = Counter()
         """(topic id, group) to the number of messages that expired before the group got them."""
 
@@ -195,15 +196,14 @@ class PopLeasing:
         group.apply_rules(request.rules)
         try:
             for queue_id in group.queue_order(request.queue_ids, request.rules):
+                if blocked := group.in_flight_reason(request.rules):
+                    popped.blocked_reason = blocked
+                    break
                 if request.rules.in_flight_max:
                     remaining = min(remaining, request.rules.in_flight_max - group.leased_count())
-                    if remaining <= 0:
-                        popped.blocked_reason = (
-                            f"{group.leased_count()} messages are leased, which is the limit in_flight_max"
-                        )
-                        break
                 line = await group.open_line(queue_id, request.rules)
-                if not line.may_have_messages(group.now_ms(), self._end_offset(request.topic_id, queue_id)):
+                if not group.may_have_messages(line):
+                    popped.blocked_reason = popped.blocked_reason or group.blocked_reason(line)
                     continue
                 batches = await self._pop_line(line, request, remaining, bytes_left, popped)
                 remaining -= sum(len(batch.offsets) for batch in batches)

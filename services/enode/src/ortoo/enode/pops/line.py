@@ -101,6 +101,15 @@ class PopLine:
         self._advance(now_ms)
         return bool(self._ready) or (self.cursor < end_offset and not self._limit_reason())
 
+    def count_leased(self, now_ms: int) -> int:
+        """The number of messages that are leased now."""
+        self._advance(now_ms)
+        return self.leased_count
+
+    def blocked_reason(self, end_offset: int) -> str:
+        """The limit for which `take` finds no new messages; empty if no limit stops it, or if there are none."""
+        return self._limit_reason() if self.cursor < end_offset else ""
+
     def needs_message_groups(self, end_offset: int) -> bool:
         """Whether `take` may find more messages after a call of `add_message_groups`."""
         return self.keys is not None and self.keys.scan < end_offset and not self._limit_reason()
@@ -178,8 +187,8 @@ class PopLine:
                 self._set_state(
                     Piece(first, first + count, None), DeliveryState(Phase.LEASED, 1, number, until_ms, duration_ms)
                 )
-        if not result.rows and self.cursor < end_offset:
-            result.blocked = self._limit_reason()
+        if not result.rows:
+            result.blocked = self.blocked_reason(end_offset)
         return result
 
     def owned_attempts(self, ranges: Iterable[tuple[int, int]], number: int) -> SettleResult:

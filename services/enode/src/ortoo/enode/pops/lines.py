@@ -1,14 +1,15 @@
-"""The pop lines of all groups, made from the folded state at their first use."""
+"""The pop lines of all groups, made from the folded state at their first use, and the waits for their messages."""
 
 import asyncio
 from collections import OrderedDict, defaultdict, deque
 from collections.abc import Collection, Sequence
 
-from ortoo.common.groups.pop import PopRules
+from ortoo.common.errors import Unavailable
+from ortoo.common.groups.pop import AwaitRequest, PopRules
 from ortoo.common.logs.logger import get_logger
 from ortoo.common.process.clock import Clock
 from ortoo.enode import log_events
-from ortoo.enode.changes.groups import GroupDropped
+from ortoo.enode.changes.groups import GroupDropped, GroupMode
 from ortoo.enode.changes.kinds import OffsetsCommitted, StateChange, TopicDeleted
 from ortoo.enode.changes.pops import OPENING_SHIFT, PopIntervals, finished_changes
 from ortoo.enode.pops.attempts import PopAttempts
@@ -22,6 +23,8 @@ WAITERS_MAX = 100_000
 """The number of pops that may wait at once in one enode."""
 CONSUMERS_REMEMBERED = 1_000
 """The number of leases whose consumer a group remembers, for operators."""
+HANDOVER_S = 0.05
+"""The time in which a notified snode pops. If messages remain, the next waiting snode is then notified as well."""
 _log = get_logger("pops")
 
 
@@ -123,7 +126,14 @@ class GroupLines:
 
     def leased_count(self) -> int:
         """The number of messages that are leased."""
-        return sum([line.leased_count for line in self._lines.values()])
+        now_ms = self.now_ms()
+        return sum([line.count_leased(now_ms) for line in self._lines.values()])
+
+    def in_flight_reason(self, rules: PopRules) -> str:
+        """Why the limit of leased messages allows no pop; empty if it allows one."""
+        if not rules.in_flight_max or (leased := self.leased_count()) < rules.in_flight_max:
+            return ""
+        return f"{leased} messages are leased, which is the limit in_flight_max"
 
     async def wait(self, until_s: float, attempt_id: str) -> None:
         """Wait for messages until a monotonic time. Errors: Overloaded when too many pops wait already."""
@@ -146,6 +156,26 @@ class GroupLines:
     def wake_one(self) -> None:
         """Wake the first waiting pop, because a message may be deliverable."""
         wake_first(self._waiting)
+
+    def wake_one_after(self, seconds: float) -> None:
+        """Wake the first waiting pop at a later time, if a message may be deliverable then."""
+
+        def wake_if_deliverable() -> None:
+            if self._waiting and any(self.may_have_messages(line) for line in self._lines.values()):
+                self.wake_one()
+
+        self._waiters.wheel.add(self._clock.monotonic_s() + seconds, wake_if_deliverable)
+
+    def may_have_messages(self, line: GroupLine) -> bool:
+        """Whether messages of a line may be deliverable now. Errors: NotFound if the topic was deleted."""
+        return line.may_have_messages(self.now_ms(), self._end_offset(line))
+
+    def blocked_reason(self, line: GroupLine) -> str:
+        """The limit that stops the delivery of a line's new messages; empty without one."""
+        return line.blocked_reason(self._end_offset(line))
+
+    def _end_offset(self, line: GroupLine) -> int:
+        return self._store.queue_range(self.topic_id, line.queue_id).end_offset
 
     def plan_wake_up(self) -> None:
         """If a pop waits, plan a wake-up for the next end of a lease or back-off."""
@@ -266,3 +296,56 @@ class PopLines:
     async def close(self) -> None:
         """Wake all waiting pops, and let no later pop wait."""
         await self._waiters.close()
+
+
+class MessageWaits:
+    """The waits for messages that pops may return, which lease none. A snode has one for all its pops of a group.
+
+    Waiting snodes and waiting pops are woken in the order of their arrival.
+    """
+
+    def __init__(self, store: Store, lines: PopLines, clock: Clock) -> None:
+        """Wait for messages of `lines`."""
+        self._store = store
+        self._lines = lines
+        self._clock = clock
+
+    async def wait(self, request: AwaitRequest) -> bool:
+        """Wait up to `request.wait_ms` until a pop may return messages; returns whether it may.
+
+        Errors: NotFound, Conflict (another delivery mode), Overloaded, Unavailable.
+        """
+        deadline_s = self._clock.monotonic_s() + request.wait_ms / 1000
+        mode = GroupMode.POP_IN_ORDER if request.rules.in_order else GroupMode.POP
+        is_woken = False
+        while True:
+            # The mode, or the group itself, may have changed during the wait.
+            await self._store.modes.use(request.topic_id, request.group, mode)
+            group = self._lines.group(request.topic_id, request.group)
+            group.apply_rules(request.rules)
+            for queue_id in request.queue_ids:
+                await group.open_line(queue_id, request.rules)
+            if self._lines.group(request.topic_id, request.group) is not group:
+                continue  # it was deleted meanwhile
+            # From here to the registration in `GroupLines.wait` nothing else runs, so that no message is missed.
+            if self._may_pop(group, request):
+                if is_woken:
+                    # The wake-up was for one waiter, and the snode may have no consumer any more.
+                    group.wake_one_after(HANDOVER_S)
+                return True
+            if self._lines.is_closed:
+                raise Unavailable("this enode is stopping, or it no longer leads; retry", retry_after_ms=100)
+            if self._clock.monotonic_s() >= deadline_s:
+                return False
+            await group.wait(deadline_s, "")
+            is_woken = True
+
+    def _may_pop(self, group: GroupLines, request: AwaitRequest) -> bool:
+        """Whether a pop may return messages. Otherwise the limit that blocks it, if any, is noted in the group."""
+        lines = [group.get_line(queue_id) for queue_id in request.queue_ids]
+        has_messages = any(group.may_have_messages(line) for line in lines)
+        blocked = group.in_flight_reason(request.rules)
+        if has_messages and not blocked:
+            return True
+        group.blocked = blocked or next((why for line in lines if (why := group.blocked_reason(line))), "")
+        return False

@@ -14,7 +14,7 @@ from ortoo.enode.store.engine import Engine
 from ortoo.v1 import enode_pb2
 from ortoo.v1.enode_pb2_grpc import EnodeServiceServicer
 
-STREAMS = frozenset({"Append", "FetchBatches", "WatchHalves", "Attach", "Lease"})
+STREAMS = frozenset({"Append", "FetchBatches", "WatchHalves", "Attach", "Lease", "AwaitMessages"})
 
 
 Reads = Callable[[AsyncIterator[enode_pb2.FetchBatchesRequest], Context], AsyncIterator[BulkMessage]]
@@ -55,6 +55,7 @@ CONSISTENCY: Mapping[str, Consistency] = {
     "ListDelayed": Consistency.CONFIRMED,
     "FindDeferred": Consistency.CONFIRMED,
     "Lease": Consistency.CONFIRMED,
+    "AwaitMessages": Consistency.ANY,
     "PopQueues": Consistency.CONFIRMED,
     "DescribeDeliveries": Consistency.CONFIRMED,
     "DescribeLags": Consistency.CONFIRMED,

@@ -6,6 +6,7 @@ from ortoo.common.cluster.names import check_group_name
 from ortoo.common.errors import Invalid
 from ortoo.common.errors.status import failure_of
 from ortoo.common.groups.pop import (
+    AwaitRequest,
     Finish,
     LeasePart,
     LeaseVerdict,
@@ -43,6 +44,15 @@ class PopHandlers(EnodeHandlers):
         if request.peek:
             await self.store.engine.appender.wait_committed()
         return write(pb.PopQueuesResponse, popped, batches=map(_batch, popped.batches))
+
+    async def await_messages(self, request: pb.AwaitMessagesRequest) -> bool:
+        """Wait until a pop may return messages; returns whether it may."""
+        await self.topics.wait_for(request.topic_id, max(request.queue_ids, default=0))
+        check_group_name(request.group)
+        _check_queues(request.queue_ids)
+        rules = read(PopRules, request.rules)
+        waiting = read(AwaitRequest, request, rules=rules, wait_ms=min(request.wait_ms, WAIT_MS_MAX))
+        return await self.pops.waits.wait(waiting)
 
     async def DescribeDeliveries(
         self, request: pb.DescribeDeliveriesRequest, context: Context
@@ -112,8 +122,7 @@ def _pop_request(request: pb.PopQueuesRequest) -> PopRequest:
     if not request.peek:
         check_group_name(request.group)
         check_number("invisible_ms", request.invisible_ms, INVISIBLE_MS_MAX)
-    if not request.queue_ids:
-        raise Invalid("no queue is named; give at least one queue id", field="queue_ids")
+    _check_queues(request.queue_ids)
     return read(
         PopRequest,
         request,
@@ -122,6 +131,11 @@ def _pop_request(request: pb.PopQueuesRequest) -> PopRequest:
         consumer=request.client_id,
         rules=read(PopRules, request.rules),
     )
+
+
+def _check_queues(queue_ids: Sequence[int]) -> None:
+    if not queue_ids:
+        raise Invalid("no queue is named; give at least one queue id", field="queue_ids")
 
 
 def _part(part: pb.LeasePart) -> LeasePart:

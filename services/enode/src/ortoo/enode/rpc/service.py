@@ -22,6 +22,7 @@ from ortoo.enode.rpc.schedules import ScheduleHandlers
 from ortoo.enode.rpc.storage import StorageHandlers
 from ortoo.enode.rpc.streams.append import AppendStream
 from ortoo.enode.rpc.streams.attach import AttachStream
+from ortoo.enode.rpc.streams.awaiting import AwaitStream
 from ortoo.enode.rpc.streams.fetch import FetchStream
 from ortoo.enode.rpc.streams.lease import LeaseStream
 from ortoo.enode.settings import EnodeSettings
@@ -64,6 +65,14 @@ class EnodeService(GroupHandlers, StorageHandlers, LockHandlers, PopHandlers, De
         """Pop and settle messages."""
         stream = LeaseStream(lambda wish: self.PopQueues(wish, context), lambda done: self.SettlePopped(done, context))
         async for answer in self.streams.run("lease", stream, request_iterator):
+            yield answer
+            del answer
+
+    async def AwaitMessages(
+        self, request_iterator: AsyncIterator[pop_pb.AwaitMessagesRequest], context: Context
+    ) -> AsyncIterator[pop_pb.AwaitMessagesResponse]:
+        """Wait for messages that pops may return."""
+        async for answer in self.streams.run("await messages", AwaitStream(self.await_messages), request_iterator):
             yield answer
             del answer
 

@@ -56,6 +56,7 @@ CALLERS: Mapping[str, Callers] = {
     **_rows("EnodeService", SNODE, "CommitOffsets", "QueryOffsets", "QueryOffsetGroups"),
     **_rows("EnodeService", SNODE, "TakeLocks", "ReleaseLocks", "QueryLocks"),
     **_rows("EnodeService", SNODE, "Lease", "PopQueues", "SettlePopped", "RetryMessages", "ReplayStored"),
+    **_rows("EnodeService", SNODE, "AwaitMessages"),
     **_rows("EnodeService", SNODE, "RecallDelayed", "ListDelayed"),
     **_rows("EnodeService", SNODE, "StoreHalf", "SettleHalf", "ListHalves", "ResumeHalf", "WatchHalves"),
     **_rows("EnodeService", SNODE, "StoreSchedule", "ListStoredSchedules", "ChangeStoredSchedule"),

@@ -32,6 +32,7 @@ ELEMENTS_MAX: Final[Mapping[str, int]] = {
     "ortoo.v1.AckRequest.receipts": SHORT,
     "ortoo.v1.AdoptTopicsRequest.names": QUEUES,
     "ortoo.v1.AppendDeduplicatedRequest.ids": MESSAGES,
+    "ortoo.v1.AwaitMessagesRequest.queue_ids": QUEUES,
     "ortoo.v1.BeginTransactionRequest.messages": MESSAGES,
     "ortoo.v1.ChangeInvisibleRequest.receipts": SHORT,
     "ortoo.v1.Commit.offsets": QUEUES,
