@@ -125,6 +125,7 @@ async def open_snode(
         )
         filters = GroupFilters(groups.membership)
         pop = PopComponents(runtime, cluster, enodes.links, topics, pull.reader, observation.traffic, filters)
+        stack.push_async_callback(pop.processor.watches.close)
         park = pop.nack_processor.park_interrupted
         push_sessions = PushSessions(runtime, cluster, enodes, topics, groups, observation.traffic, park, filters)
         clients = ClientComponents(runtime, cluster, enodes, topics, groups, push_sessions, pull.processor)

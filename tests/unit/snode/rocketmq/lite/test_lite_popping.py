@@ -5,9 +5,11 @@ from dataclasses import dataclass, field
 from types import SimpleNamespace
 from typing import Any
 
+from ortoo.common.groups.pop import AwaitRequest
 from ortoo.common.process.background import Background
 from ortoo.snode.cluster.routes import Queue
 from ortoo.snode.pop.call import PopCall, PopResult
+from ortoo.snode.pop.watches import PopWatches
 from ortoo.snode.rocketmq.lite.pop_processor import LitePopProcessor
 from ortoo.snode.rocketmq.lite.subscriptions import LiteSubscriptions
 from ortoo.verification.time.virtual_clock import VirtualClock
@@ -27,6 +29,7 @@ class Pops:
     """Has a message in each queue, and lets the client unsubscribe from `a` while it answers for the first time."""
 
     subscriptions: LiteSubscriptions
+    watches: PopWatches
     asked: list[Queue] = field(default_factory=list)
     released: list[Queue] = field(default_factory=list)
 
@@ -38,7 +41,11 @@ class Pops:
                 self.subscriptions.get_or_create("c", "g", "t", 0.0), frozenset("b"), 0.0
             )
         self.asked.append(call.queue)
-        return PopResult([Leased(call.queue)])  # type: ignore[list-item]
+        return PopResult([Leased(call.queue)], is_empty=False)  # type: ignore[list-item]
+
+    def place(self, queue: Queue, call: PopCall) -> tuple[str, AwaitRequest]:
+        """The wait for messages of the queue."""
+        return queue.enode, AwaitRequest(ord(queue.topic[-1]), call.group, (queue.queue_id,))
 
     async def release(self, answer: PopResult) -> None:
         """Release."""
@@ -66,9 +73,11 @@ async def test_a_lite_topic_left_during_a_look_is_not_received_from() -> None:
     subscriptions = LiteSubscriptions()
     known = subscriptions.get_or_create("c", "g", "t", 0.0)
     subscriptions.set_lite_topics(known, frozenset("ab"), 0.0)
-    pops, topics, parent = Pops(subscriptions), LiteQueues(), SimpleNamespace(name="t")
+    topics, parent = LiteQueues(), SimpleNamespace(name="t")
     async with Background("test") as background:
         runtime: Any = SimpleNamespace(background=background, clock=VirtualClock())
+        links: Any = None  # a queue with messages is not quiet
+        pops = Pops(subscriptions, PopWatches(links, runtime))
         watch = SimpleNamespace(changed=asyncio.Event())
         lite: Any = LitePopProcessor(pops, topics, subscriptions, Owners(), watch, runtime)  # type: ignore[arg-type]
         answer = await lite.pop(PopCall("g", "t", 8, 1000, 0, "c"), parent)

@@ -8,6 +8,7 @@ from typing import Any
 from ortoo.common.errors import OrtooError, Unavailable
 from ortoo.common.errors.status import error_of
 from ortoo.common.groups.pop import (
+    AwaitRequest,
     LeasePart,
     LeaseVerdict,
     Popped,
@@ -304,6 +305,14 @@ class GrpcEnodeLink(ReplicaLink):
         message = pop_pb.LeaseRequest(pop=encode_pop(request))
         response = await self._call_leader(lambda link: link._send_lease(message, request.wait_ms / 1000))
         return decode_popped(response.popped)
+
+    async def await_messages(self, request: AwaitRequest) -> bool:
+        """Wait up to `request.wait_ms` until a pop may return messages; returns whether it may.
+
+        Errors: NotFound, Conflict (another delivery mode), Overloaded, Unsupported from an enode of an older version.
+        """
+        message = write(pop_pb.AwaitMessagesRequest, request)
+        return await self._call_leader(lambda link: link._awaits.send(message, wait_s=request.wait_ms / 1000))
 
     async def settle(
         self, topic_id: int, group: str, parts: Sequence[LeasePart], verdict: LeaseVerdict

@@ -32,6 +32,13 @@ def check_lease_response(response: pb.LeaseResponse) -> pb.LeaseResponse:
     return response
 
 
+def decode_await_response(response: pb.AwaitMessagesResponse) -> bool:
+    """Whether a pop may return messages. Errors: those of the enode."""
+    if response.HasField("failure"):
+        raise error_of(response.failure)
+    return response.has_messages
+
+
 def decode_popped(response: pb.PopQueuesResponse) -> Popped:
     """Decode the popped messages in an answer."""
     batches = [

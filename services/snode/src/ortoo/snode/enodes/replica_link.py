@@ -17,7 +17,7 @@ from ortoo.common.process.clock import Clock
 from ortoo.snode.enodes.append_wire import decode_append_response, decode_fetch_response
 from ortoo.snode.enodes.held_appends import RETRY_DELAY_MAX_S, RETRY_DELAY_MIN_S, HeldAppends
 from ortoo.snode.enodes.link import AppendedBatch, FetchedBatches, LockKey
-from ortoo.snode.enodes.pop_wire import check_lease_response
+from ortoo.snode.enodes.pop_wire import check_lease_response, decode_await_response
 from ortoo.snode.enodes.request_stream import PEER_RETRY_S, PendingRequest, RequestStream
 from ortoo.v1 import enode_pb2 as pb
 from ortoo.v1 import enode_pop_pb2 as pop_pb
@@ -82,12 +82,20 @@ class ReplicaLink:
             fails_late_singly=True,
             has_greeting=True,
         )
+        self._awaits: RequestStream[pop_pb.AwaitMessagesRequest, pop_pb.AwaitMessagesResponse, bool] = stream(
+            open_call=self._stub.AwaitMessages,
+            decode=decode_await_response,
+            answers_all_accepted=True,
+            fails_late_singly=True,
+            has_greeting=True,
+        )
         self._unary_leases_until_s = 0.0
         """Until this time, pops and settlements are unary calls, because the enode's version has no stream."""
         self._lease_task = leaders.background.run_contained("leases", self._leases.run())
         self._stream_tasks = [
             leaders.background.run_contained("appends", self.appends.run()),
             leaders.background.run_contained("fetches", self._fetches.run()),
+            leaders.background.run_contained("awaits", self._awaits.run()),
         ]
 
     def close(self, moved: NotLeader | None = None) -> OrtooError:
@@ -109,8 +117,10 @@ class ReplicaLink:
         self._leases.close(self._make_closed_error())
 
     def fail_reads(self) -> OrtooError:
-        """Fail the reads in flight, so that their callers retry; returns the error of the reads."""
-        self._fetches.fail_all(closed_error := self._make_closed_error())
+        """Fail the reads and waits in flight, so that their callers retry; returns their error."""
+        closed_error = self._make_closed_error()
+        self._fetches.fail_all(closed_error)
+        self._awaits.fail_all(closed_error)
         return closed_error
 
     def _make_closed_error(self) -> Unavailable:
@@ -124,7 +134,7 @@ class ReplicaLink:
     @property
     def connected(self) -> bool:
         """Whether any stream to the replica is connected."""
-        return self.appends.connected or self._fetches.connected or self._leases.connected
+        return any(one.connected for one in (self.appends, self._fetches, self._leases, self._awaits))
 
     def _hold_append(self, item: PendingRequest[BulkMessage, AppendedBatch], moved: NotLeader) -> None:
         self._held_appends.add_moved(self.appends, item, moved)

@@ -1,5 +1,6 @@
 """A consumer's pop request, and its result."""
 
+from collections.abc import Sequence
 from dataclasses import dataclass
 
 from ortoo.common.filters.message_filter import MessageFilter
@@ -43,6 +44,8 @@ class PopResult:
     blocked_reason: str = ""
     has_others: bool = False
     """Whether messages were left to other members, whose filters differ."""
+    is_empty: bool = True
+    """Whether the enodes had no messages, not even ones that the filter left out."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -52,3 +55,11 @@ class PopSource:
     topic: Topic
     enode: str
     queue_ids: tuple[int, ...]
+
+
+def merge(results: Sequence[PopResult]) -> PopResult:
+    """The results of several sources as one."""
+    batches = [batch for answer in results for batch in answer.batches]
+    blocked_reason = "" if batches else next((one.blocked_reason for one in results if one.blocked_reason), "")
+    has_others, is_empty = any(one.has_others for one in results), all(one.is_empty for one in results)
+    return PopResult(batches, blocked_reason, has_others, is_empty)

@@ -1,49 +1,45 @@
 """Pops over all queues of a topic on all enodes, and ack, nack and release of the popped messages."""
 
-import asyncio
 import contextlib
-import itertools
-from collections.abc import Awaitable, Iterable, Sequence
+import math
+from collections.abc import Iterable, Sequence
 from dataclasses import replace
 
 from ortoo.common.errors import Conflict, OrtooError, Unavailable
 from ortoo.common.groups.pop import (
+    AwaitRequest,
     Finish,
     LeasePart,
     LeaseVerdict,
-    Popped,
-    PoppedBatch,
     PopRequest,
-    PopRules,
     Redeliver,
     ranges_of,
 )
-from ortoo.common.logs.logger import get_logger
-from ortoo.common.process.containment import as_ortoo_error
-from ortoo.snode import log_events
 from ortoo.snode.cluster import ClusterView
 from ortoo.snode.cluster.routes import DeliveryMode, MessageType, Placement, Queue, Topic
 from ortoo.snode.cluster.runtime import Runtime
 from ortoo.snode.enodes.link import EnodeLinks
 from ortoo.snode.membership.group_filters import GroupFilters
 from ortoo.snode.observe.traffic import Traffic
-from ortoo.snode.pop.call import PopCall, PoppedMessages, PopResult, PopSource
-from ortoo.snode.pop.filtering import filter_popped
+from ortoo.snode.pop.attempts import RecentAttempts
+from ortoo.snode.pop.call import PopCall, PopResult, PopSource
+from ortoo.snode.pop.direct_pops import DirectPops
 from ortoo.snode.pop.finish_batchers import FinishBatchers
 from ortoo.snode.pop.lease_release import LeaseReleaser
 from ortoo.snode.pop.receipt_handle import ReceiptHandle
+from ortoo.snode.pop.shared_pops import SharedPops
+from ortoo.snode.pop.source_pops import SourcePops
+from ortoo.snode.pop.watches import PopWatches
 from ortoo.snode.topics import TopicComponents
 from ortoo.snode.topics.creation import dead_letter_topic, retry_topic
 
-FILTER_FACTOR = 8
-"""Maximum of messages that one pop examines for each requested message."""
-MESSAGES_MAX = 1_024
 FINISH = Finish()
-OTHERS_DELAY_MS = 1_000
-"""The delay after which a message that other members' filters select is popped again."""
+DIRECT_SOURCES_MAX = 2
+DIRECT_POPS_MAX = 100
+"""At most this number of pops wait at the enodes themselves, which saves a round trip for their messages. Pops of more
+sources share their waits, as all other pops do."""
 OTHERS_PAUSE_S = 0.2
 """The pause of a consumer that popped only such messages, so that it does not pop a whole backlog repeatedly."""
-_log = get_logger("pops")
 
 
 class PopProcessor:
@@ -58,7 +54,6 @@ class PopProcessor:
         traffic: Traffic,
         filters: GroupFilters,
     ) -> None:
-        self._filters = filters
         self._runtime = runtime
         self._cluster = cluster
         self._links = links
@@ -66,9 +61,11 @@ class PopProcessor:
         self._traffic = traffic
         self._releaser = LeaseReleaser(runtime, links)
         self._finish_batchers = FinishBatchers(links, runtime.background)
-        self._numbers = itertools.count(1)
-        """Numbers of requests to enodes. The id of a request is also its attempt id if the consumer gave none."""
-        self._rotation = 0
+        self._source_pops = SourcePops(runtime, links, topics, filters, self._releaser)
+        self.watches = PopWatches(links, runtime)
+        self._direct = DirectPops(runtime, self._source_pops)
+        self._shared = SharedPops(runtime, self._source_pops, self.watches)
+        self._attempts = RecentAttempts()
 
     async def pop(self, call: PopCall) -> PopResult:
         """Lease messages to a consumer; waits up to `call.wait_ms` for the first message.
@@ -86,18 +83,39 @@ class PopProcessor:
         sources = self._sources(topic, call)
         if not sources:
             raise Unavailable(f"no enode of topic {topic.name} is reachable; retry", retry_after_ms=500)
-        deadline_s = self._runtime.clock.monotonic_s() + call.wait_ms / 1000
+        asks_all = self._attempts.begin(call, self._runtime.clock.monotonic_s())
+        result = PopResult([])
+        try:
+            result = await self._pop_or_wait(sources, call, asks_all=asks_all)
+        finally:
+            self._attempts.end(call, self._runtime.clock.monotonic_s(), has_messages=bool(result.batches))
+        for one in result.batches:
+            batch = one.popped.batch
+            self._traffic.count_delivered(one.queue.topic, call.group, "pop", batch.count, len(batch.records))
+        return result
+
+    async def _pop_or_wait(self, sources: Sequence[PopSource], call: PopCall, *, asks_all: bool) -> PopResult:
+        clock = self._runtime.clock
+        deadline_s = clock.monotonic_s() + call.wait_ms / 1000
         while True:
-            wait_ms = max(0, int((deadline_s - self._runtime.clock.monotonic_s()) * 1000))
-            result = await self._pop_once(sources, replace(call, wait_ms=wait_ms))
-            remaining_s = deadline_s - self._runtime.clock.monotonic_s()
+            # Rounded up: a wait that ends before the deadline would be followed by a request to each enode.
+            part = replace(call, wait_ms=max(0, math.ceil((deadline_s - clock.monotonic_s()) * 1000)))
+            if not part.wait_ms:
+                result = await self._direct.pop(sources, part)
+            elif len(sources) <= DIRECT_SOURCES_MAX and self._direct.waiting < DIRECT_POPS_MAX:
+                result = await self._direct.pop_or_wait(sources, part)
+            else:
+                result = await self._shared.pop(sources, part, asks_all=asks_all)
+            remaining_s = deadline_s - clock.monotonic_s()
             if result.batches or remaining_s <= 0:
-                for one in result.batches:
-                    batch = one.popped.batch
-                    self._traffic.count_delivered(one.queue.topic, call.group, "pop", batch.count, len(batch.records))
                 return result
             if result.has_others:
-                await self._runtime.clock.sleep(min(remaining_s, OTHERS_PAUSE_S))
+                await clock.sleep(min(remaining_s, OTHERS_PAUSE_S))
+
+    def place(self, queue: Queue, call: PopCall) -> tuple[str, AwaitRequest]:
+        """The enode of a queue, and the wait for its messages. Errors: NotFound."""
+        source = PopSource(self._cluster.directory.topic(queue.topic), queue.enode, (queue.queue_id,))
+        return queue.enode, self._source_pops.await_request(source, call)
 
     async def cancel(self, call: PopCall) -> None:
         """Cancel all pops of an attempt: their messages are released, and later pops of the attempt return none.
@@ -105,6 +123,7 @@ class PopProcessor:
         Errors: Invalid, NotFound, Unavailable. After Unavailable the caller repeats the request.
         """
         topic = await self._cluster.watch.topic(call.topic)
+        self._shared.cancel(call)
         failures: list[OrtooError] = []
         for source in self._sources(topic, call):
             request = PopRequest(source.topic.topic_id, call.group, source.queue_ids, 1, call.invisible_ms, 0, 0)
@@ -142,7 +161,7 @@ class PopProcessor:
                 if verdict == FINISH:
                     found = await self._finish_batchers.finish((enode, topic_id, group), parts)
                 else:
-                    completed = self._complete_verdict(verdict, group, enode)
+                    completed = self._source_pops.complete_verdict(verdict, group, enode)
                     found = await self._links.to(enode).settle(topic_id, group, parts, completed)
             except OrtooError as error:  # receipts of other enodes are still settled
                 failures.append(error)
@@ -169,159 +188,9 @@ class PopProcessor:
         for group, enode in dict.fromkeys((handle.group, handle.enode) for handle in handles):
             await self._topics.group_topics.ensure(dead_letter_topic(group), enode)
 
-    async def _pop_once(self, sources: Sequence[PopSource], call: PopCall) -> PopResult:
-        """Pop from each source without waiting. If all are empty, wait at all sources for the first answer."""
-        self._rotation += 1
-        at = self._rotation % len(sources)
-        rotated = [*sources[at:], *sources[:at]]
-        results: list[PopResult] = []
-        failures: list[OrtooError] = []
-        if len(rotated) > 1:
-            try:
-                for source in rotated:
-                    room = call.messages_max - sum(len(one.popped.offsets) for one in _merge(results).batches)
-                    if room <= 0:
-                        break
-                    try:
-                        results.append(await self._pop_source(source, replace(call, messages_max=room, wait_ms=0)))
-                    except Conflict:
-                        raise
-                    except OrtooError as error:
-                        failures.append(error)
-            except BaseException:
-                self._release_later(results)
-                raise
-            if len(failures) == len(rotated):
-                raise failures[0]
-            merged = _merge(results)
-            if merged.batches or not call.wait_ms:
-                return merged
-        return await self._pop_any(rotated, call)
-
-    async def _pop_any(self, sources: Sequence[PopSource], call: PopCall) -> PopResult:
-        """Wait at all sources; answers that arrive together are merged."""
-        if len(sources) == 1:
-            return await self._pop_source(sources[0], call)
-        # These are tasks, not futures of them: a cancelled pop must notice it at once, or its messages would be lost.
-        tasks = [
-            self._runtime.background.run_contained("pop", pop_or_error(self._pop_source(source, call)))
-            for source in sources
-        ]
-        waiting: set[asyncio.Task[PopResult | OrtooError]] = set(tasks)
-        taken: set[asyncio.Task[PopResult | OrtooError]] = set()
-        results: list[PopResult] = []
-        failure: OrtooError = Unavailable("nothing could be popped")
-        try:
-            while waiting and not results:  # an unreachable enode delays only its own pop
-                done, waiting = await asyncio.wait(waiting, return_when=asyncio.FIRST_COMPLETED)
-                taken |= done
-                for found in [task.result() for task in tasks if task in done]:
-                    if isinstance(found, OrtooError):
-                        failure = found
-                    else:
-                        results.append(found)
-            if not results:
-                raise failure
-            return _merge(results)
-        finally:
-            late = [task.result() for task in tasks if task.done() and not task.cancelled() and task not in taken]
-            self._release_later([one for one in late if isinstance(one, PopResult)])
-            for task in tasks:
-                task.cancel()
-
-    def _release_later(self, results: Iterable[PopResult]) -> None:
-        """Release messages of a call that has returned other messages, or that has ended."""
-        for result in results:
-            self._runtime.background.run_contained("give back", self.release(result))
-
-    async def _pop_source(self, source: PopSource, call: PopCall) -> PopResult:
-        link = self._links.to(source.enode)
-        dead_letters = dead_letter_topic(call.group)
-        request_id = f"{self._runtime.incarnation}/{next(self._numbers)}"
-        rules = self._rules(call.rules, call.group, source.enode)
-        count = call.messages_max if call.message_filter is None else call.messages_max * FILTER_FACTOR
-        request = PopRequest(
-            source.topic.topic_id,
-            call.group,
-            source.queue_ids,
-            min(count, MESSAGES_MAX),
-            call.invisible_ms,
-            0,
-            call.wait_ms,
-            call.consumer,
-            call.attempt_id or request_id,
-            rules,
-            request_id=request_id,
-        )
-        background = self._runtime.background
-        pop = background.start_future("pop", link.pop(request))
-        try:
-            popped = await asyncio.shield(pop)
-        except asyncio.CancelledError:
-            # Cancel only this request: its call timed out, and the consumer may repeat the attempt.
-            background.run_contained("call off", self._releaser.cancel(source.enode, request, pop))
-            raise
-        except Unavailable:
-            # Otherwise its messages would wait for the end of their lease if the answer has only messages of other
-            # sources.
-            background.run_contained("call off", self._releaser.cancel(source.enode, request))
-            raise
-        try:
-            if popped.needs_dead_letter_topic:
-                self._runtime.background.run_contained(
-                    "dead letters", self._create_dead_letter_topic(dead_letters, source.enode)
-                )
-            return await self._make_result(source, call, popped)
-        except BaseException:
-            release = self._releaser.release(source.enode, source.topic.topic_id, call.group, popped.batches)
-            background.run_contained("give back", release)
-            raise
-
-    async def _make_result(self, source: PopSource, call: PopCall, popped: Popped) -> PopResult:
-        batches = popped.batches
-        is_retry, has_others = source.topic.name == retry_topic(call.group), False
-        if call.message_filter is not None and batches and not is_retry:
-            batches, has_others = await self._filter(source, call, batches)
-        return PopResult(
-            [
-                PoppedMessages(
-                    Queue(source.topic.name, source.enode, one.queue_id),
-                    ReceiptHandle(
-                        source.enode, call.group, source.topic.topic_id, one.queue_id, one.number, one.offsets[0],
-                        one.offsets[-1] - one.offsets[0] + 1,
-                    ),
-                    one,
-                )
-                for one in batches
-            ],
-            popped.blocked_reason,
-            has_others,
-        )  # fmt: skip
-
-    async def _filter(
-        self, source: PopSource, call: PopCall, batches: list[PoppedBatch]
-    ) -> tuple[list[PoppedBatch], bool]:
-        """The messages that match the filter, and whether messages were left to other members.
-
-        Other messages are acked; excess messages are released.
-        """
-        assert call.message_filter is not None
-        differing = self._filters.differing(call.group, source.topic.name)
-        found = filter_popped(batches, call.message_filter, call.messages_max, differing)
-        link = self._links.to(source.enode)
-        if found.for_others:
-            later = self._complete_verdict(Redeliver((OTHERS_DELAY_MS,), counts=False), call.group, source.enode)
-            await link.settle(source.topic.topic_id, call.group, found.for_others, later)
-        if found.filtered_out:
-            await link.settle(source.topic.topic_id, call.group, found.filtered_out, Finish(filtered=True))
-        if found.excess:
-            await self._releaser.release(source.enode, source.topic.topic_id, call.group, found.excess)
-        return found.matching, bool(found.for_others)
-
     async def release(self, result: PopResult) -> None:
         """Release all messages of an answer, because the consumer did not receive it."""
-        for one in result.batches:
-            await self._releaser.release(one.queue.enode, one.handle.topic_id, one.handle.group, [one.popped])
+        await self._source_pops.release(result)
 
     async def nack_all(self, result: PopResult, consumer: str, error: str) -> None:
         """Nack all messages of an answer, because `consumer` could not receive it.
@@ -354,45 +223,8 @@ class PopProcessor:
             return False
         return placement.read_queue_count > 0
 
-    def _complete_verdict(self, verdict: LeaseVerdict, group: str, enode: str) -> LeaseVerdict:
-        if not isinstance(verdict, Redeliver):
-            return verdict
-        delays_ms = verdict.delays_ms or self._topics.group_settings.get(group).retry.delays_ms
-        return replace(verdict, delays_ms=delays_ms, rules=self._rules(verdict.rules, group, enode))
-
-    def _rules(self, rules: PopRules, group: str, enode: str) -> PopRules:
-        """The rules of a request, completed by the settings of the group."""
-        settings = self._topics.group_settings.get(group)
-        return replace(
-            rules,
-            attempts_max=rules.attempts_max or settings.attempts_max,
-            in_flight_max=rules.in_flight_max or settings.in_flight_max,
-            park_expired=settings.park_expired,
-            dead_letter_topic_id=self._topics.group_topics.topic_id(dead_letter_topic(group), enode),
-        )
-
-    async def _create_dead_letter_topic(self, name: str, enode: str) -> None:
-        try:
-            await self._topics.group_topics.ensure(name, enode)
-        except OrtooError as error:
-            _log.emit(log_events.DEAD_LETTER_TOPIC_CREATE_FAILED_RETRYING, topic=name, reason=str(error))
-
-
-async def pop_or_error(pop: Awaitable[PopResult]) -> PopResult | OrtooError:
-    """Wait for a pop; returns its result, or its error instead of raising it."""
-    try:
-        return await pop
-    except Exception as error:
-        return as_ortoo_error(error, "pop")
-
 
 def _lease_part(handle: ReceiptHandle, offsets: Sequence[int]) -> LeasePart:
     if not offsets:
         return LeasePart(handle.queue_id, handle.number, ((handle.first_offset, handle.count),), is_exact=False)
     return LeasePart(handle.queue_id, handle.number, ranges_of(offsets))
-
-
-def _merge(results: Sequence[PopResult]) -> PopResult:
-    batches = [batch for answer in results for batch in answer.batches]
-    blocked_reason = "" if batches else next((one.blocked_reason for one in results if one.blocked_reason), "")
-    return PopResult(batches, blocked_reason, any(one.has_others for one in results))

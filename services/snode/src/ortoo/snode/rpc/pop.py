@@ -20,8 +20,8 @@ from ortoo.snode.cluster.wire import encode_batch, encode_queue
 from ortoo.snode.membership.group_members import Subscription
 from ortoo.snode.pop import PopComponents
 from ortoo.snode.pop.call import PopCall, PoppedMessages
-from ortoo.snode.pop.processor import MESSAGES_MAX
 from ortoo.snode.pop.receipt_handle import ReceiptHandle, read_receipt
+from ortoo.snode.pop.source_pops import MESSAGES_MAX
 from ortoo.snode.rpc.streams import LongCalls
 from ortoo.v1 import pop_pb2 as pb
 from ortoo.v1 import record_pb2

@@ -1,16 +1,15 @@
 """Pops over the lite topics of one client. Each lite topic is one queue, with at most one leased message."""
 
-import asyncio
 from collections.abc import Sequence
 from dataclasses import dataclass, replace
-from typing import Any
 
 from ortoo.common.errors import OrtooError
 from ortoo.snode.cluster.routes import Queue, Topic
 from ortoo.snode.cluster.runtime import Runtime
 from ortoo.snode.cluster.watch import DirectoryWatch
 from ortoo.snode.pop.call import PopCall, PopResult
-from ortoo.snode.pop.processor import PopProcessor, pop_or_error
+from ortoo.snode.pop.processor import PopProcessor
+from ortoo.snode.pop.watches import PopWatch
 from ortoo.snode.rocketmq.lite.owners import LiteOwners
 from ortoo.snode.rocketmq.lite.subscriptions import LiteSubscription, LiteSubscriptions
 from ortoo.snode.rocketmq.lite.topics import LiteTopics
@@ -18,7 +17,7 @@ from ortoo.snode.rocketmq.lite.topics import LiteTopics
 
 @dataclass(slots=True, eq=False)
 class LitePopProcessor:
-    """Pops from all lite topics of a client: tries one after another, then waits at all of them."""
+    """Pops from all lite topics of a client: tries those that may have messages, then waits for all of them."""
 
     processor: PopProcessor
     lite_topics: LiteTopics
@@ -47,11 +46,12 @@ class LitePopProcessor:
                     queues = await self._still_owned(call, queues)
                     if changed.is_set() and self.runtime.clock.monotonic_s() < deadline_s:
                         continue
-                await self._pop_available(queues, call, found)
-                wait_s = deadline_s - self.runtime.clock.monotonic_s()
-                if not found and wait_s > 0:
-                    events = [changed, *([topics_changed] if len(queues) < len(subscription.lite_topics) else [])]
-                    await self._wait_for_messages(queues, replace(call, wait_ms=int(wait_s * 1000) + 1), events, found)
+                with self.processor.watches.use([self.processor.place(queue, call) for queue in queues]) as watches:
+                    failed = await self._pop_available([*zip(queues, watches, strict=True)], call, found)
+                    if not found and self.runtime.clock.monotonic_s() < deadline_s:
+                        events = [changed, *([topics_changed] if len(queues) < len(subscription.lite_topics) else [])]
+                        quiet = [watch for watch in watches if watch not in failed]
+                        await self.processor.watches.wait(quiet, deadline_s, events=events)
                 if found and (changed.is_set() or is_exclusive):
                     current_queues = self._queues(parent, self._subscription(call))
                     found = await self._still_subscribed(
@@ -80,45 +80,30 @@ class LitePopProcessor:
         at = self._rotation % len(queues) if queues else 0
         return queues[at:] + queues[:at]
 
-    async def _pop_available(self, queues: Sequence[Queue], call: PopCall, found: list[PopResult]) -> None:
-        """Add the messages available now to `found`. After a cancellation, `found` has those popped before it."""
-        failure: OrtooError | None = None
-        for queue in queues:
+    async def _pop_available(
+        self, queues: Sequence[tuple[Queue, PopWatch]], call: PopCall, found: list[PopResult]
+    ) -> set[PopWatch]:
+        """Add the messages available now to `found`; returns the watches of unreachable enodes.
+
+        After a cancellation, `found` has the messages that were popped before it.
+        """
+        failures: dict[PopWatch, OrtooError] = {}
+        for queue, watch in queues:
             if len(found) >= call.messages_max:
                 break
+            if watch.is_quiet:
+                continue
             try:
-                answer = await self.processor.pop(_queue_call(queue, call, wait_ms=0))
+                answer = await self.processor.pop(_queue_call(queue, call))
             except OrtooError as error:  # an unreachable enode blocks only its own queues
-                failure = error
+                failures[watch] = error
                 continue
             found += [answer] if answer.batches else []
-        if failure is not None and not found and not failure.retriable:
-            raise failure
-
-    async def _wait_for_messages(
-        self, queues: Sequence[Queue], call: PopCall, events: Sequence[asyncio.Event], found: list[PopResult]
-    ) -> None:
-        """Wait for messages and add them to `found`. Returns without any at the timeout or when an event is set."""
-        calls = [_queue_call(queue, call, wait_ms=call.wait_ms) for queue in queues]
-        # These are tasks, not futures of them: a cancelled pop must notice it at once, or its messages would be lost.
-        pops = [
-            self.runtime.background.run_contained("lite pop", pop_or_error(self.processor.pop(one))) for one in calls
-        ]
-        changes = [self.runtime.background.start_future("lite change", event.wait()) for event in events]
-        clock = self.runtime.background.start_future("lite deadline", self.runtime.clock.sleep(call.wait_ms / 1000))
-        try:
-            others: list[asyncio.Future[Any]] = [*changes, clock]
-            waiting: set[asyncio.Future[Any]] = {*others, *pops}
-            while waiting:
-                done, waiting = await asyncio.wait(waiting, return_when=asyncio.FIRST_COMPLETED)
-                results = [_result_of(pop) for pop in pops if pop in done]
-                if any(answer is not None and answer.batches for answer in results) or not done.isdisjoint(others):
-                    break
-        finally:
-            found += [answer for pop in pops if (answer := _result_of(pop)) is not None and answer.batches]
-            waiting_for: list[asyncio.Future[Any]] = [*changes, clock, *pops]
-            for task in waiting_for:
-                task.cancel()
+            if answer.is_empty:
+                watch.on_empty(answer.blocked_reason)
+        if not found and (refusals := [error for error in failures.values() if not error.retriable]):
+            raise refusals[-1]
+        return set(failures)
 
     async def _still_subscribed(self, found: Sequence[PopResult], queues: Sequence[Queue]) -> list[PopResult]:
         """The answers from `queues`. Answers from queues whose subscription has ended are released."""
@@ -138,10 +123,5 @@ class LitePopProcessor:
         return PopResult(batches[: call.messages_max])
 
 
-def _queue_call(queue: Queue, call: PopCall, *, wait_ms: int) -> PopCall:
-    return replace(call, topic=queue.topic, queue=queue, messages_max=1, wait_ms=wait_ms, attempt_id="")
-
-
-def _result_of(pop: "asyncio.Future[PopResult | OrtooError]") -> PopResult | None:
-    found = pop.result() if pop.done() and not pop.cancelled() else None
-    return found if isinstance(found, PopResult) else None
+def _queue_call(queue: Queue, call: PopCall) -> PopCall:
+    return replace(call, topic=queue.topic, queue=queue, messages_max=1, wait_ms=0, attempt_id="")

@@ -1,0 +1,103 @@
+"""Pops that wait in this snode, and ask only enodes that may have messages. So an idle pop costs the enodes nothing."""
+
+import asyncio
+from collections import defaultdict
+from collections.abc import Sequence
+from dataclasses import replace
+
+from ortoo.common.errors import Conflict, OrtooError
+from ortoo.snode.cluster.runtime import Runtime
+from ortoo.snode.pop.call import PopCall, PopResult, PopSource, merge
+from ortoo.snode.pop.source_pops import SourcePops
+from ortoo.snode.pop.watches import PopWatch, PopWatches, WaitingPop, wake
+
+AttemptKey = tuple[str, str, str]
+"""Group, topic, attempt id."""
+
+
+class SharedPops:
+    """Pops over several sources that share the waits of all pops of this snode."""
+
+    def __init__(self, runtime: Runtime, pops: SourcePops, watches: PopWatches) -> None:
+        self._runtime = runtime
+        self._pops = pops
+        self._watches = watches
+        self._waiting: defaultdict[AttemptKey, set[WaitingPop]] = defaultdict(set)
+        self._rotation = 0
+
+    async def pop(self, sources: Sequence[PopSource], call: PopCall, *, asks_all: bool) -> PopResult:
+        """Pop from sources that may have messages; waits up to `call.wait_ms` for the first message.
+
+        With `asks_all`, quiet enodes are asked first, because they may hold messages of an earlier pop of the attempt.
+        Errors: Conflict, and that of a source if all sources fail.
+        """
+        clock = self._runtime.clock
+        deadline_s = clock.monotonic_s() + call.wait_ms / 1000
+        failed: dict[PopWatch, OrtooError] = {}
+        with self._watches.use([(one.enode, self._pops.await_request(one, call)) for one in sources]) as watches:
+            self._rotation += 1
+            at = self._rotation % len(sources)
+            pairs = [*zip(sources, watches, strict=True)]
+            pairs = pairs[at:] + pairs[:at]
+            while True:
+                open_pairs = [pair for pair in pairs if pair[1] not in failed]
+                found = await self._ask([pair for pair in open_pairs if asks_all or not pair[1].is_quiet], call, failed)
+                asks_all = False
+                if found.batches or found.has_others:
+                    return found
+                if len(failed) == len(watches):
+                    raise next(iter(failed.values()))
+                if clock.monotonic_s() >= deadline_s:
+                    return PopResult([], next((one.blocked_reason for one in watches if one.blocked_reason), ""))
+                for watch, error in (await self._wait(watches, failed, call, deadline_s)).items():
+                    if isinstance(error, Conflict):
+                        raise error
+                    failed[watch] = error
+
+    def cancel(self, call: PopCall) -> None:
+        """Wake the waiting pops of an attempt. They fail with Conflict."""
+        for pop in self._waiting.get((call.group, call.topic, call.attempt_id), ()):
+            pop.is_cancelled = True
+            wake(pop)
+
+    async def _ask(
+        self, pairs: Sequence[tuple[PopSource, PopWatch]], call: PopCall, failed: dict[PopWatch, OrtooError]
+    ) -> PopResult:
+        """Pop from sources in turn without waiting, until there are enough messages. Errors are added to `failed`."""
+        results: list[PopResult] = []
+        room = call.messages_max
+        try:
+            for source, watch in pairs:
+                if room <= 0:
+                    break
+                try:
+                    result = await self._pops.pop(source, replace(call, messages_max=room, wait_ms=0))
+                except Conflict:
+                    raise
+                except OrtooError as error:
+                    failed[watch] = error
+                    continue
+                if result.is_empty:
+                    watch.on_empty(result.blocked_reason)
+                results.append(result)
+                room -= sum(len(one.popped.offsets) for one in result.batches)
+        except BaseException:
+            self._pops.release_later(results)
+            raise
+        return merge(results)
+
+    async def _wait(
+        self, watches: Sequence[PopWatch], failed: dict[PopWatch, OrtooError], call: PopCall, until_s: float
+    ) -> dict[PopWatch, OrtooError]:
+        pop = WaitingPop(asyncio.get_running_loop().create_future())
+        key = (call.group, call.topic, call.attempt_id)
+        siblings = self._waiting[key]
+        siblings.add(pop)
+        try:
+            return await self._watches.wait([one for one in watches if one not in failed], until_s, pop=pop)
+        finally:
+            siblings.discard(pop)
+            if not siblings:
+                self._waiting.pop(key, None)
+            if pop.is_cancelled:
+                raise Conflict("this pop was cancelled by its client", field="attempt_id")

@@ -1,0 +1,197 @@
+"""Which enodes have messages for a group. One wait at each enode serves all pops of this snode."""
+
+import asyncio
+from collections.abc import Callable, Iterable, Iterator, Sequence
+from contextlib import contextmanager
+from dataclasses import dataclass, field
+from functools import partial
+
+from ortoo.common.errors import OrtooError, Unsupported
+from ortoo.common.groups.pop import AwaitRequest
+from ortoo.common.process.containment import as_ortoo_error
+from ortoo.common.process.deadlines import DeadlineWheel
+from ortoo.snode.cluster.runtime import Runtime
+from ortoo.snode.enodes.link import EnodeLinks
+
+OLDER_ENODE_POLL_S = 1.0
+"""The interval at which an enode of a version without AwaitMessages is asked for messages."""
+
+
+@dataclass(eq=False, slots=True)
+class WaitingPop:
+    """A pop that waits until one of its watches is no longer quiet."""
+
+    woken: "asyncio.Future[None]"
+    is_cancelled: bool = False
+    failures: "dict[PopWatch, OrtooError]" = field(default_factory=dict)
+    """The watches whose wait at the enode has failed."""
+
+
+class PopWatch:
+    """Whether an enode may have messages for a group in queues of one topic.
+
+    A quiet enode had no messages for the last pop, and its wait reports the next ones. So no pop needs to ask it. The
+    enode checks for messages when the wait arrives there. So messages that were stored after the pop are reported.
+    """
+
+    def __init__(
+        self,
+        enode: str,
+        request: AwaitRequest,
+        links: EnodeLinks,
+        runtime: Runtime,
+        on_unused: "Callable[[PopWatch], None]",
+    ) -> None:
+        self.key = (enode, request)
+        self.is_quiet = False
+        self.blocked_reason = ""
+        """Why the last pop returned no messages although the enode has some."""
+        self.users = 0
+        """The number of pops that use this watch."""
+        self._links = links
+        self._runtime = runtime
+        self._on_unused = on_unused
+        self._waiting: dict[WaitingPop, None] = {}
+        """In the order of arrival."""
+
+    def on_empty(self, blocked_reason: str) -> None:
+        """Note that a pop got no messages from the enode. The enode is now quiet."""
+        self.blocked_reason = blocked_reason
+        if not self.is_quiet:
+            self.is_quiet = True
+            self._runtime.background.run_contained("pop watch", self._watch())
+
+    def wake(self, count: int) -> None:
+        """Let waiting pops ask the enode, in the order of their arrival."""
+        while count and self._waiting:
+            pop = next(iter(self._waiting))
+            del self._waiting[pop]
+            count -= wake(pop)
+
+    def add(self, pop: WaitingPop) -> None:
+        """Wake this pop when its turn comes, or when the wait at the enode fails."""
+        self._waiting[pop] = None
+
+    def remove(self, pop: WaitingPop) -> None:
+        """Forget a pop that no longer waits."""
+        self._waiting.pop(pop, None)
+
+    def drop_if_unused(self) -> None:
+        """Drop this watch if no pop uses it and its enode is not quiet."""
+        if not self.users and not self.is_quiet:
+            self._on_unused(self)
+
+    async def _watch(self) -> None:
+        """Wait until the enode may have messages, then wake the first pop."""
+        failure: OrtooError | None = None
+        try:
+            await self._await_messages()
+        except Unsupported:
+            await self._runtime.clock.sleep(OLDER_ENODE_POLL_S)
+        except Exception as error:
+            failure = as_ortoo_error(error, "pop watch")
+        finally:
+            self.is_quiet = False
+            self.drop_if_unused()
+        if failure is None:
+            self.wake(1)
+        else:
+            for pop in self._waiting:
+                pop.failures[self] = failure
+            self.wake(len(self._waiting))
+
+    async def _await_messages(self) -> None:
+        """Return when the enode may have messages, or when no pop uses this watch any more."""
+        enode, request = self.key
+        is_retry = False
+        while True:
+            try:
+                found = await self._links.to(enode).await_messages(request)
+            except OrtooError as error:
+                if is_retry or not error.retriable:
+                    raise
+                is_retry = True  # usually, another replica leads now
+                continue
+            if found or not self.users:
+                return
+            is_retry = False
+
+
+class PopWatches:
+    """The watches of a snode. A watch exists while pops use it, or while its enode is quiet."""
+
+    def __init__(self, links: EnodeLinks, runtime: Runtime) -> None:
+        self._links = links
+        self._runtime = runtime
+        self._watches: dict[tuple[str, AwaitRequest], PopWatch] = {}
+        self._wheel = DeadlineWheel(runtime.clock, "snode:waiting pops")
+
+    @contextmanager
+    def use(self, places: Iterable[tuple[str, AwaitRequest]]) -> Iterator[list[PopWatch]]:
+        """The watches of these (enode, request) pairs. At the end, other pops are woken if an enode is not quiet."""
+        watches = [self._watch(*place) for place in places]
+        for watch in watches:
+            watch.users += 1
+        try:
+            yield watches
+        finally:
+            for watch in watches:
+                watch.users -= 1
+                if not watch.is_quiet:
+                    # Two, so that the number of pops doubles while an enode has messages for all of them.
+                    watch.wake(2)
+                    watch.drop_if_unused()
+
+    def _watch(self, enode: str, request: AwaitRequest) -> PopWatch:
+        watch = self._watches.get((enode, request))
+        if watch is None:
+            watch = PopWatch(enode, request, self._links, self._runtime, self._drop)
+            self._watches[watch.key] = watch
+        return watch
+
+    def _drop(self, watch: PopWatch) -> None:
+        del self._watches[watch.key]
+
+    async def wait(
+        self,
+        watches: Sequence[PopWatch],
+        until_s: float,
+        *,
+        events: Sequence[asyncio.Event] = (),
+        pop: WaitingPop | None = None,
+    ) -> dict[PopWatch, OrtooError]:
+        """Wait until a watch is not quiet, an event is set, or until a monotonic time.
+
+        Returns the errors of failed watches. A caller that wakes this pop itself passes its own `pop`.
+        """
+        background = self._runtime.background
+        pop = pop or WaitingPop(asyncio.get_running_loop().create_future())
+        if not all(watch.is_quiet for watch in watches):
+            return {}
+        for watch in watches:
+            watch.add(pop)
+        deadline = self._wheel.add(until_s, partial(wake, pop))
+        others = [background.start_future("pop change", event.wait()) for event in events]
+        for other in others:
+            other.add_done_callback(lambda _: wake(pop))
+        try:
+            await pop.woken
+        finally:
+            self._wheel.cancel(deadline)
+            for watch in watches:
+                watch.remove(pop)
+            for other in others:
+                other.cancel()
+        return pop.failures
+
+    async def close(self) -> None:
+        """End the waits for deadlines."""
+        await self._wheel.close()
+
+
+def wake(pop: WaitingPop) -> bool:
+    """Wake a pop; False if it was woken before."""
+    if pop.woken.done():
+        return False
+    pop.woken.set_result(None)
+    return True

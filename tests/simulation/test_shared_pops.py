@@ -1,0 +1,118 @@
+"""Pops that share their waits: an idle one asks no enode, and each message reaches a waiting consumer at once."""
+
+import asyncio
+
+import pytest
+
+from ortoo.client import Client, PopSettings
+from ortoo.common.process.background import Background
+from ortoo.snode.pop.call import PopCall, PopResult, PopSource
+from ortoo.snode.pop.source_pops import SourcePops
+from ortoo.testing.simulation.cluster.cluster import ClusterShape
+from tests.simulation.rolling_pops import MEMBERS, SHAPE, rolling_pops
+from tests.simulation.scripted_cluster import ScriptedCluster, play
+
+ENODES = 3
+CONSUMERS = 6
+WAIT_MS = 20_000
+PROMPTLY_S = 0.5
+"""The limit from the acknowledgement of a send to the delivery, with a consumer that has just gone in between."""
+
+
+@pytest.fixture(autouse=True)
+def shared(monkeypatch: pytest.MonkeyPatch) -> None:
+    """All waiting pops share their waits."""
+    monkeypatch.setattr("ortoo.snode.pop.processor.DIRECT_POPS_MAX", 0)
+
+
+@pytest.fixture
+def asked(monkeypatch: pytest.MonkeyPatch) -> list[str]:
+    """The enodes that pops asked."""
+    enodes: list[str] = []
+    pop = SourcePops.pop
+
+    async def counted(self: SourcePops, source: PopSource, call: PopCall) -> PopResult:
+        enodes.append(source.enode)
+        return await pop(self, source, call)
+
+    monkeypatch.setattr(SourcePops, "pop", counted)
+    return enodes
+
+
+@pytest.mark.parametrize("shape", [SHAPE, MEMBERS])
+def test_restarts_lose_no_message_and_burn_no_attempt(shape: ClusterShape) -> None:
+    """Also when another replica becomes leader."""
+    assert rolling_pops(3, shape)
+
+
+class Consumers:
+    """Consumers of one group at both snodes. They pop and acknowledge, and some leave and come back."""
+
+    def __init__(self, stage: ScriptedCluster) -> None:
+        self.received: dict[bytes, float] = {}
+        """Body to the time of its first delivery."""
+        self.by: dict[int, int] = dict.fromkeys(range(CONSUMERS), 0)
+        """Consumer to its number of messages."""
+        self._stage = stage
+        self._chance = stage.world.random_streams.stream("consumers")
+
+    async def pop(self, number: int, client: Client, *, leaves: bool) -> None:
+        """Pop without end; a consumer that `leaves` cancels its pops at random times."""
+        settings = PopSettings(invisible_ms=30_000, wait_ms=WAIT_MS, messages_max=2)
+        while True:
+            async with client.pop_consumer("g", "t", settings=settings) as consumer:
+                try:
+                    async with asyncio.timeout(self._chance.uniform(0.05, 3.0) if leaves else None):
+                        while True:
+                            for message in await consumer.pop():
+                                self.received.setdefault(message.body, self._stage.clock.monotonic_s())
+                                self.by[number] += 1
+                                await message.ack()
+                except TimeoutError:
+                    continue
+
+
+def test_each_message_reaches_a_waiting_consumer_promptly(asked: list[str]) -> None:
+    """From any enode, at any snode, while other consumers leave. Meanwhile idle pops ask no enode."""
+
+    async def script(stage: ScriptedCluster) -> None:
+        chance = stage.world.random_streams.stream("load")
+        consumers = Consumers(stage)
+        async with stage.connect("app") as app, stage.connect("other") as other, Background("load") as background:
+            await app.admin.ensure_topic("t", queue_count=2)
+            for number in range(CONSUMERS):
+                client = (app, other)[number % 2]
+                background.spawn("pop", consumers.pop(number, client, leaves=number >= CONSUMERS - 2))
+            async with app.producer("t") as producer:
+                for number in range(60):
+                    await stage.clock.sleep(chance.uniform(0.0, 1.0))
+                    bodies = [b"%d-%d" % (number, at) for at in range(1 + chance.below(7))]
+                    await asyncio.gather(*map(producer.send, bodies))
+                    sent_s = stage.clock.monotonic_s()
+                    await stage.clock.sleep(PROMPTLY_S)
+                    late = [body for body in bodies if consumers.received.get(body, 1e9) > sent_s + PROMPTLY_S]
+                    assert not late, f"{late} came late or not at all"
+        assert all(consumers.by.values()), f"some consumer got no message: {consumers.by}"
+
+    play(script, shape=ClusterShape(enodes=ENODES, snodes=2))
+
+
+def test_idle_pops_ask_no_enode(asked: list[str]) -> None:
+    """After the time in which their consumers may have come from another snode."""
+
+    async def script(stage: ScriptedCluster) -> None:
+        consumers = Consumers(stage)
+        async with stage.connect("app") as client, Background("load") as background:
+            await client.admin.ensure_topic("t", queue_count=2)
+            for number in range(CONSUMERS):
+                background.spawn("pop", consumers.pop(number, client, leaves=False))
+            await stage.clock.sleep(90)
+            asked.clear()
+            await stage.clock.sleep(300)
+            assert asked == []
+            async with client.producer("t") as producer:
+                await producer.send(b"x")
+            await stage.clock.sleep(PROMPTLY_S)
+            assert list(consumers.received) == [b"x"]
+
+    play(script, shape=ClusterShape(enodes=ENODES, snodes=1))
