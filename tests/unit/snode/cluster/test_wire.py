@@ -9,8 +9,8 @@ from ortoo.common.grpc.messages import is_repeated, read
 from ortoo.common.records.columns import NUMBERS
 from ortoo.common.records.message import Message
 from ortoo.common.records.message_fields import NO_RARE_FIELDS
-from ortoo.snode.cluster.wire import decode_message
-from ortoo.v1 import record_pb2
+from ortoo.snode.cluster.wire import decode_message, decode_topic
+from ortoo.v1 import record_pb2, topic_pb2
 
 
 def _value(field: FieldDescriptor) -> Any:
@@ -46,3 +46,13 @@ def test_a_message_with_a_body_has_no_rare_fields() -> None:
 def test_every_field_of_the_readable_message_is_a_column() -> None:
     """A field that is in the proto of a single message only would be lost."""
     assert set(FULL) <= set(NUMBERS)
+
+
+def test_topics_on_the_same_enodes_share_their_placements() -> None:
+    """Other topics have placements of their own."""
+    places = [topic_pb2.Placement(enode=f"e{number}", read_queue_count=4, write_queue_count=4) for number in range(3)]
+    first, second = [decode_topic(topic_pb2.Topic(name=name, placements=places)) for name in "ab"]
+    other = decode_topic(topic_pb2.Topic(name="c", placements=places[:2]))
+    assert [place.enode for place in first.placements] == ["e0", "e1", "e2"]
+    assert first.placements is second.placements
+    assert [place.enode for place in other.placements] == ["e0", "e1"]

@@ -1,6 +1,7 @@
 """Conversion between plain values and protobuf messages."""
 
 from collections.abc import Callable
+from functools import lru_cache
 from typing import Any, Final
 
 from ortoo.common.groups.failure_rule import ATTEMPTS_MAX
@@ -22,11 +23,21 @@ from ortoo.snode.cluster.routes import (
     Group,
     MessageType,
     Permission,
+    Placement,
     PublishPlace,
     Queue,
     Topic,
 )
 from ortoo.v1 import namesrv_pb2, record_pb2, topic_pb2
+
+PLACEMENT_SETS_MAX = 1_024
+"""The number of different sets of placements that topics share. Topics with further sets have a set of their own."""
+
+
+@lru_cache(maxsize=PLACEMENT_SETS_MAX)
+def _share(placements: tuple[Placement, ...]) -> tuple[Placement, ...]:
+    """The first of all equal tuples, because most topics have the same queues on the same enodes."""
+    return placements
 
 
 def decode_topic(topic: topic_pb2.Topic) -> Topic:
@@ -36,6 +47,7 @@ def decode_topic(topic: topic_pb2.Topic) -> Topic:
         topic,
         permission=known_or(Permission, topic.permission, Permission.READ_WRITE),
         message_type=known_or(MessageType, topic.message_type, MessageType.UNSPECIFIED),
+        placements=_share(tuple(read(Placement, place) for place in topic.placements)),
         publish_order=tuple(read(PublishPlace, place) for place in topic.publish_order.places),
     )
 
