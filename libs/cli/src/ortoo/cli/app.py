@@ -51,6 +51,8 @@ FAMILIES: dict[str, tuple[str, dict[str, Callable[..., Any]]]] = {
             "describe": topics.describe,
             "update": topics.update,
             "delete": topics.delete,
+            "trim": topics.trim,
+            "purge": topics.purge,
             "undelete": topics.undelete,
             "deleted": topics.deleted,
             "offered": topics.orphaned,

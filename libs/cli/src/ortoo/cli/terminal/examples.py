@@ -33,6 +33,11 @@ EXAMPLES: Mapping[str, tuple[str, ...]] = {
     "topic describe": ("ortoo topic describe orders",),
     "topic update": ("ortoo topic update orders --queues 16", "ortoo topic update orders --enode enode-2"),
     "topic delete": ("ortoo topic delete orders",),
+    "topic trim": (
+        "ortoo topic trim orders --before 2026-01-31T12:00:00Z --dry-run",
+        "ortoo topic trim orders --before 5000",
+    ),
+    "topic purge": ("ortoo topic purge orders --dry-run", "ortoo topic purge orders"),
     "topic undelete": ("ortoo topic undelete orders",),
     "topic deleted": ("ortoo topic deleted",),
     "topic offered": ("ortoo topic offered",),
