@@ -7,7 +7,7 @@ import typer
 from ortoo.cli.commands.deferred.delays import milliseconds_of
 from ortoo.cli.terminal.command import TopicName
 from ortoo.cli.terminal.completion import complete_deleted_topics, complete_enodes, complete_orphaned_topics
-from ortoo.cli.terminal.output import Columns, CommandOutput, OutputTable, utc
+from ortoo.cli.terminal.output import Columns, CommandOutput, OutputTable, text_of_time
 from ortoo.cli.terminal.targets import target_of
 from ortoo.common.errors import Invalid
 
@@ -164,8 +164,8 @@ async def deleted(mq: "Client") -> CommandOutput:
     columns: Columns = {
         "TOPIC": "topic.name",
         "ID": lambda one: f"{one.topic.topic_id:#x}",
-        "DELETED": lambda one: f"{utc(one.deleted_at_ms):%Y-%m-%d %H:%M:%SZ}",
-        "UNTIL": lambda one: f"{utc(one.due_at_ms):%Y-%m-%d %H:%M:%SZ}",
+        "DELETED": lambda one: text_of_time(one.deleted_at_ms),
+        "UNTIL": lambda one: text_of_time(one.due_at_ms),
     }
     return CommandOutput(topics, OutputTable(columns, topics))
 
