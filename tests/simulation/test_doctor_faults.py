@@ -102,6 +102,12 @@ async def clock_set_back(it: Patient) -> None:
     it.stage.cluster.enodes[0].clock.jump(-60_000)
 
 
+async def clock_corrected(it: Patient) -> None:
+    it.stage.cluster.enodes[0].clock.jump(60_000)
+    await it.sends(4)
+    it.stage.cluster.enodes[0].clock.jump(-60_000)
+
+
 async def clock_ahead(it: Patient) -> None:
     it.stage.cluster.enodes[1].clock.jump(60_000)
 
@@ -249,6 +255,7 @@ FAULTS: dict[str, tuple[Fault, str, str]] = {
     "disk hangs": (hanging_disk, "disk hangs", "iostat"),
     "slow disk": (slow_disk, "slow disk", "iostat"),
     "clock set back": (clock_set_back, "clock set back", "If it is right now, wait"),
+    "clock corrected": (clock_corrected, "clock set back", "If it is right now, wait"),
     "clock ahead": (clock_ahead, "clock differs", "chronyc"),
     "one name server away": (name_server_gone, "name server unavailable", "namesrv_address"),
     "no name server": (no_name_server, "name server unavailable", "start it"),
@@ -268,7 +275,7 @@ FAULTS: dict[str, tuple[Fault, str, str]] = {
     "misspelt topic": (misspelt_topic, "unknown topic", "did you mean orders"),
     "read-only topic": (read_only_topic, "permission", "ortoo topic update t"),
     "misspelt group": (misspelt_group, "unknown group", "did you mean billing"),
-    "group disabled": (switched_off, "group disabled", "UpdateGroup"),
+    "group disabled": (switched_off, "group disabled", "ortoo group update g --consume"),
     "no consumers": (nobody_consumes, "no consumers", "start a consumer"),
     "directory lost": (lost_directory, "unregistered topics", "ortoo topic adopt younger"),
     "narrow index": (narrow_index, "index nearly full", "store.index_bytes_max"),
