@@ -1,6 +1,15 @@
 """The doctor's remedies, followed literally after each fault: commands as they are written, and actions on machines.
 
-Afterwards the doctor has no finding. `FAULTS` has the faults, and a test compares both tables.
+Afterwards the doctor has no finding. `FAULTS` has the faults, and a test compares both tables. Faults that need real
+sockets, files or processes, with their remedies, are tested elsewhere:
+
+* another Redis prefix, a wrong password, a slow Redis: tests/e2e/test_membership_findings.py
+* expired and other wrong certificates, of a role or a client: tests/integration/test_handshakes.py
+* a wrong name server or cluster token of an enode, a user without permission: tests/integration/test_advice.py
+* a read-only PostgreSQL: tests/integration/test_namesrv_database_faults.py
+* name servers over two databases: tests/e2e/test_two_directories.py
+* an enode that stays down over a restart of the cluster: tests/e2e/test_expected_enodes.py
+* messages that wait, of each kind: tests/e2e/test_message_explained.py
 """
 
 import shlex
@@ -59,6 +68,15 @@ async def consume_all(it: Patient) -> None:
             for one in popped:
                 await one.ack()
             idle = 0 if popped else idle + 1
+
+
+async def push_all(it: Patient) -> None:
+    """A push consumer of the group whose handler works again, also for the retries."""
+
+    async def succeed(received: object) -> None:
+        """Return, so that the message is acknowledged."""
+
+    await it.push(succeed, 120)
 
 
 def actions(phrase: str, act: Callable[[Patient], Awaitable[None] | None]) -> Remedy:
@@ -183,6 +201,11 @@ REMEDIES: Mapping[str, Remedy] = {
     "group disabled": command("ortoo group update g --consume"),
     "no consumers": actions("start a consumer of this group", consume_all),
     "directory lost": command("ortoo topic adopt younger"),
+    "disk 95 % full": actions("enlarge the volume", enlarge_volume),
+    "failing push handler": actions("look at the consumers' logs", push_all),
+    "pop group without consumer": actions("start a consumer of this group", consume_all),
+    "group slower than retention": actions("run more consumers", consume_all),
+    "snode cut off from an enode": actions("network", lambda it: it.undo()),
     "narrow index": actions("raise store.index_bytes_max", larger_index),
 }
 LASTING = {"damaged log": "a lost part of the only copy is reported until retention deletes its segment"}
