@@ -22,9 +22,9 @@ import typer
 from ortoo.cli.app import COMMANDS, FAMILIES, app
 from ortoo.client import PopSettings
 from ortoo.testing.simulation.cluster.cluster import ClusterShape
-from ortoo.testing.simulation.cluster.roles import RoleMachine
+from ortoo.testing.simulation.cluster.roles import SEGMENT_BYTES, RoleMachine
 from tests.simulation.scripted_cluster import ScriptedCluster, play
-from tests.simulation.test_doctor_faults import FAULTS, SEGMENT_BYTES, SLOW, Patient, patient, shaken
+from tests.simulation.test_doctor_faults import FAULTS, SLOW, Patient, patient, shaken
 
 WITHIN_S = 5.0
 HEALTHY_WITHIN_S = 180.0
@@ -125,6 +125,11 @@ def correct_disk(it: Patient) -> None:
     latency.least_s, latency.usual_s, latency.seldom_s = 0.0001, 0.003, 0.01
 
 
+def repair_network(it: Patient) -> None:
+    """End the fault of the network."""
+    it.undo()
+
+
 def start_database(it: Patient) -> None:
     """Start PostgreSQL."""
     it.stage.world.database.away = False
@@ -205,7 +210,7 @@ REMEDIES: Mapping[str, Remedy] = {
     "failing push handler": actions("look at the consumers' logs", push_all),
     "pop group without consumer": actions("start a consumer of this group", consume_all),
     "group slower than retention": actions("run more consumers", consume_all),
-    "snode cut off from an enode": actions("network", lambda it: it.undo()),
+    "snode cut off from an enode": actions("network", repair_network),
     "narrow index": actions("raise store.index_bytes_max", larger_index),
 }
 LASTING = {"damaged log": "a lost part of the only copy is reported until retention deletes its segment"}
