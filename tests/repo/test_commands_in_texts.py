@@ -36,7 +36,7 @@ def named(pages: tuple[str, ...], texts: tuple[str, ...]) -> Iterator[tuple[Path
 def fault_of(line: str) -> str:
     """Why the command cannot exist; empty if it can. Arguments may be left out, as in `ortoo topic trim`."""
     line = re.sub(r"\[[^\[\]]*\]", "", line)  # optional parts
-    line = re.sub(r"\{[^{}]*\}|…|\.\.\.", "X", re.sub(r"\b(REPLICA|N)\b", "1", line))
+    line = re.sub(r"\{[^{}]*\}|…|\.\.\.", "X", re.sub(r"\b(REPLICA|N|MS)\b", "1", line))
     try:
         _, *words = shlex.split(re.split(r" [|>#] | \|\||;$", line)[0])
     except ValueError:

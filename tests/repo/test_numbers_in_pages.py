@@ -43,7 +43,7 @@ SENTENCES: tuple[tuple[str, str], ...] = (
         "limits.md",
         f"health and reflection | {OBSERVERS_MAX} of a process, {OBSERVERS_OF_ADDRESS_MAX} from one address |",
     ),
-    ("limits.md", f"whose request has not arrived | {CHECKS_MAX:,} of a process |"),
+    ("limits.md", f"request has not arrived | {CHECKS_MAX:,} of a process |"),
     ("limits.md", f"| Open calls of one connection | {STREAMS_OF_CONNECTION_MAX:,} |"),
     ("limits.md", f"the TLS handshake included | {SET_UP_MS_MAX // 1000} s |"),
     ("limits.md", f"| Time without a call | {IDLE_MS_MAX // 1000} s |"),
