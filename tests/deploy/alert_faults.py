@@ -27,13 +27,13 @@ from ortoo.v1 import producer_pb2, record_pb2, topic_pb2
 from ortoo.v1.producer_pb2_grpc import ProducerServiceStub
 from ortoo.verification.servers.ports import free_ports
 from ortoo.verification.servers.postgres import postgres
-from ortoo.verification.servers.processes import SMALL_STORE, ProcessCluster, RoleProcess, process_cluster
+from ortoo.verification.servers.processes import SMALL_STORE, ProcessCluster, RoleProcess
 from ortoo.verification.servers.valkey import valkey
 from tests.deploy import ailing_enode
 from tests.deploy.alert_group_faults import failing_handler, lost_messages, short_retention
 from tests.deploy.alert_machine_faults import expiring_certificate, few_descriptors, late_clock, tls_environ
 from tests.deploy.alert_replica_faults import missing_member, unsteady_leader
-from tests.deploy.alert_scene import AilingEnode, Scene, running
+from tests.deploy.alert_scene import AilingEnode, Scene, healthy_cluster, running
 from tests.deploy.prometheus import CLUSTER, MISSING, Prometheus, prometheus
 from tests.e2e.drill import run_drill
 
@@ -414,27 +414,6 @@ async def _is_quiet(scene: Scene, watch: Prometheus) -> bool:
 
 
 @asynccontextmanager
-async def _healthy_cluster(folder: Path, background: Background) -> AsyncIterator[list[str]]:
-    """The addresses of the metrics of a second cluster, which has traffic of its own."""
-    addresses = [f"127.0.0.1:{port}" for port in free_ports(3)]
-    environ = {
-        role: {"METRICS_ADDRESS": address, **(SMALL_STORE if role == "enode" else {})}
-        for role, address in zip(("namesrv", "enode", "snode"), addresses, strict=True)
-    }
-    async with process_cluster(folder, environ=environ) as cluster, connect(cluster.address) as mq:
-        await mq.admin.create_topic("steady")
-
-        async def send() -> None:
-            async with mq.producer("steady") as producer:
-                while True:
-                    await producer.send(b"tick")
-                    await SystemClock().sleep(0.1)
-
-        async with running(background, send()):
-            yield addresses
-
-
-@asynccontextmanager
 async def _scene(folder: Path) -> AsyncIterator[tuple[Scene, Prometheus]]:
     ports = free_ports(5)
     metrics = [f"127.0.0.1:{port}" for port in ports[:4]]
@@ -474,7 +453,7 @@ async def _scene(folder: Path) -> AsyncIterator[tuple[Scene, Prometheus]]:
         await cluster.wait_until_alive()
         mq = await parts.enter_async_context(connect(snode.address))
         background = await parts.enter_async_context(Background("faults"))
-        healthy = await parts.enter_async_context(_healthy_cluster(folder / "healthy", background))
+        healthy = await parts.enter_async_context(healthy_cluster(folder / "healthy", background))
         targets = {FAULTY: metrics, "healthy": healthy}
         watch = await parts.enter_async_context(prometheus(folder / "prometheus", f"127.0.0.1:{ports[4]}", targets))
         yield Scene(database, redis, namesrv, victim, snode, cluster, mq, background), watch

@@ -168,7 +168,7 @@ async def test_the_example_of_a_bank_runs_as_processes(tmp_path: Path) -> None:
     try:
         socket.create_server(("::1", 0), family=socket.AF_INET6).close()
     except OSError:
-        pytest.skip("NOT CHECKED, this machine has no IPv6")
+        pytest.skip("NOT CHECKED, this machine has no IPv6; run the test on a machine with the address ::1")
     found = objects(rendered("helm", *CASES["bank"]))
     async with bank(tmp_path, found) as pods, asyncio.timeout(240):
         await pods.probe()
