@@ -380,7 +380,7 @@ async def _make(fault: Fault, scene: Scene, watch: Prometheus, report: Report) -
         for alert, about in (await _firing(scene, watch)).items():
             if alert not in fired and alert not in fault.alerts | fault.beside:
                 report.false_alarms.append(f"{fault.what}: {alert} {about} fires too")
-            if others := _of_other(about):
+            if alert in fault.alerts and (others := _of_other(about)):
                 report.wrong.append(f"{fault.what}: {alert} fires for the healthy cluster: {others}")
             fired.setdefault(alert, clock.monotonic_s() - begun_s)
         return fault.alerts <= fired.keys()
