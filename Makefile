@@ -141,9 +141,10 @@ image-check: $(READY)  ## Build the image and run all three roles from it (needs
 alerts: $(READY)  ## Fire every alert by its fault, under a real Prometheus at thirty times the speed; five minutes
 	@$(PY) -m tests.deploy.alert_faults || test $$? -eq 77
 
-rolling: $(READY)  ## Restart every process of a cluster in turn at 2,000 messages a second, then three replicas of an enode; report the cost
+rolling: $(READY)  ## Restart every process of a cluster in turn at 2,000 messages a second, then three replicas, also with one behind; report the cost
 	@$(PY) -m tests.e2e.rolling_restart
 	@$(PY) -m tests.e2e.rolling_restart --replicas
+	@$(PY) -m tests.e2e.rolling_restart --replicas --rate 1000 --behind-mb $(or $(BEHIND_MB),2000)
 
 upgrade: $(READY)  ## Upgrade every process of a cluster from an earlier revision under load, then downgrade and upgrade again where possible (SINCE=REVISION)
 	@$(PY) -m tests.e2e.rolling_restart --rate $(or $(RATE),200) --since $(or $(SINCE),HEAD)

@@ -3,10 +3,10 @@
     python -m tests.deploy.alert_faults
 
 A name server over PostgreSQL, two enodes and a snode, under constant traffic; the machine of one enode can be made
-faulty. First no alert may fire for a while. Then the faults are injected one by one. Exactly the alerts of a fault must
-fire, apart from those of processes that it restarts, and all must resolve afterwards. Time runs thirty times faster for
-Prometheus (see `tests.deploy.prometheus`). Prints a table; the exit code is 1 when an alert was missing, wrong, or did
-not resolve.
+faulty. The same Prometheus scrapes a second cluster, which stays healthy, so no alert may ever name it. First no alert
+may fire for a while. Then the faults are injected one by one. Exactly the alerts of a fault must fire, apart from those
+of processes that it restarts, and all must resolve afterwards. Time runs thirty times faster for Prometheus (see
+`tests.deploy.prometheus`). Prints a table; the exit code is 1 when an alert was missing, wrong, or did not resolve.
 """
 
 import argparse
@@ -33,14 +33,16 @@ from tests.deploy import ailing_enode
 from tests.deploy.alert_group_faults import failing_handler, lost_messages, short_retention
 from tests.deploy.alert_machine_faults import expiring_certificate, few_descriptors, late_clock, tls_environ
 from tests.deploy.alert_replica_faults import missing_member, unsteady_leader
-from tests.deploy.alert_scene import AilingEnode, Scene, running
-from tests.deploy.prometheus import MISSING, Prometheus, prometheus
+from tests.deploy.alert_scene import AilingEnode, Scene, healthy_cluster, running
+from tests.deploy.prometheus import CLUSTER, MISSING, Prometheus, prometheus
 from tests.e2e.drill import run_drill
 
 FIRES_WITHIN_S = 60.0
 RESOLVES_WITHIN_S = 60.0
 HARMED = b"a body that comes to harm"
 QUEUES = 512
+FAULTY = "faulty"
+"""The name of the cluster with the faults."""
 SLOW_SENDERS = 10
 """The number of senders with which most sends of the cluster are slow."""
 INDEX_BYTES_MAX = 600 * 362
@@ -352,6 +354,11 @@ async def _firing(scene: Scene, watch: Prometheus) -> dict[str, list[str]]:
     return alerts
 
 
+def _of_other(about: Sequence[str]) -> list[str]:
+    """The labels of an alert that are not those of the faulty cluster."""
+    return [labels for labels in about if f"'{CLUSTER}': '{FAULTY}'" not in labels]
+
+
 async def _stays_silent(scene: Scene, watch: Prometheus, clean_s: float, report: Report) -> None:
     clock = SystemClock()
     end_s = clock.monotonic_s() + clean_s
@@ -373,6 +380,8 @@ async def _make(fault: Fault, scene: Scene, watch: Prometheus, report: Report) -
         for alert, about in (await _firing(scene, watch)).items():
             if alert not in fired and alert not in fault.alerts | fault.beside:
                 report.false_alarms.append(f"{fault.what}: {alert} {about} fires too")
+            if alert in fault.alerts and (others := _of_other(about)):
+                report.wrong.append(f"{fault.what}: {alert} fires for the healthy cluster: {others}")
             fired.setdefault(alert, clock.monotonic_s() - begun_s)
         return fault.alerts <= fired.keys()
 
@@ -444,7 +453,9 @@ async def _scene(folder: Path) -> AsyncIterator[tuple[Scene, Prometheus]]:
         await cluster.wait_until_alive()
         mq = await parts.enter_async_context(connect(snode.address))
         background = await parts.enter_async_context(Background("faults"))
-        watch = await parts.enter_async_context(prometheus(folder / "prometheus", f"127.0.0.1:{ports[4]}", metrics))
+        healthy = await parts.enter_async_context(healthy_cluster(folder / "healthy", background))
+        targets = {FAULTY: metrics, "healthy": healthy}
+        watch = await parts.enter_async_context(prometheus(folder / "prometheus", f"127.0.0.1:{ports[4]}", targets))
         yield Scene(database, redis, namesrv, victim, snode, cluster, mq, background), watch
 
 

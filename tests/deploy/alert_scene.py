@@ -9,13 +9,14 @@ from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Any
 
-from ortoo.client import Client, ConsumerSettings, OrtooError
+from ortoo.client import Client, ConsumerSettings, OrtooError, connect
 from ortoo.common.process.background import Background
 from ortoo.common.process.clock import SystemClock
 from ortoo.v1 import producer_pb2, record_pb2
 from ortoo.v1.producer_pb2_grpc import ProducerServiceStub
+from ortoo.verification.servers.ports import free_ports
 from ortoo.verification.servers.postgres import Postgres
-from ortoo.verification.servers.processes import ProcessCluster, RoleProcess
+from ortoo.verification.servers.processes import SMALL_STORE, ProcessCluster, RoleProcess, process_cluster
 from ortoo.verification.servers.valkey import Valkey
 from tests.deploy import ailing_enode
 from tests.deploy.ailing_enode import Ailments
@@ -127,3 +128,24 @@ async def running(background: Background, work: object) -> AsyncIterator[None]:
     finally:
         task.cancel()
         await asyncio.wait({task})
+
+
+@asynccontextmanager
+async def healthy_cluster(folder: Path, background: Background) -> AsyncIterator[list[str]]:
+    """The addresses of the metrics of a second cluster, which has traffic of its own."""
+    addresses = [f"127.0.0.1:{port}" for port in free_ports(3)]
+    environ = {
+        role: {"METRICS_ADDRESS": address, **(SMALL_STORE if role == "enode" else {})}
+        for role, address in zip(("namesrv", "enode", "snode"), addresses, strict=True)
+    }
+    async with process_cluster(folder, environ=environ) as cluster, connect(cluster.address) as mq:
+        await mq.admin.create_topic("steady")
+
+        async def send() -> None:
+            async with mq.producer("steady") as producer:
+                while True:
+                    await producer.send(b"tick")
+                    await SystemClock().sleep(0.1)
+
+        async with running(background, send()):
+            yield addresses

@@ -11,7 +11,7 @@ import os
 import re
 import shutil
 import urllib.parse
-from collections.abc import AsyncIterator, Callable, Sequence
+from collections.abc import AsyncIterator, Callable, Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
@@ -28,6 +28,8 @@ SPEED = 30
 SCRAPE_S = 30
 """Scrape interval of the chart."""
 POLL_S = 0.2
+CLUSTER = "ortoo_cluster"
+"""The label that the chart sets to the name of the release."""
 _UNIT_MS = {"s": 1_000, "m": 60_000}
 _DURATION = re.compile(r"(?<=for: )(\d+)([sm])$|(?<=\[)(\d+)([sm])(?=\])|(?<=offset )(\d+)([sm])\b", re.MULTILINE)
 
@@ -83,14 +85,15 @@ class Prometheus:
 
 
 @contextlib.asynccontextmanager
-async def prometheus(folder: Path, address: str, targets: Sequence[str]) -> AsyncIterator[Prometheus]:
-    """Run one that scrapes `targets` (host:port) and listens on `address`; it stops at the end of the block."""
+async def prometheus(folder: Path, address: str, targets: Mapping[str, Sequence[str]]) -> AsyncIterator[Prometheus]:
+    """Run one that scrapes `targets`, by cluster, and listens on `address`; it stops at the end of the block."""
     folder.mkdir(parents=True)
     rules, config = folder / "rules.yaml", folder / "prometheus.yaml"
     rules.write_text(sped_up(RULES.read_text()))
     interval = f"{SCRAPE_S * 1000 // SPEED}ms"
     times = {"scrape_interval": interval, "evaluation_interval": interval, "scrape_timeout": interval}
-    jobs = [{"job_name": "ortoo", "static_configs": [{"targets": list(targets)}]}]
+    clusters = [{"targets": list(some), "labels": {CLUSTER: name}} for name, some in targets.items()]
+    jobs = [{"job_name": "ortoo", "static_configs": clusters}]
     config.write_text(json.dumps({"global": times, "rule_files": [str(rules)], "scrape_configs": jobs}))
     with (folder / "log").open("wb") as log:
         process = await asyncio.create_subprocess_exec(

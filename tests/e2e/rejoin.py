@@ -79,7 +79,7 @@ async def rejoin(folder: Path, *, megabytes: int, say: Callable[[str], object]) 
     environ = {"STORE_SEGMENT_BYTES": SEGMENT_BYTES}
     async with replica_cluster(folder, enode_environ=environ) as cluster, connect([cluster.address]) as mq:
         await leading(cluster, mq)
-        await _fill(mq, megabytes << 20)
+        await fill(mq, megabytes << 20)
         done.log_bytes = sum(path.stat().st_size for path in cluster.enodes[0].data.glob("*.seg"))
         say(f"{done.log_bytes / 1e6:.0f} MB are stored")
         done.idle_s = await _replaced(cluster, mq, clock)
@@ -93,7 +93,8 @@ async def rejoin(folder: Path, *, megabytes: int, say: Callable[[str], object]) 
     return done
 
 
-async def _fill(mq: Client, size: int) -> None:
+async def fill(mq: Client, size: int) -> None:
+    """Store messages of this size in bytes."""
     while True:
         with contextlib.suppress(OrtooError):
             await mq.admin.ensure_topic(TOPIC, queue_count=2)

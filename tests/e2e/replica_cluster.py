@@ -5,9 +5,13 @@ import shutil
 from collections.abc import AsyncIterator, Mapping
 from pathlib import Path
 
+import grpc
+from grpc_health.v1 import health_pb2, health_pb2_grpc
+
 from ortoo.cli.demo.role_subprocess import free_addresses
 from ortoo.client import Client, OrtooError, ReplicaInfo
 from ortoo.common.process.clock import SystemClock
+from ortoo.enode.leadership.in_sync_health import IN_SYNC
 from ortoo.verification.servers.processes import SMALL_STORE, ProcessCluster, RoleProcess
 from tests.e2e.replica_network import ReplicaNetwork
 
@@ -107,6 +111,17 @@ async def whole(mq: Client) -> None:
         if len(known) == REPLICAS and LEADING in states and not {AWAY, WAITING, LEARNING} & set(states):
             return
         await SystemClock().sleep(LOOK_S)
+
+
+async def until_in_sync(member: RoleProcess) -> None:
+    """Return when the readiness probe of a replica succeeds, which is the one of the chart."""
+    async with grpc.aio.insecure_channel(member.address) as channel:
+        stub, request = health_pb2_grpc.HealthStub(channel), health_pb2.HealthCheckRequest(service=IN_SYNC)
+        while True:
+            with contextlib.suppress(grpc.aio.AioRpcError):
+                if (await stub.Check(request)).status == health_pb2.HealthCheckResponse.SERVING:
+                    return
+            await SystemClock().sleep(LOOK_S)
 
 
 def number_of(member: RoleProcess) -> int:

@@ -195,7 +195,7 @@ TROUBLES: dict[str, tuple[Breaking, tuple[str, ...], str, str]] = {
     "no group": (nothing, ("--group", "stabel"), "unknown group", "did you mean stable?"),
     "no consumers": (nothing, ("--group", "stable", "--topic", "orders"), "no consumers", "start a consumer"),
     "read-only": (read_only, ("--topic", "orders"), "permission", "topic update"),
-    "switched off": (switch_off, ("--group", "stable"), "group disabled", "switch it on"),
+    "switched off": (switch_off, ("--group", "stable"), "group disabled", "ortoo group update stable --consume"),
     "deleted": (delete, (), "deleted topics", "ortoo topic undelete orders"),
     "enode unavailable": (lambda c: c.close("enode-0"), ("--topic", "orders"), "enode unavailable", "start it again"),
     "name server unavailable": (lambda c: c.close("namesrv-0"), (), "name server unavailable", "start it"),

@@ -49,6 +49,9 @@ ELSEWHERE = {
         ("ortoo tail orders --last", "ortoo tail orders --from", "ortoo consume", "ortoo bundle"),
         "tests/e2e/test_reading_commands.py",
     ),
+    **dict.fromkeys(("ortoo topic trim", "ortoo topic purge"), "tests/e2e/test_trim_commands.py"),
+    'grpcurl -plaintext -d \'{"topic":"orders","time_ms":-1}\'': "tests/e2e/test_grpcurl_admin.py",
+    "ortoo bench": "tests/e2e/test_bench_command.py",
     "ortoo enode forget": "tests/e2e/test_expected_enodes.py",
 }
 """The tests that run the other commands of the documents, by the first words of a command."""

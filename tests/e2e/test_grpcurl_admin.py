@@ -25,6 +25,7 @@ CALLS: dict[str, tuple[dict[str, Any], str]] = {
     "ListGroups": ({}, GROUP),
     "Tail": ({"topic": TOPIC, "from_beginning": True, "messages_max": 1}, "two fresh horses"),
     "FindMessages": ({"topic": TOPIC, "key": "order-1"}, "two fresh horses"),
+    "TrimTopic": ({"topic": TOPIC, "time_ms": "-1", "dry_run": True}, "begin_offset"),
     "DescribeLag": ({"group": GROUP, "topic": TOPIC}, "committed_offset"),
     "ListDelayedMessages": ({"topic": TOPIC}, "{"),
     "CreateSchedule": (

@@ -37,8 +37,9 @@ from ortoo.verification.servers.cluster import open_cluster
 
 WORDS: Mapping[str, tuple[str, ...]] = {
     "cluster": ("",),
-    "topic create": ("orders --queues 1", "steps --type fifo"),
+    "topic create": ("orders --queues 1", "steps --type fifo", "measured"),
     "probe": ("orders -n 2",),
+    "bench": ("measured --seconds 0.5 --rate 50",),
     "send": ("orders first --key k1 --tag red", "orders later --delay 1h", "steps next --group g"),
     "message get": ("orders {message_id}",),
     "message at": ("orders enode-0 0 0",),
@@ -74,6 +75,8 @@ WORDS: Mapping[str, tuple[str, ...]] = {
     "delay cancel": ("{recall_handle}",),
     "topic list": ("",),
     "topic describe": ("orders",),
+    "topic trim": ("measured --before 2",),
+    "topic purge": ("measured",),
     "topic update": ("orders --queues 2", "orders --publish-order enode-1:2;enode-0:2"),
     "topic offered": ("",),
     "topic adopt": ("lost",),

@@ -26,6 +26,12 @@ async def reasons(mq: Client, group: str, topic: str, message_id: str = "") -> d
     return {one.name: one.observed for one in found.reasons}
 
 
+async def silent_for(mq: Client, seconds: float) -> dict[str, str]:
+    """The reasons of the group `pushes` after a time in which it acknowledges nothing."""
+    await CLOCK.sleep(seconds)
+    return await reasons(mq, "pushes", "t")
+
+
 async def test_messages_that_are_not_visible_yet_are_explained(tmp_path: Path) -> None:
     """A delayed message with a generated id or its own, and a message of an open transaction."""
     async with asyncio.timeout(60), process_cluster(tmp_path) as cluster, connect(cluster.address) as mq:
@@ -99,6 +105,7 @@ async def test_a_message_behind_a_failed_one_of_its_message_group_is_explained(t
             backlog = (await mq.admin.describe_lag("pushes", "t")).by_state
             assert (backlog.retrying, backlog.waiting) == (1, 2)
             assert "attempt 1 failed" in (await reasons(mq, "pushes", "t", first))["delayed"]
+            assert not [one for one in await silent_for(mq, 11) if "silent" in one]  # it waits for the retry
 
         async with mq.pop_consumer("pops", "t", "*", PopSettings(in_order=True, messages_max=1)) as popping:
             (message,) = await popping.pop(wait_ms=10_000)
@@ -107,6 +114,32 @@ async def test_a_message_behind_a_failed_one_of_its_message_group_is_explained(t
             found = await reasons(mq, "pops", "t", second)
             assert f"it waits behind message {first} (offset 0 of t), attempt 1" in found["behind another message"]
             assert "behind another message" not in await reasons(mq, "pops", "t", other)
+
+
+async def test_a_consumer_that_is_evicted_again_and_again_is_named(tmp_path: Path) -> None:
+    """Its sessions end before it counts as silent. Doctor and explain name the client, the queue and the number."""
+    async with asyncio.timeout(180), process_cluster(tmp_path) as cluster, connect(cluster.address) as mq:
+        await mq.admin.create_topic("t", queue_count=1)
+        await mq.admin.groups.update("g", slow_consumer_threshold_messages=1, slow_consumer_grace_ms=300)
+        async with mq.producer("t") as producer:
+            for _ in range(5):
+                await producer.send(b"x")
+
+        async def hang(message: ReceivedMessage) -> None:
+            if message.offset:
+                await CLOCK.sleep(3_600)
+
+        settings = ConsumerSettings(from_beginning=True, client_id="sleeper")
+        async with mq.consumer("g", "t", settings) as consumer, Background("consumer") as background:
+            background.spawn("consumer", consumer.run(hang))
+            while "ended 2 times" not in (found := await reasons(mq, "g", "t")).get("slow consumer", ""):
+                await CLOCK.sleep(0.2)
+            assert found["slow consumer"].startswith("the push session of sleeper in group g was ended")
+            assert "queue t/enode-0/0" in found["slow consumer"]
+            assert "consumer lag" not in found
+            named = {one.name: one for one in await mq.admin.operations.list_findings(timeout_s=30)}
+            assert "sleeper" in named["slow consumer"].observed
+            assert "py-spy dump" in named["slow consumer"].remedy
 
 
 async def test_a_consumer_whose_handler_sleeps_is_named(tmp_path: Path) -> None:

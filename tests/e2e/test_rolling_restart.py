@@ -26,3 +26,13 @@ async def test_rolling_restart_of_members_loses_nothing_and_holds_up_nobody(tmp_
     outcome = await rolling_members(tmp_path, rate=60, say=said.append)
     assert outcome.faults(BUSY_SEND_MAX_S) == [], said
     assert outcome.sent > 300
+
+
+@pytest.mark.crash
+@pytest.mark.timeout(300)
+async def test_a_rolling_update_waits_for_a_replica_that_is_behind(tmp_path: Path) -> None:
+    """Its readiness probe succeeds when it has caught up, so that no send waits for it when the next one stops."""
+    said: list[str] = []
+    outcome = await rolling_members(tmp_path, rate=60, say=said.append, behind_mb=100)
+    assert outcome.faults(BUSY_SEND_MAX_S) == [], said
+    assert [one for one in said if "all replicas were ready" in one][2:], said

@@ -37,7 +37,7 @@ async def test_two_databases_are_named_and_a_send_fails_with_the_reason(tmp_path
             cluster.enode.environ["NAMESRV_ADDRESS"] = f"{other.address};{cluster.namesrv.address}"
             await cluster.enode.start()
             await cluster.wait_until_alive()
-            async with connect(cluster.address) as mq, asyncio.timeout(60):
+            async with connect(cluster.address) as mq, asyncio.timeout(120):
                 await mq.admin.create_topic("orders")
                 while "directories differ" not in (found := await findings(cluster.address)):
                     await SystemClock().sleep(0.1)
@@ -49,6 +49,15 @@ async def test_two_databases_are_named_and_a_send_fails_with_the_reason(tmp_path
                 async with mq.producer("orders") as producer:
                     with pytest.raises(OrtooError, match="different databases"):
                         await producer.send(b"x")
+
+                assert "remove the others from namesrv_address" in str(found["directories differ"]["remedy"])
+                await cluster.enode.kill()
+                cluster.enode.environ["NAMESRV_ADDRESS"] = cluster.namesrv.address
+                await cluster.enode.start()
+                while (await findings(cluster.address)).keys() - {"slow disk"}:
+                    await SystemClock().sleep(0.1)
+                async with mq.producer("orders") as producer:
+                    await producer.send(b"x")
         finally:
             await other.kill()
 

@@ -3,23 +3,34 @@
 import asyncio
 import contextlib
 from collections.abc import AsyncIterator, Awaitable, Callable
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 
 import pytest
 
 from ortoo.cli.doctor import run as doctor
 from ortoo.cli.doctor.findings import DoctorFinding, cluster_findings
-from ortoo.client import Client, Message, OrtooError, PopSettings, ProducerSettings, TransactionVerdict
+from ortoo.client import (
+    Client,
+    ConsumerSettings,
+    Message,
+    OrtooError,
+    PopSettings,
+    ProducerSettings,
+    ReceivedMessage,
+    TransactionVerdict,
+)
 from ortoo.client.admin.address_check import AddressCheck, SpokenProtocol
+from ortoo.client.core.handlers import nack_messages
 from ortoo.enode.log.settings import StoreSettings
 from ortoo.testing.simulation.cluster.cluster import ClusterShape
-from ortoo.testing.simulation.cluster.roles import SEGMENT_BYTES
+from ortoo.testing.simulation.cluster.roles import SEGMENT_BYTES, STORE
 from ortoo.v1 import namesrv_pb2, topic_pb2
 from ortoo.v1.namesrv_pb2_grpc import NameServiceStub
 from tests.simulation.scripted_cluster import ScriptedCluster, play
 
 WITHIN_S = 5.0
 BODY = b"m" * 2_000
+RETENTION_MS = 100_000
 
 
 @dataclass
@@ -30,6 +41,8 @@ class Patient:
     client: Client
     topic: str = "t"
     group: str = ""
+    undo: Callable[[], object] = lambda: None
+    """Ends a fault of the network."""
 
     async def findings(self) -> list[DoctorFinding]:
         """The doctor's findings behind the snode, by virtual time."""
@@ -44,6 +57,13 @@ class Patient:
                 for _ in range(count):
                     producer.enqueue_nowait(body)
                     await self.stage.clock.sleep(0.01)
+
+    async def push(self, handler: Callable[[ReceivedMessage], Awaitable[None]], seconds: float) -> None:
+        """Run a push consumer of the group."""
+        async with self.client.consumer("g", "t", ConsumerSettings(from_beginning=True)) as consumer:
+            with contextlib.suppress(TimeoutError):
+                async with asyncio.timeout(seconds):
+                    await consumer.run(handler)
 
     async def pop(self, *, error: str = "", attempts_max: int = 16) -> None:
         """Pop messages and nack them."""
@@ -99,6 +119,12 @@ async def slow_disk(it: Patient) -> None:
 
 
 async def clock_set_back(it: Patient) -> None:
+    it.stage.cluster.enodes[0].clock.jump(-60_000)
+
+
+async def clock_corrected(it: Patient) -> None:
+    it.stage.cluster.enodes[0].clock.jump(60_000)
+    await it.sends(4)
     it.stage.cluster.enodes[0].clock.jump(-60_000)
 
 
@@ -242,6 +268,48 @@ async def narrow_index(it: Patient) -> None:
         await it.sends(40)
 
 
+async def narrow_disk(it: Patient) -> None:
+    await it.sends(40)
+    platter = it.stage.cluster.enodes[0].disk.current.platter
+    platter.capacity_bytes = platter.image.used_bytes() * 100 // 95
+    await it.stage.clock.sleep(10)
+
+
+async def failing_push_handler(it: Patient) -> None:
+    """As `Consumer.run` when a handler raises, without its log line, which would count as a defect of the script."""
+    connection = it.client.admin._connection
+
+    async def fail(received: ReceivedMessage) -> None:
+        error = ValueError("no such customer")
+        await nack_messages(connection, "g", [received], error, 0, client_id="worker")
+
+    await it.sends(2)
+    await it.push(fail, 40)
+
+
+async def popped_by_nobody(it: Patient) -> None:
+    await it.sends(1)
+    async with it.client.pop_consumer("g", "t", "*", PopSettings()) as consumer:
+        for one in await consumer.pop(wait_ms=1_000):
+            await one.ack()
+    await it.sends(3)
+    await it.stage.clock.sleep(60)  # until the list of consumers has forgotten it
+    it.group = "g"
+
+
+async def slow_group(it: Patient) -> None:
+    await it.sends(4)
+    async with it.client.pop_consumer("g", "t", "*", PopSettings()) as consumer:
+        [one, *_] = await consumer.pop(wait_ms=1_000)
+        await one.ack()
+    await it.stage.clock.sleep(RETENTION_MS / 1000 * 0.8)
+
+
+async def cut_off_snode(it: Patient) -> None:
+    it.undo = it.stage.world.network.partition("snode-1", "enode-1", both_ways=True)
+    await it.stage.clock.sleep(10)
+
+
 FAULTS: dict[str, tuple[Fault, str, str]] = {
     "disk full": (full_disk, "disk full", "store.retention_bytes"),
     "fdatasync failed": (failed_disk, "disk failed", "dmesg"),
@@ -249,6 +317,7 @@ FAULTS: dict[str, tuple[Fault, str, str]] = {
     "disk hangs": (hanging_disk, "disk hangs", "iostat"),
     "slow disk": (slow_disk, "slow disk", "iostat"),
     "clock set back": (clock_set_back, "clock set back", "If it is right now, wait"),
+    "clock corrected": (clock_corrected, "clock set back", "If it is right now, wait"),
     "clock ahead": (clock_ahead, "clock differs", "chronyc"),
     "one name server away": (name_server_gone, "name server unavailable", "namesrv_address"),
     "no name server": (no_name_server, "name server unavailable", "start it"),
@@ -268,9 +337,14 @@ FAULTS: dict[str, tuple[Fault, str, str]] = {
     "misspelt topic": (misspelt_topic, "unknown topic", "did you mean orders"),
     "read-only topic": (read_only_topic, "permission", "ortoo topic update t"),
     "misspelt group": (misspelt_group, "unknown group", "did you mean billing"),
-    "group disabled": (switched_off, "group disabled", "UpdateGroup"),
+    "group disabled": (switched_off, "group disabled", "ortoo group update g --consume"),
     "no consumers": (nobody_consumes, "no consumers", "start a consumer"),
     "directory lost": (lost_directory, "unregistered topics", "ortoo topic adopt younger"),
+    "disk 95 % full": (narrow_disk, "disk nearly full", "enlarge the volume"),
+    "failing push handler": (failing_push_handler, "failing handler", "ortoo group describe g"),
+    "pop group without consumer": (popped_by_nobody, "no consumers", "start a consumer"),
+    "group slower than retention": (slow_group, "retention nearly used up", "run more consumers"),
+    "snode cut off from an enode": (cut_off_snode, "enode unresponsive", "network"),
     "narrow index": (narrow_index, "index nearly full", "store.index_bytes_max"),
 }
 
@@ -302,6 +376,8 @@ def shaken(stage: ScriptedCluster, fault: str) -> None:
         if fault == "narrow index":
             small = StoreSettings(segment_bytes=SEGMENT_BYTES, headroom_bytes=0, threads=False, index_bytes_max=2_000)
             enode.chosen = {"store": small}
+        if fault == "group slower than retention":
+            enode.chosen = {"store": replace(STORE, retention_age_ms=RETENTION_MS)}
 
 
 @pytest.mark.parametrize(
@@ -321,6 +397,7 @@ def test_each_fault_is_named_within_five_seconds_with_what_to_do(fault: str, mon
             assert stage.clock.monotonic_s() - begun_s < WITHIN_S
             assert cure in named[name].remedy
             assert named[name].observed
+            it.undo()
             stage.world.database.away = False
             stage.world.redis.resume_answering()
             for machine in stage.cluster.machines:

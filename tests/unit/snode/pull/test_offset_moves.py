@@ -8,7 +8,7 @@ import pytest
 from ortoo.common.errors import Invalid, Unavailable
 from ortoo.snode.cluster.routes import Permission, Placement, Queue, Topic
 from ortoo.snode.enodes.link import OffsetRow, QueueRange
-from ortoo.snode.pull.offsets import OffsetOperations, ResetTarget
+from ortoo.snode.pull.offsets import OffsetOperations, OffsetTarget
 
 TOPIC = Topic("t", 77, 1, Permission.READ_WRITE, (Placement("a", 1, 1), Placement("b", 1, 1)))
 A, B = Queue("t", "a", 0), Queue("t", "b", 0)
@@ -63,10 +63,10 @@ async def test_a_reset_that_came_half_way_says_how_far_and_can_be_asked_for_agai
     cluster = Cluster()
     cluster.away = "b"
     with pytest.raises(Unavailable, match="on a were moved, those on b were not: b is away, retry"):
-        await cluster.moves().reset("g", "t", ResetTarget(offset=5), force=False)
+        await cluster.moves().reset("g", "t", OffsetTarget(offset=5), force=False)
     assert cluster.stored == {"a": 5, "b": 8}
     cluster.away = ""
-    await cluster.moves().reset("g", "t", ResetTarget(offset=5), force=False)
+    await cluster.moves().reset("g", "t", OffsetTarget(offset=5), force=False)
     assert cluster.stored == {"a": 5, "b": 5}
 
 
@@ -75,6 +75,6 @@ async def test_a_reset_of_a_queue_that_is_not_there_is_refused_by_name(wrong: Qu
     """E-192: no queue is skipped silently, and nothing is moved."""
     cluster = Cluster()
     with pytest.raises(Invalid, match=str(wrong)) as refused:
-        await cluster.moves().reset("g", "t", ResetTarget(offsets={A: 3, wrong: 3}), force=True)
+        await cluster.moves().reset("g", "t", OffsetTarget(offsets={A: 3, wrong: 3}), force=True)
     assert refused.value.field == "offsets.starts.queue"
     assert cluster.stored == {"a": 8, "b": 8}

@@ -13,7 +13,7 @@ from typing import Annotated, Any
 import typer
 
 from ortoo.cli.cluster import bundle, declarations, draining, processes, profiles, replicas, top, users
-from ortoo.cli.commands import dead_letters, groups, messages, topics
+from ortoo.cli.commands import bench, dead_letters, groups, messages, topics
 from ortoo.cli.commands.deferred import delays, schedules, transactions
 from ortoo.cli.terminal.command import Address, AsJson, command, run
 from ortoo.cli.terminal.completion import complete_groups, complete_profiles, complete_topics
@@ -30,6 +30,7 @@ COMMANDS: dict[str, Callable[..., Any]] = {
     "tail": messages.tail,
     "consume": messages.consume,
     "probe": messages.probe,
+    "bench": bench.bench,
     "peek": dead_letters.peek,
     "lag": groups.lag,
     "explain": groups.explain,
@@ -51,6 +52,8 @@ FAMILIES: dict[str, tuple[str, dict[str, Callable[..., Any]]]] = {
             "describe": topics.describe,
             "update": topics.update,
             "delete": topics.delete,
+            "trim": topics.trim,
+            "purge": topics.purge,
             "undelete": topics.undelete,
             "deleted": topics.deleted,
             "offered": topics.orphaned,

@@ -52,6 +52,7 @@ if TYPE_CHECKING:
         TopicMode,
         TopicPlacement,
         TopicProgress,
+        TrimmedQueue,
     )
     from ortoo.client.admin.groups import GroupAdmin
     from ortoo.client.admin.lag import GroupLag, LagByState, QueueLag
@@ -211,6 +212,7 @@ __all__ = [
     "TransactionCheck",
     "TransactionVerdict",
     "TransactionalProducer",
+    "TrimmedQueue",
     "Unavailable",
     "Unsupported",
     "UserAdmin",
@@ -249,6 +251,7 @@ _MODULES: dict[str, tuple[str, ...]] = {
         "TopicMode",
         "TopicPlacement",
         "TopicProgress",
+        "TrimmedQueue",
     ),
     "ortoo.client.admin.groups": ("GroupAdmin",),
     "ortoo.client.admin.lag": ("GroupLag", "LagByState", "QueueLag"),

@@ -10,6 +10,7 @@ from ortoo.v1 import group_deletion_pb2 as ortoo_dot_v1_dot_group__deletion__pb2
 from ortoo.v1 import namesrv_pb2 as ortoo_dot_v1_dot_namesrv__pb2
 from ortoo.v1 import replica_admin_pb2 as ortoo_dot_v1_dot_replica__admin__pb2
 from ortoo.v1 import schedule_pb2 as ortoo_dot_v1_dot_schedule__pb2
+from ortoo.v1 import trim_pb2 as ortoo_dot_v1_dot_trim__pb2
 
 
 class AdminServiceStub(object):
@@ -216,6 +217,11 @@ class AdminServiceStub(object):
                 '/ortoo.v1.AdminService/CloneOffsets',
                 request_serializer=ortoo_dot_v1_dot_client__pb2.CloneOffsetsRequest.SerializeToString,
                 response_deserializer=ortoo_dot_v1_dot_client__pb2.CloneOffsetsResponse.FromString,
+                )
+        self.TrimTopic = channel.unary_unary(
+                '/ortoo.v1.AdminService/TrimTopic',
+                request_serializer=ortoo_dot_v1_dot_trim__pb2.TrimTopicRequest.SerializeToString,
+                response_deserializer=ortoo_dot_v1_dot_trim__pb2.TrimTopicResponse.FromString,
                 )
         self.PutUser = channel.unary_unary(
                 '/ortoo.v1.AdminService/PutUser',
@@ -584,6 +590,15 @@ class AdminServiceServicer(object):
         context.set_details('Method not implemented!')
         raise NotImplementedError('Method not implemented!')
 
+    def TrimTopic(self, request, context):
+        """Makes the oldest messages of a topic unreadable at once, or all of them. Groups continue behind them.
+
+        grpcurl -plaintext -d '{"topic":"t","time_ms":-1}' HOST:PORT ortoo.v1.AdminService/TrimTopic
+        """
+        context.set_code(grpc.StatusCode.UNIMPLEMENTED)
+        context.set_details('Method not implemented!')
+        raise NotImplementedError('Method not implemented!')
+
     def PutUser(self, request, context):
         """Creates or changes a user, who may sign requests of RocketMQ's clients.
 
@@ -878,6 +893,11 @@ def add_AdminServiceServicer_to_server(servicer, server):
                     servicer.CloneOffsets,
                     request_deserializer=ortoo_dot_v1_dot_client__pb2.CloneOffsetsRequest.FromString,
                     response_serializer=ortoo_dot_v1_dot_client__pb2.CloneOffsetsResponse.SerializeToString,
+            ),
+            'TrimTopic': grpc.unary_unary_rpc_method_handler(
+                    servicer.TrimTopic,
+                    request_deserializer=ortoo_dot_v1_dot_trim__pb2.TrimTopicRequest.FromString,
+                    response_serializer=ortoo_dot_v1_dot_trim__pb2.TrimTopicResponse.SerializeToString,
             ),
             'PutUser': grpc.unary_unary_rpc_method_handler(
                     servicer.PutUser,
@@ -1610,6 +1630,23 @@ class AdminService(object):
         return grpc.experimental.unary_unary(request, target, '/ortoo.v1.AdminService/CloneOffsets',
             ortoo_dot_v1_dot_client__pb2.CloneOffsetsRequest.SerializeToString,
             ortoo_dot_v1_dot_client__pb2.CloneOffsetsResponse.FromString,
+            options, channel_credentials,
+            insecure, call_credentials, compression, wait_for_ready, timeout, metadata)
+
+    @staticmethod
+    def TrimTopic(request,
+            target,
+            options=(),
+            channel_credentials=None,
+            call_credentials=None,
+            insecure=False,
+            compression=None,
+            wait_for_ready=None,
+            timeout=None,
+            metadata=None):
+        return grpc.experimental.unary_unary(request, target, '/ortoo.v1.AdminService/TrimTopic',
+            ortoo_dot_v1_dot_trim__pb2.TrimTopicRequest.SerializeToString,
+            ortoo_dot_v1_dot_trim__pb2.TrimTopicResponse.FromString,
             options, channel_credentials,
             insecure, call_credentials, compression, wait_for_ready, timeout, metadata)
 

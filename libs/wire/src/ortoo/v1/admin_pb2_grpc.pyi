@@ -13,6 +13,7 @@ from ortoo.v1 import group_deletion_pb2 as _group_deletion_pb2
 from ortoo.v1 import namesrv_pb2 as _namesrv_pb2
 from ortoo.v1 import replica_admin_pb2 as _replica_admin_pb2
 from ortoo.v1 import schedule_pb2 as _schedule_pb2
+from ortoo.v1 import trim_pb2 as _trim_pb2
 import abc as _abc_1
 
 
@@ -141,6 +142,11 @@ class AdminServiceStub:
     """
     CloneOffsets: _aio.UnaryUnaryMultiCallable[_client_pb2.CloneOffsetsRequest, _client_pb2.CloneOffsetsResponse]
     """Copies the offsets of one group to another."""
+    TrimTopic: _aio.UnaryUnaryMultiCallable[_trim_pb2.TrimTopicRequest, _trim_pb2.TrimTopicResponse]
+    """Makes the oldest messages of a topic unreadable at once, or all of them. Groups continue behind them.
+
+    grpcurl -plaintext -d '{"topic":"t","time_ms":-1}' HOST:PORT ortoo.v1.AdminService/TrimTopic
+    """
     PutUser: _aio.UnaryUnaryMultiCallable[_namesrv_pb2.PutUserRequest, _namesrv_pb2.PutUserResponse]
     """Creates or changes a user, who may sign requests of RocketMQ's clients.
 
@@ -538,6 +544,17 @@ class AdminServiceServicer(metaclass=_abc_1.ABCMeta):
         context: _aio.ServicerContext[_client_pb2.CloneOffsetsRequest, _abc.Awaitable[_client_pb2.CloneOffsetsResponse]],
     ) -> _abc.Awaitable[_client_pb2.CloneOffsetsResponse]:
         """Copies the offsets of one group to another."""
+
+    @_abc_1.abstractmethod
+    def TrimTopic(
+        self,
+        request: _trim_pb2.TrimTopicRequest,
+        context: _aio.ServicerContext[_trim_pb2.TrimTopicRequest, _abc.Awaitable[_trim_pb2.TrimTopicResponse]],
+    ) -> _abc.Awaitable[_trim_pb2.TrimTopicResponse]:
+        """Makes the oldest messages of a topic unreadable at once, or all of them. Groups continue behind them.
+
+        grpcurl -plaintext -d '{"topic":"t","time_ms":-1}' HOST:PORT ortoo.v1.AdminService/TrimTopic
+        """
 
     @_abc_1.abstractmethod
     def PutUser(

@@ -57,6 +57,11 @@ class EnodeServiceStub(object):
                 request_serializer=ortoo_dot_v1_dot_enode__topics__pb2.MeasureStoredQueuesRequest.SerializeToString,
                 response_deserializer=ortoo_dot_v1_dot_enode__topics__pb2.MeasureStoredQueuesResponse.FromString,
                 )
+        self.TrimQueues = channel.unary_unary(
+                '/ortoo.v1.EnodeService/TrimQueues',
+                request_serializer=ortoo_dot_v1_dot_enode__topics__pb2.TrimQueuesRequest.SerializeToString,
+                response_deserializer=ortoo_dot_v1_dot_enode__topics__pb2.TrimQueuesResponse.FromString,
+                )
         self.FindOffset = channel.unary_unary(
                 '/ortoo.v1.EnodeService/FindOffset',
                 request_serializer=ortoo_dot_v1_dot_enode__pb2.FindOffsetRequest.SerializeToString,
@@ -273,6 +278,13 @@ class EnodeServiceServicer(object):
 
     def MeasureQueues(self, request, context):
         """The stored bytes of queues from an offset on. Reads no messages.
+        """
+        context.set_code(grpc.StatusCode.UNIMPLEMENTED)
+        context.set_details('Method not implemented!')
+        raise NotImplementedError('Method not implemented!')
+
+    def TrimQueues(self, request, context):
+        """Makes the oldest messages of queues unreadable. Returns when that is durable.
         """
         context.set_code(grpc.StatusCode.UNIMPLEMENTED)
         context.set_details('Method not implemented!')
@@ -548,6 +560,11 @@ def add_EnodeServiceServicer_to_server(servicer, server):
                     servicer.MeasureQueues,
                     request_deserializer=ortoo_dot_v1_dot_enode__topics__pb2.MeasureStoredQueuesRequest.FromString,
                     response_serializer=ortoo_dot_v1_dot_enode__topics__pb2.MeasureStoredQueuesResponse.SerializeToString,
+            ),
+            'TrimQueues': grpc.unary_unary_rpc_method_handler(
+                    servicer.TrimQueues,
+                    request_deserializer=ortoo_dot_v1_dot_enode__topics__pb2.TrimQueuesRequest.FromString,
+                    response_serializer=ortoo_dot_v1_dot_enode__topics__pb2.TrimQueuesResponse.SerializeToString,
             ),
             'FindOffset': grpc.unary_unary_rpc_method_handler(
                     servicer.FindOffset,
@@ -841,6 +858,23 @@ class EnodeService(object):
         return grpc.experimental.unary_unary(request, target, '/ortoo.v1.EnodeService/MeasureQueues',
             ortoo_dot_v1_dot_enode__topics__pb2.MeasureStoredQueuesRequest.SerializeToString,
             ortoo_dot_v1_dot_enode__topics__pb2.MeasureStoredQueuesResponse.FromString,
+            options, channel_credentials,
+            insecure, call_credentials, compression, wait_for_ready, timeout, metadata)
+
+    @staticmethod
+    def TrimQueues(request,
+            target,
+            options=(),
+            channel_credentials=None,
+            call_credentials=None,
+            insecure=False,
+            compression=None,
+            wait_for_ready=None,
+            timeout=None,
+            metadata=None):
+        return grpc.experimental.unary_unary(request, target, '/ortoo.v1.EnodeService/TrimQueues',
+            ortoo_dot_v1_dot_enode__topics__pb2.TrimQueuesRequest.SerializeToString,
+            ortoo_dot_v1_dot_enode__topics__pb2.TrimQueuesResponse.FromString,
             options, channel_credentials,
             insecure, call_credentials, compression, wait_for_ready, timeout, metadata)
 

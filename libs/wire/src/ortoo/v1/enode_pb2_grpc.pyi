@@ -39,6 +39,8 @@ class EnodeServiceStub:
     """The same for the queues of many topics."""
     MeasureQueues: _aio.UnaryUnaryMultiCallable[_enode_topics_pb2.MeasureStoredQueuesRequest, _enode_topics_pb2.MeasureStoredQueuesResponse]
     """The stored bytes of queues from an offset on. Reads no messages."""
+    TrimQueues: _aio.UnaryUnaryMultiCallable[_enode_topics_pb2.TrimQueuesRequest, _enode_topics_pb2.TrimQueuesResponse]
+    """Makes the oldest messages of queues unreadable. Returns when that is durable."""
     FindOffset: _aio.UnaryUnaryMultiCallable[_enode_pb2.FindOffsetRequest, _enode_pb2.FindOffsetResponse]
     """The offset of the first message stored at or after a time."""
     FindMessages: _aio.UnaryUnaryMultiCallable[_enode_pb2.FindMessagesRequest, _enode_pb2.FindMessagesResponse]
@@ -170,6 +172,14 @@ class EnodeServiceServicer(metaclass=_abc_1.ABCMeta):
         context: _aio.ServicerContext[_enode_topics_pb2.MeasureStoredQueuesRequest, _abc.Awaitable[_enode_topics_pb2.MeasureStoredQueuesResponse]],
     ) -> _abc.Awaitable[_enode_topics_pb2.MeasureStoredQueuesResponse]:
         """The stored bytes of queues from an offset on. Reads no messages."""
+
+    @_abc_1.abstractmethod
+    def TrimQueues(
+        self,
+        request: _enode_topics_pb2.TrimQueuesRequest,
+        context: _aio.ServicerContext[_enode_topics_pb2.TrimQueuesRequest, _abc.Awaitable[_enode_topics_pb2.TrimQueuesResponse]],
+    ) -> _abc.Awaitable[_enode_topics_pb2.TrimQueuesResponse]:
+        """Makes the oldest messages of queues unreadable. Returns when that is durable."""
 
     @_abc_1.abstractmethod
     def FindOffset(

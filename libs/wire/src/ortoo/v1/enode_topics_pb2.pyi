@@ -214,3 +214,115 @@ class StoredQueueSize(_message.Message):
     def WhichOneof(self, oneof_group: _Never) -> None: ...
 
 Global___StoredQueueSize: _TypeAlias = StoredQueueSize  # noqa: Y015
+
+@_typing.final
+class TrimQueuesRequest(_message.Message):
+    """The queues to trim."""
+
+    DESCRIPTOR: _descriptor.Descriptor
+
+    TOPIC_ID_FIELD_NUMBER: _builtins.int
+    QUEUES_FIELD_NUMBER: _builtins.int
+    topic_id: _builtins.int
+    """The topic."""
+    @_builtins.property
+    def queues(self) -> _containers.RepeatedCompositeFieldContainer[Global___QueueTrim]:
+        """Each queue at most once."""
+
+    def __init__(
+        self,
+        *,
+        topic_id: _builtins.int = ...,
+        queues: _abc.Iterable[Global___QueueTrim] | None = ...,
+    ) -> None: ...
+    _HasFieldArgType: _TypeAlias = _Never  # noqa: Y015
+    def HasField(self, field_name: _HasFieldArgType) -> _builtins.bool: ...
+    _ClearFieldArgType: _TypeAlias = _typing.Literal["queues", b"queues", "topic_id", b"topic_id"]  # noqa: Y015
+    def ClearField(self, field_name: _ClearFieldArgType) -> None: ...
+    def WhichOneof(self, oneof_group: _Never) -> None: ...
+
+Global___TrimQueuesRequest: _TypeAlias = TrimQueuesRequest  # noqa: Y015
+
+@_typing.final
+class QueueTrim(_message.Message):
+    """The new begin of one queue."""
+
+    DESCRIPTOR: _descriptor.Descriptor
+
+    QUEUE_ID_FIELD_NUMBER: _builtins.int
+    BEFORE_OFFSET_FIELD_NUMBER: _builtins.int
+    queue_id: _builtins.int
+    """The queue."""
+    before_offset: _builtins.int
+    """The first offset that stays readable. At most the end of the queue is used; -1 = the end."""
+    def __init__(
+        self,
+        *,
+        queue_id: _builtins.int = ...,
+        before_offset: _builtins.int = ...,
+    ) -> None: ...
+    _HasFieldArgType: _TypeAlias = _Never  # noqa: Y015
+    def HasField(self, field_name: _HasFieldArgType) -> _builtins.bool: ...
+    _ClearFieldArgType: _TypeAlias = _typing.Literal["before_offset", b"before_offset", "queue_id", b"queue_id"]  # noqa: Y015
+    def ClearField(self, field_name: _ClearFieldArgType) -> None: ...
+    def WhichOneof(self, oneof_group: _Never) -> None: ...
+
+Global___QueueTrim: _TypeAlias = QueueTrim  # noqa: Y015
+
+@_typing.final
+class TrimQueuesResponse(_message.Message):
+    """The trimmed queues, by queue id."""
+
+    DESCRIPTOR: _descriptor.Descriptor
+
+    QUEUES_FIELD_NUMBER: _builtins.int
+    @_builtins.property
+    def queues(self) -> _containers.RepeatedCompositeFieldContainer[Global___TrimmedStoredQueue]:
+        """One for each queue of the request."""
+
+    def __init__(
+        self,
+        *,
+        queues: _abc.Iterable[Global___TrimmedStoredQueue] | None = ...,
+    ) -> None: ...
+    _HasFieldArgType: _TypeAlias = _Never  # noqa: Y015
+    def HasField(self, field_name: _HasFieldArgType) -> _builtins.bool: ...
+    _ClearFieldArgType: _TypeAlias = _typing.Literal["queues", b"queues"]  # noqa: Y015
+    def ClearField(self, field_name: _ClearFieldArgType) -> None: ...
+    def WhichOneof(self, oneof_group: _Never) -> None: ...
+
+Global___TrimQueuesResponse: _TypeAlias = TrimQueuesResponse  # noqa: Y015
+
+@_typing.final
+class TrimmedStoredQueue(_message.Message):
+    """One queue after the trim."""
+
+    DESCRIPTOR: _descriptor.Descriptor
+
+    QUEUE_ID_FIELD_NUMBER: _builtins.int
+    PREVIOUS_BEGIN_OFFSET_FIELD_NUMBER: _builtins.int
+    BEGIN_OFFSET_FIELD_NUMBER: _builtins.int
+    END_OFFSET_FIELD_NUMBER: _builtins.int
+    queue_id: _builtins.int
+    """The queue."""
+    previous_begin_offset: _builtins.int
+    """The first readable offset before."""
+    begin_offset: _builtins.int
+    """The first readable offset now."""
+    end_offset: _builtins.int
+    """The next offset to be stored."""
+    def __init__(
+        self,
+        *,
+        queue_id: _builtins.int = ...,
+        previous_begin_offset: _builtins.int = ...,
+        begin_offset: _builtins.int = ...,
+        end_offset: _builtins.int = ...,
+    ) -> None: ...
+    _HasFieldArgType: _TypeAlias = _Never  # noqa: Y015
+    def HasField(self, field_name: _HasFieldArgType) -> _builtins.bool: ...
+    _ClearFieldArgType: _TypeAlias = _typing.Literal["begin_offset", b"begin_offset", "end_offset", b"end_offset", "previous_begin_offset", b"previous_begin_offset", "queue_id", b"queue_id"]  # noqa: Y015
+    def ClearField(self, field_name: _ClearFieldArgType) -> None: ...
+    def WhichOneof(self, oneof_group: _Never) -> None: ...
+
+Global___TrimmedStoredQueue: _TypeAlias = TrimmedStoredQueue  # noqa: Y015

@@ -283,3 +283,8 @@ HARD_STATE_POSTPONED = error(
     "not vote, and retries.",
     "Free space on the disk. For descriptors, raise the limit of open files or close connections.",
 )
+TOPIC_TRIMMED = info(
+    "topic_trimmed",
+    "Messages of a topic became unreadable, because an operator trimmed or purged the topic.",
+    "None. The log of the snode names the operator (`topic_trim_requested`).",
+)

@@ -128,6 +128,7 @@ async def open_snode(
         stack.push_async_callback(pop.processor.watches.close)
         park = pop.nack_processor.park_interrupted
         push_sessions = PushSessions(runtime, cluster, enodes, topics, groups, observation.traffic, park, filters)
+        findings.sources.append(push_sessions.evictions.findings)
         clients = ClientComponents(runtime, cluster, enodes, topics, groups, push_sessions, pull.processor)
         policy = await open_policy(runtime, cluster)
         gateway = MessagingActivities(

@@ -193,3 +193,8 @@ WORKER_START_FAILED = error(
     "A worker process could not be started.",
     "Act on the error in `reason`, such as too little memory, or too few file descriptors or processes.",
 )
+TOPIC_TRIM_REQUESTED = info(
+    "topic_trim_requested",
+    "An operator made the oldest messages of a topic unreadable. The line names the operator and the target.",
+    "None.",
+)

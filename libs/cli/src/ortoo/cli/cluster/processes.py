@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING, Annotated
 import typer
 
 from ortoo.cli.terminal.completion import complete_groups
-from ortoo.cli.terminal.output import Columns, CommandOutput, OutputTable, utc
+from ortoo.cli.terminal.output import Columns, CommandOutput, OutputTable, text_of_time
 
 if TYPE_CHECKING:
     from ortoo.client import Client, ProcessSettings
@@ -48,7 +48,7 @@ async def clients(
         found,
         (
             f"{it.client_id}: {it.language} {it.client_version}, at {it.snode} from {it.peer} "
-            f"since {_time(it.connected_at_ms)}",
+            f"since {text_of_time(it.connected_at_ms)}",
             *([f"it does not answer: {found.failure}"] if found.failure else []),
             OutputTable(_QUEUE_COLUMNS, found.queues),
         ),
@@ -107,16 +107,12 @@ async def settings_history(mq: "Client", role: RoleName, process: Process = "") 
     found = await mq.admin.operations.list_setting_changes(role, process)
     rows = [(each, one) for each in found for one in each.changes]
     return CommandOutput(
-        found, (OutputTable({"AT": lambda it: _time(it[1].at_ms), **_CHANGE_COLUMNS}, rows), *_errors_of(found))
+        found, (OutputTable({"AT": lambda it: text_of_time(it[1].at_ms), **_CHANGE_COLUMNS}, rows), *_errors_of(found))
     )
 
 
 def _errors_of(found: "Sequence[ProcessSettings]") -> list[str]:
     return [f"{one.role} {one.name or one.address}: {one.error}" for one in found if one.error]
-
-
-def _time(at_ms: int) -> str:
-    return utc(at_ms).isoformat(timespec="seconds")
 
 
 _PROCESS_COLUMNS: Columns = {
@@ -138,7 +134,7 @@ _CLIENT_COLUMNS: Columns = {
     "VERSION": "client_version",
     "PRODUCER OF": lambda it: ",".join(it.producer_groups) or "-",
     "CONSUMER OF": lambda it: ",".join(it.consumer_groups) or "-",
-    "SINCE": lambda it: _time(it.connected_at_ms),
+    "SINCE": lambda it: text_of_time(it.connected_at_ms),
 }
 _QUEUE_COLUMNS: Columns = {
     "GROUP": "group",

@@ -5,7 +5,7 @@ from typing import TYPE_CHECKING, Annotated
 
 import typer
 
-from ortoo.cli.terminal.output import Columns, CommandOutput, OutputTable, utc
+from ortoo.cli.terminal.output import Columns, CommandOutput, OutputTable, text_of_time
 from ortoo.common.errors import Invalid
 
 if TYPE_CHECKING:
@@ -20,7 +20,7 @@ async def show_all(mq: "Client") -> CommandOutput:
     columns: Columns = {
         "ACCESS KEY": "access_key",
         "ENABLED": "enabled",
-        "CREATED": lambda one: f"{utc(one.created_at_ms):%Y-%m-%d %H:%M:%SZ}",
+        "CREATED": lambda one: text_of_time(one.created_at_ms),
     }
     return CommandOutput(users, OutputTable(columns, users))
 

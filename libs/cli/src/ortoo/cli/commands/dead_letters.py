@@ -7,7 +7,7 @@ import typer
 
 from ortoo.cli.terminal.command import AsJson, GroupName, TopicName
 from ortoo.cli.terminal.completion import complete_groups, complete_topics
-from ortoo.cli.terminal.output import Columns, CommandOutput, OutputTable, body_start, message_fields, utc
+from ortoo.cli.terminal.output import Columns, CommandOutput, OutputTable, body_start, message_fields, text_of_time
 from ortoo.cli.terminal.printing import print_progress
 from ortoo.common.errors import NotFound
 
@@ -29,7 +29,7 @@ async def show_all(
     letters = [letter async for letter in found]
     columns: Columns = {
         "MESSAGE ID": "message_id",
-        "PARKED": lambda letter: f"{utc(letter.parked_at_ms):%Y-%m-%d %H:%M:%S}",
+        "PARKED": lambda letter: text_of_time(letter.parked_at_ms),
         "TOPIC": "origin_queue.topic",
         "REASON": "reason",
         "ATTEMPTS": "attempts",

@@ -6,10 +6,9 @@ from typing import TYPE_CHECKING, Annotated, Any
 import typer
 
 from ortoo.cli.cluster.declarations import GROUP_SETTINGS, GroupSetting, group_changes
-from ortoo.cli.commands.deferred.delays import text_of_time
 from ortoo.cli.terminal.command import GroupName, TopicName, with_options
 from ortoo.cli.terminal.completion import complete_deleted_groups, complete_groups, complete_topics
-from ortoo.cli.terminal.output import Columns, CommandOutput, OutputTable, utc
+from ortoo.cli.terminal.output import Columns, CommandOutput, OutputTable, text_of_time
 from ortoo.cli.terminal.targets import target_of
 from ortoo.common.errors import Conflict, Invalid
 
@@ -200,7 +199,7 @@ def _state_lines(group: str, lag: "LagByState") -> list[str]:
     """The states of a group's messages, except those that only wait for a consumer; a line for each."""
     lines = [f"{lag.leased} are held by consumers"] if lag.leased else []
     if lag.retrying:
-        due = f"{utc(lag.next_retry_at_ms):%Y-%m-%d %H:%M:%SZ}"
+        due = text_of_time(lag.next_retry_at_ms)
         lines.append(f"{lag.retrying} wait in retries, the next one until {due}")
     if lag.error:
         lines.append(f"last error, of {lag.consumer or 'a consumer'}, attempt {lag.attempts}: {lag.error}")
@@ -272,7 +271,7 @@ _DELIVERY_COLUMNS: Columns = {
     "OFFSET": "offset",
     "STATE": "state",
     "TRY": "attempt",
-    "UNTIL": lambda row: f"{utc(row.until_ms):%H:%M:%SZ}" if row.until_ms else "-",
+    "UNTIL": lambda row: text_of_time(row.until_ms) if row.until_ms else "-",
     "CONSUMER": lambda row: row.consumer or "-",
     "SAID": lambda row: row.error or "-",
 }

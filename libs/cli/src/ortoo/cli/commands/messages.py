@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING, Annotated, NamedTuple, TypeVar
 
 import typer
 
-from ortoo.cli.commands.deferred.delays import milliseconds_of, text_of_time
+from ortoo.cli.commands.deferred.delays import milliseconds_of
 from ortoo.cli.terminal.command import GroupName, TopicName
 from ortoo.cli.terminal.completion import complete_enodes
 from ortoo.cli.terminal.output import (
@@ -21,10 +21,11 @@ from ortoo.cli.terminal.output import (
     body_fields,
     body_start,
     message_fields,
+    text_of_time,
     when_unread,
 )
 from ortoo.cli.terminal.printing import print_note
-from ortoo.cli.terminal.targets import target_of
+from ortoo.cli.terminal.targets import target_of, time_of
 from ortoo.common.errors import DataLoss, Invalid, NotFound
 from ortoo.common.machine.printable import printable_line
 from ortoo.common.process.clock import SystemClock
@@ -301,18 +302,21 @@ async def find(
     mq: "Client",
     topic: TopicName,
     key: Annotated[str, typer.Option(help="A key with which the messages were sent.")],
-    begin_ms: Annotated[int, typer.Option(min=0, help="Stored at or after; milliseconds since 1970.")] = 0,
-    end_ms: Annotated[int, typer.Option(min=0, help="Stored before; 0 = until now.")] = 0,
+    begin: Annotated[
+        str, typer.Option("--from", help="Stored at this time or later, such as 2026-01-31T12:00:00Z; empty = always.")
+    ] = "",
+    end: Annotated[str, typer.Option("--until", help="Stored before this time; empty = until now.")] = "",
     count: Annotated[int, typer.Option("-n", min=1, max=1000, help="Largest number to show.")] = 32,
 ) -> CommandOutput:
     """Show the messages with a key, the newest first."""
+    begin_ms, end_ms = (time_of(text, field) if text else 0 for text, field in ((begin, "--from"), (end, "--until")))
     found = await mq.admin.find_messages(topic, key=key, begin_ms=begin_ms, end_ms=end_ms, limit=count)
     _warn_unavailable(found)
     columns: Columns = {
-        "stored at ms": "stored_at_ms",
-        "message id": "message_id",
-        "tag": lambda stored: stored.message.tag or "-",
-        "body": body_start,
+        "STORED AT": lambda stored: text_of_time(stored.stored_at_ms),
+        "MESSAGE ID": "message_id",
+        "TAG": lambda stored: stored.message.tag or "-",
+        "BODY": body_start,
     }
     return CommandOutput(map(message_fields, found.messages), OutputTable(columns, found.messages))
 

@@ -7,19 +7,21 @@ import typer
 from ortoo.cli.commands.deferred.delays import milliseconds_of
 from ortoo.cli.terminal.command import TopicName
 from ortoo.cli.terminal.completion import complete_deleted_topics, complete_enodes, complete_orphaned_topics
-from ortoo.cli.terminal.output import Columns, CommandOutput, OutputTable, utc
+from ortoo.cli.terminal.output import Columns, CommandOutput, OutputTable, text_of_time
+from ortoo.cli.terminal.targets import target_of
 from ortoo.common.errors import Invalid
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
 
-    from ortoo.client import Client, OrphanedTopic, TopicInfo
+    from ortoo.client import Client, OrphanedTopic, TopicInfo, TrimmedQueue
 
 SORTED_ORDER = "sorted"
 LiteTtl = Annotated[
     str,
     typer.Option(help="Time without a message after which lite topics are deleted, such as 30m or 2d; 0s = never."),
 ]
+DryRun = Annotated[bool, typer.Option("--dry-run", help="Only show what would be done.")]
 
 
 async def create(
@@ -102,6 +104,48 @@ async def delete(
     return CommandOutput({"deleted": name}, f"deleted topic {name}")
 
 
+async def trim(
+    mq: "Client",
+    name: TopicName,
+    before: Annotated[
+        str,
+        typer.Option(
+            help="Keep messages from this offset of each queue on, or from a time such as 2026-01-31T12:00:00Z."
+        ),
+    ],
+    dry_run: DryRun = False,
+) -> CommandOutput:
+    """Make the messages of a topic before an offset or a time unreadable. This cannot be undone.
+
+    Groups continue behind these messages. Their disk space is free when retention deletes the segments.
+    """
+    target = target_of(before, "--before")
+    return _trimmed(name, await mq.admin.trim_topic(name, **target, dry_run=dry_run), dry_run=dry_run)
+
+
+async def purge(mq: "Client", name: TopicName, dry_run: DryRun = False) -> CommandOutput:
+    """Make all stored messages of a topic unreadable. This cannot be undone.
+
+    Groups continue with the next message that is stored. Delayed messages, open transactions, retries and dead letters
+    stay.
+    """
+    return _trimmed(name, await mq.admin.purge_topic(name, dry_run=dry_run), dry_run=dry_run)
+
+
+def _trimmed(name: str, queues: "Sequence[TrimmedQueue]", *, dry_run: bool) -> CommandOutput:
+    count = sum(one.begin_offset - one.previous_begin_offset for one in queues)
+    columns: Columns = {
+        "ENODE": "queue.enode",
+        "QUEUE": "queue.queue_id",
+        "BEFORE": "previous_begin_offset",
+        "BEGIN": "begin_offset",
+        "END": "end_offset",
+    }
+    verb = "would become" if dry_run else "are now"
+    line = f"{name}: {count} messages in {len(queues)} queues {verb} unreadable"
+    return CommandOutput(queues, (line, OutputTable(columns, queues)) if queues else line)
+
+
 async def undelete(
     mq: "Client",
     name: Annotated[str, typer.Argument(help="The topic's name.", autocompletion=complete_deleted_topics)],
@@ -120,8 +164,8 @@ async def deleted(mq: "Client") -> CommandOutput:
     columns: Columns = {
         "TOPIC": "topic.name",
         "ID": lambda one: f"{one.topic.topic_id:#x}",
-        "DELETED": lambda one: f"{utc(one.deleted_at_ms):%Y-%m-%d %H:%M:%SZ}",
-        "UNTIL": lambda one: f"{utc(one.due_at_ms):%Y-%m-%d %H:%M:%SZ}",
+        "DELETED": lambda one: text_of_time(one.deleted_at_ms),
+        "UNTIL": lambda one: text_of_time(one.due_at_ms),
     }
     return CommandOutput(topics, OutputTable(columns, topics))
 

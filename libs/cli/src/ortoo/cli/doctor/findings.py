@@ -276,7 +276,7 @@ def _topic_findings(facts: Facts) -> Iterator[DoctorFinding]:
         return
     topic = facts.topic_described.topic
     if topic.permission != "read_write":
-        remedy = f"ortoo topic update {topic.name} changes it"
+        remedy = f"ortoo topic update {topic.name} --permission read_write"
         yield DoctorFinding("permission", f"topic {topic.name} is {topic.permission}", remedy)
     alive = {enode.name for enode in facts.cluster.enodes if enode.alive}
     placed = {placement.enode for placement in topic.placements}
@@ -296,7 +296,7 @@ def _group_findings(facts: Facts) -> Iterator[DoctorFinding]:
         remedy = f"a group is created by its first consumer; check the name{near}"
         yield DoctorFinding("unknown group", f"there is no group {facts.group}", remedy)
     elif not group.consume_enabled:
-        remedy = f"switch it on: grpcurl ... ortoo.v1.AdminService/UpdateGroup (ortoo group describe {group.name})"
+        remedy = f"ortoo group update {group.name} --consume"
         yield DoctorFinding("group disabled", f"group {group.name} may not consume", remedy)
     elif facts.lag_messages and facts.consumer_count == 0:
         observed = f"group {group.name} is {facts.lag_messages} messages behind, and it has no consumer"

@@ -135,9 +135,9 @@ def body_start(it: "StoredMessage | PeekedMessage | DeadLetter") -> str:
     return it.message.body[: 4 * BODY_CHARACTERS].decode(errors="backslashreplace")[:BODY_CHARACTERS]
 
 
-def utc(time_ms: int) -> datetime:
-    """Convert milliseconds since 1970-01-01 UTC to a datetime in UTC."""
-    return datetime.fromtimestamp(time_ms / 1000, UTC)
+def text_of_time(time_ms: int) -> str:
+    """The text of a time, milliseconds since 1970-01-01 UTC, as options of commands take it."""
+    return datetime.fromtimestamp(time_ms / 1000, UTC).isoformat(timespec="milliseconds").replace("+00:00", "Z")
 
 
 def when_unread(call: Callable[[], object]) -> None:

@@ -48,6 +48,16 @@ class DeletedTopic:
 
 
 @dataclass(frozen=True, slots=True)
+class TrimmedQueue:
+    """A queue whose first readable offset has changed."""
+
+    queue: Queue
+    previous_begin_offset: int
+    begin_offset: int
+    end_offset: int
+
+
+@dataclass(frozen=True, slots=True)
 class OrphanedTopic:
     """A topic that enodes hold and that the name server's directory does not list."""
 

@@ -17,10 +17,10 @@ from ortoo.client.admin.descriptions import (
     QueueOffset,
     TopicMode,
 )
+from ortoo.client.admin.offset_target import offset_target
 from ortoo.client.core.connection import Connection
 from ortoo.client.core.queues import Queue
 from ortoo.client.core.wire import EnumNames, queue_of, wire_queue
-from ortoo.common.errors import Invalid
 from ortoo.common.errors.status import error_of
 from ortoo.common.groups.retry_policy import RetryKind, RetryPolicy
 from ortoo.common.grpc.enum_values import known_or
@@ -95,16 +95,8 @@ class GroupAdmin:
         Returns the new offsets. The group's members continue from them immediately. Without `force`, offsets move only
         backwards. Errors: Invalid, or NotFound for a topic or a group without offsets.
         """
-        if sum(target is not None for target in (time_ms, offset, offsets)) != 1:
-            raise Invalid("expected exactly one of time_ms, offset and offsets", field="target")
-        request = client_pb2.ResetOffsetsRequest(group=group, topic=topic, force=force)
-        if time_ms is not None:
-            request.time_ms = time_ms
-        elif offset is not None:
-            request.offset = offset
-        else:
-            starts = [consumer_pb2.QueueStart(queue=wire_queue(q), offset=it) for q, it in (offsets or {}).items()]
-            request.offsets.CopyFrom(client_pb2.QueueStarts(starts=starts))
+        target = offset_target(time_ms, offset, offsets)
+        request = client_pb2.ResetOffsetsRequest(group=group, topic=topic, force=force, **target)
         answer = await self._call("ResetOffsets", request)
         previous = {queue_of(one.queue): one.offset for one in answer.previous}
         refused = {queue_of(one.queue): one.offset for one in answer.forward_refused}

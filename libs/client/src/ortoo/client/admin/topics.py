@@ -1,6 +1,6 @@
 """The operator's calls about topics. All go through AdminService, so grpcurl can call them too."""
 
-from collections.abc import AsyncIterator, Sequence
+from collections.abc import AsyncIterator, Mapping, Sequence
 from functools import partial
 from typing import Any
 
@@ -11,14 +11,16 @@ from ortoo.client.admin.descriptions import (
     QueueInfo,
     TopicDescription,
     TopicInfo,
+    TrimmedQueue,
 )
+from ortoo.client.admin.offset_target import offset_target
 from ortoo.client.core.connection import Connection
 from ortoo.client.core.queues import Queue
 from ortoo.client.core.wire import EnumNames
 from ortoo.common.cluster.names import TOPICS_MAX
 from ortoo.common.errors import AlreadyExists, Invalid
 from ortoo.common.grpc.messages import read
-from ortoo.v1 import admin_pb2, namesrv_pb2, topic_pb2
+from ortoo.v1 import admin_pb2, namesrv_pb2, topic_pb2, trim_pb2
 from ortoo.v1.admin_pb2_grpc import AdminServiceStub
 
 MESSAGE_TYPES = EnumNames("message_type", topic_pb2.MessageType, unspecified="any")
@@ -140,6 +142,28 @@ class TopicCalls:
         """The deleted topics that can be restored, most recently deleted first."""
         answer = await self._call("ListDeletedTopics", namesrv_pb2.ListDeletedTopicsRequest())
         return [read(DeletedTopic, one, topic=topic_of(one.topic)) for one in answer.topics]
+
+    async def trim_topic(
+        self,
+        name: str,
+        *,
+        time_ms: int | None = None,
+        offset: int | None = None,
+        offsets: Mapping[Queue, int] | None = None,
+        dry_run: bool = False,
+    ) -> list[TrimmedQueue]:
+        """Make messages unreadable: those stored before `time_ms`, or below `offset` or the `offsets` of queues.
+
+        `time_ms` -1 = all messages. Returns the changed queues; with `dry_run`, nothing is changed. Groups continue
+        behind the trimmed messages at once. Errors: Invalid, NotFound, Unsupported by older servers, Unavailable.
+        """
+        target = offset_target(time_ms, offset, offsets)
+        answer = await self._call("TrimTopic", trim_pb2.TrimTopicRequest(topic=name, dry_run=dry_run, **target))
+        return [read(TrimmedQueue, one) for one in answer.queues]
+
+    async def purge_topic(self, name: str, *, dry_run: bool = False) -> list[TrimmedQueue]:
+        """Make all stored messages of a topic unreadable. Returns and errors: as `trim_topic`."""
+        return await self.trim_topic(name, time_ms=-1, dry_run=dry_run)
 
     async def list_orphaned_topics(self) -> list[OrphanedTopic]:
         """Topics that enodes hold and that are missing in the name server's directory, sorted by name."""

@@ -81,6 +81,8 @@ class BlockingAdmin(BlockingFacade[AsyncAdmin]):
     delete_topic = blocking(AsyncAdmin.delete_topic)
     undelete_topic = blocking(AsyncAdmin.undelete_topic)
     list_deleted_topics = blocking(AsyncAdmin.list_deleted_topics)
+    trim_topic = blocking(AsyncAdmin.trim_topic)
+    purge_topic = blocking(AsyncAdmin.purge_topic)
     list_orphaned_topics = blocking(AsyncAdmin.list_orphaned_topics)
     adopt_topics = blocking(AsyncAdmin.adopt_topics)
     list_groups = blocking(AsyncAdmin.list_groups)

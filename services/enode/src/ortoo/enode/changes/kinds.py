@@ -184,6 +184,18 @@ class StateDigest(StateChange):
     digests: Annotated[tuple[int, ...], Repeated("Q")]
 
 
+@dataclass(frozen=True, slots=True)
+class QueueTrimmed(StateChange):
+    """An operator made the messages of a queue below an offset unreadable. Groups continue at this offset.
+
+    Older processes skip it, so that these messages are readable there until retention deletes them.
+    """
+
+    topic_id: U64
+    queue_id: U32
+    begin_offset: I64
+
+
 KINDS: Mapping[int, type[StateChange]] = {
     1: TopicPut,
     2: TopicDeleted,
@@ -219,6 +231,7 @@ KINDS: Mapping[int, type[StateChange]] = {
     132: ExpiredDropped,
     133: DigestDue,
     134: StateDigest,
+    135: QueueTrimmed,
 }
 """Numbers are never reused."""
 

@@ -51,6 +51,10 @@ class QueueLog:
         """Start without batches on their way to the disk."""
         self.next_offset = self.end_offset
 
+    def trim(self, begin_offset: int) -> None:
+        """Make the messages below `begin_offset` unreadable."""
+        self.begin_offset = max(self.begin_offset, begin_offset)
+
     def run_containing(self, offset: int) -> SealedRun | None:
         """The sealed run with `offset`, or the next run behind it; None if only the active segment can hold it."""
         at = bisect_right(self.runs, offset, key=_END_OFFSET)
@@ -201,7 +205,7 @@ class LogCatalog:
         """The begin offset of each queue after the deletion of the `count` oldest segments."""
         position = self.segments[count].base if count else 0
         return {
-            key: queue.first_stored_offset(position)
+            key: max(queue.begin_offset, queue.first_stored_offset(position))
             if queue.runs and queue.runs[0].segment.base < position
             else queue.begin_offset
             for key, queue in self.queues.items()
@@ -217,7 +221,7 @@ class LogCatalog:
             if queue is not None and queue.runs and queue.runs[0].segment is segment:
                 del queue.runs[0]
                 self.run_count -= 1
-                queue.begin_offset = queue.first_stored_offset()
+                queue.trim(queue.first_stored_offset())
         end = segment.end or segment.base
         self.damages = [one for one in self.damages if one.position + one.length_bytes > end]
         return segment

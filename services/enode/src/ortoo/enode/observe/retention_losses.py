@@ -38,7 +38,8 @@ class RetentionLosses:
 
     def __post_init__(self) -> None:
         """Count the losses that the state still shows, and follow retention."""
-        self._add(dict.fromkeys(self.store.engine.catalog.queues, 0), at_ms=0)
+        trims = self.store.engine.state.trims
+        self._add({key: trims.of(*key) for key in self.store.engine.catalog.queues}, at_ms=0)
         self.store.engine.housekeeping.on_deleted = self._on_deleted
 
     def _on_deleted(self, begins: Mapping[QueueKey, int]) -> None:

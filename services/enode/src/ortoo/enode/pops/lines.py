@@ -10,7 +10,7 @@ from ortoo.common.logs.logger import get_logger
 from ortoo.common.process.clock import Clock
 from ortoo.enode import log_events
 from ortoo.enode.changes.groups import GroupDropped, GroupMode
-from ortoo.enode.changes.kinds import OffsetsCommitted, StateChange, TopicDeleted
+from ortoo.enode.changes.kinds import OffsetsCommitted, QueueTrimmed, StateChange, TopicDeleted
 from ortoo.enode.changes.pops import OPENING_SHIFT, PopIntervals, finished_changes
 from ortoo.enode.pops.attempts import PopAttempts
 from ortoo.enode.pops.line import PopLine
@@ -206,6 +206,13 @@ class GroupLines:
         while self._waiting:
             self.wake_one()
 
+    def trim(self, queue_id: int, begin_offset: int) -> None:
+        """Finish the messages of a queue below `begin_offset`, which the state has finished already."""
+        line = self._lines.get(queue_id)
+        if line is not None and line.intervals.floor < begin_offset:
+            line.drop([(line.intervals.floor, begin_offset - line.intervals.floor)])
+            self.wake_one()
+
     def is_idle(self) -> bool:
         """Whether all state of these lines is also in the folded state."""
         self.attempts.expire_cancelled(self._clock.monotonic_s())
@@ -278,6 +285,9 @@ class PopLines:
             group = self._topics.get(change.topic_id, {}).pop(change.group, None)
             if group is not None:
                 group.reset()
+        elif isinstance(change, QueueTrimmed):
+            for group in self._topics.get(change.topic_id, {}).values():
+                group.trim(change.queue_id, change.begin_offset)
         elif isinstance(change, TopicDeleted):
             for group in self._topics.pop(change.topic_id, {}).values():
                 group.reset()

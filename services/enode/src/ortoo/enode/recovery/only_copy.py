@@ -324,7 +324,7 @@ def set_queue_ranges(recovered: Recovered) -> None:
             begin = min(begin, state.ends.floor, *(first for first, _ in state.ends.skipped(queue.key)))
         elif recorded is not None:
             begin = min(begin, recorded.get(queue.key, state.ends.floor))
-        queue.begin_offset = begin
+        queue.begin_offset = max(begin, state.trims.of(*queue.key))
 
 
 def log_opening(folder: Path, recovered: Recovered, end: int) -> None:

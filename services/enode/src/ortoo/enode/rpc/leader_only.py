@@ -44,6 +44,7 @@ CONSISTENCY: Mapping[str, Consistency] = {
     "DescribeQueues": Consistency.CONFIRMED,
     "DescribeQueuesOfTopics": Consistency.CONFIRMED,
     "MeasureQueues": Consistency.CONFIRMED,
+    "TrimQueues": Consistency.CONFIRMED,
     "FindOffset": Consistency.CONFIRMED,
     "FindMessages": Consistency.CONFIRMED,
     "TakeLocks": Consistency.CONFIRMED,

@@ -53,6 +53,13 @@ class StorageHandlers(EnodeHandlers):
         with contextlib.suppress(NotFound):
             await self.topics.wait_for(topic_id)
 
+    async def TrimQueues(self, request: topics_pb.TrimQueuesRequest, context: Context) -> topics_pb.TrimQueuesResponse:
+        """Make the oldest messages of queues unreadable."""
+        await self.topics.wait_for(request.topic_id)
+        offsets = {one.queue_id: one.before_offset for one in request.queues}
+        trimmed = await self.store.trims.trim(request.topic_id, offsets)
+        return topics_pb.TrimQueuesResponse(queues=[write(topics_pb.TrimmedStoredQueue, one) for one in trimmed])
+
     async def FindMessages(self, request: pb.FindMessagesRequest, context: Context) -> pb.FindMessagesResponse:
         """Find the places of messages with a key or an id."""
         await self.topics.wait_for(request.topic_id)

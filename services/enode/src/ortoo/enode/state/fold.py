@@ -9,7 +9,7 @@ from ortoo.enode.changes.kinds import StateChange, TopicDeleted, WindowBatch
 from ortoo.enode.log.frame import FrameHeader
 from ortoo.enode.state.table import StateTable
 from ortoo.enode.state.tables.dedup import SequenceWindowTable
-from ortoo.enode.state.tables.ends import QueueEndTable
+from ortoo.enode.state.tables.ends import QueueEndTable, TrimTable
 from ortoo.enode.state.tables.groups import GroupUseTable, ModeTable
 from ortoo.enode.state.tables.halves import HalfMessageTable
 from ortoo.enode.state.tables.locks import StoredLockTable
@@ -47,6 +47,7 @@ class State:
         self.ends = QueueEndTable()
         self.groups = GroupUseTable()
         self.schedules = ScheduleTable()
+        self.trims = TrimTable()
         self.tables: Mapping[str, StateTable[Any]] = dict(vars(self))
         """Tables by name; new tables must be appended at the end."""
         self._tables = tuple(self.tables.values())

@@ -8,6 +8,7 @@ from ortoo.enode.changes.kinds import (
     DigestDue,
     OffsetsCommitted,
     OffsetsSkipped,
+    QueueTrimmed,
     StateChange,
     StateDigest,
     TopicDeleted,
@@ -109,6 +110,9 @@ class Committer:
         elif isinstance(change, OffsetsSkipped) and change.topic_id:
             skipped = self.catalog.queue((change.topic_id, change.queue_id))
             skipped.end_offset = skipped.next_offset = max(skipped.next_offset, change.end_offset)
+        elif isinstance(change, QueueTrimmed):
+            if (trimmed := self.catalog.queues.get((change.topic_id, change.queue_id))) is not None:
+                trimmed.trim(change.begin_offset)
         elif isinstance(change, DigestDue):
             self.digests = change.number, self.state.digests(change.tables)
         elif isinstance(change, StateDigest) and change.number == self.digests[0]:

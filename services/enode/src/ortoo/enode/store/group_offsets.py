@@ -1,16 +1,20 @@
-"""The committed offsets of groups: checks, stores and returns them."""
+"""The committed offsets of groups: checks, stores and returns them. Trims of queues, which move these offsets."""
 
 from collections.abc import Callable, Iterable, Mapping, Sequence
+from typing import NamedTuple
 
 from ortoo.common.errors import Fenced, Invalid
 from ortoo.common.logs.logger import get_logger
 from ortoo.enode import log_events
 from ortoo.enode.changes.groups import RetryMarksDropped
-from ortoo.enode.changes.kinds import OffsetsCommitted, StateChange
+from ortoo.enode.changes.kinds import OffsetsCommitted, QueueTrimmed, StateChange
+from ortoo.enode.log.results import TopicCopy
 from ortoo.enode.store.engine import Engine
 from ortoo.enode.store.queue_locks import DurableQueueLocks
 
 GROUP_NAME_BYTES_MAX = 255
+EVERYTHING = -1
+"""The offset of a trim of all messages that the enode has accepted."""
 _log = get_logger("offsets")
 
 
@@ -157,3 +161,64 @@ class GroupOffsets:
     def _check_generation(self, topic_id: int, group: str, queue_id: int, generation: int) -> None:
         self._locks.table.check_generation((topic_id, group, queue_id), generation)
         self._engine.committer.reservations.check(self._engine.state.offsets, topic_id, group, (queue_id,), generation)
+
+
+class TrimmedQueue(NamedTuple):
+    """A queue after a trim."""
+
+    queue_id: int
+    previous_begin_offset: int
+    begin_offset: int
+    end_offset: int
+
+
+class QueueTrims:
+    """Trims queues of topics."""
+
+    def __init__(self, engine: Engine, locks: DurableQueueLocks, find_topic: Callable[[int], TopicCopy]) -> None:
+        """`find_topic` raises NotFound for a topic id that this enode does not have."""
+        self._engine = engine
+        self._locks = locks
+        self._find_topic = find_topic
+
+    async def trim(self, topic_id: int, offsets: Mapping[int, int]) -> list[TrimmedQueue]:
+        """Make messages unreadable, by queue id to the first offset that stays; returns when that is durable.
+
+        An offset beyond the end counts as the end, and `EVERYTHING` is the end. An offset below the begin changes
+        nothing. Groups behind the new begin continue there: their locks are fenced, so that connected consumers drop
+        what they have read ahead. Errors: NotFound (topic), Invalid (offset), Overloaded, Unavailable.
+        """
+        topic, catalog = self._find_topic(topic_id), self._engine.catalog
+        for queue_id, offset in offsets.items():
+            if not EVERYTHING <= offset < 1 << 62 or not 0 <= queue_id < topic.queue_count:
+                raise Invalid(
+                    f"offset {offset} of queue {queue_id}; expected 0 or more, of a queue below {topic.queue_count}",
+                    field="queues",
+                )
+        queues = {queue_id: catalog.queue((topic_id, queue_id)) for queue_id in sorted(offsets)}
+        before = {queue_id: queue.begin_offset for queue_id, queue in queues.items()}
+        begins: dict[int, int] = {}
+        for queue_id, queue in queues.items():
+            # The accepted messages come before the change in the log, so that the new begin is never beyond the end.
+            wanted = queue.next_offset if offsets[queue_id] == EVERYTHING else min(offsets[queue_id], queue.next_offset)
+            if wanted > queue.begin_offset:
+                begins[queue_id] = wanted
+        if begins:
+            changes: Sequence[StateChange] = [QueueTrimmed(topic_id, *row) for row in begins.items()]
+            await self._locks.fence(self._locks_behind(topic_id, begins), lambda _: list(changes))
+            messages = sum(begin - before[queue_id] for queue_id, begin in begins.items())
+            _log.emit(log_events.TOPIC_TRIMMED, topic=topic.name, queues=len(begins), messages=messages)
+        return [
+            TrimmedQueue(queue_id, before[queue_id], queue.begin_offset, queue.end_offset)
+            for queue_id, queue in queues.items()
+        ]
+
+    def _locks_behind(self, topic_id: int, begins: Mapping[int, int]) -> list[tuple[int, str, int]]:
+        """The locks of the groups whose offset is below the new begin of a queue, without groups that pop."""
+        state = self._engine.state
+        return [
+            (topic_id, group, queue_id)
+            for group, rows in state.offsets.of_topic(topic_id).items()
+            for queue_id, begin in begins.items()
+            if queue_id in rows and rows[queue_id][0] < begin and state.pops.get((topic_id, group, queue_id)) is None
+        ]

@@ -28,7 +28,7 @@ from ortoo.enode.state.tables.topics import topic_change
 from ortoo.enode.store.batch_write import BatchWrite, ChangesAt, Deferral
 from ortoo.enode.store.delivery_modes import GroupDeliveryModes
 from ortoo.enode.store.engine import Engine
-from ortoo.enode.store.group_offsets import GroupOffsets
+from ortoo.enode.store.group_offsets import GroupOffsets, QueueTrims
 from ortoo.enode.store.queue_locks import DurableQueueLocks
 from ortoo.enode.store.stats import describe_store
 
@@ -52,6 +52,8 @@ class Store:
         """The committed offsets of groups."""
         self.modes = GroupDeliveryModes(engine)
         """The delivery modes of groups."""
+        self.trims = QueueTrims(engine, self.locks, self._topic)
+        """Trims of queues by operators."""
         self._settings = engine.settings
         self._clock = engine.clock
         self._loop = asyncio.get_running_loop()
@@ -280,7 +282,8 @@ class Store:
         stretches = [LogStretch(one.base, min(end, one.end or end), one.end is not None and one.end <= end)
                      for one in self._catalog.segments if one.base < end]  # fmt: skip
         query = KeyQuery(topic_id, kind, key or message_id, begin_ms, end_ms or 1 << 62, limit or FIND_LIMIT)
-        return await self.engine.keys.find(query, stretches)
+        found = await self.engine.keys.find(query, stretches)
+        return [one for one in found if one.offset >= self._catalog.queue((topic_id, one.queue_id)).begin_offset]
 
     async def read_deferred(self, system_topic_id: int, place: int, *, bytes_max: int) -> tuple[StoredBatch, ...]:
         """Whole deferred batches, from the one at `place` on. Errors: DataLoss, Unavailable."""

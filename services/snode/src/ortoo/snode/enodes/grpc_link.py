@@ -1,7 +1,7 @@
 """All requests of a snode to an enode, sent to its current leader."""
 
 import asyncio
-from collections.abc import Callable, Iterable, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from itertools import count
 from typing import Any
 
@@ -45,6 +45,7 @@ from ortoo.snode.enodes.link import (
     StoredOffset,
     StoredSchedule,
     TopicLag,
+    TrimmedRange,
     VerdictSource,
 )
 from ortoo.snode.enodes.pop_wire import (
@@ -227,6 +228,16 @@ class GrpcEnodeLink(ReplicaLink):
         )
         response = await self._call(lambda stub: stub.MeasureQueues, request)
         return [error_of(one.failure) if one.HasField("failure") else read(QueueSize, one) for one in response.sizes]
+
+    async def trim_queues(self, topic_id: int, begins: Mapping[int, int]) -> list[TrimmedRange]:
+        """Make messages unreadable, by queue id to the first offset that stays (-1 = none stays); returns all queues.
+
+        Errors: NotFound, Invalid, Unsupported by an older enode.
+        """
+        queues = [topics_pb.QueueTrim(queue_id=q, before_offset=offset) for q, offset in begins.items()]
+        request = topics_pb.TrimQueuesRequest(topic_id=topic_id, queues=queues)
+        response = await self._call(lambda stub: stub.TrimQueues, request)
+        return [read(TrimmedRange, one) for one in response.queues]
 
     async def recall_delayed(self, topic_id: int, timer_id: int, deliver_at_ms: int) -> None:
         """Delete a delayed message. Errors: NotFound if no such message waits, Conflict during its delivery."""

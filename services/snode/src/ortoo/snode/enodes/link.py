@@ -103,6 +103,16 @@ class QueueRange:
 
 
 @dataclass(frozen=True, slots=True)
+class TrimmedRange:
+    """The range of readable offsets in one queue after a trim, and its begin before."""
+
+    queue_id: int
+    previous_begin_offset: int
+    begin_offset: int
+    end_offset: int
+
+
+@dataclass(frozen=True, slots=True)
 class QueueSize:
     """The stored bytes of a part of a queue that ends at `end_offset`, exclusive."""
 

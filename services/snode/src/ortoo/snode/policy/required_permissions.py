@@ -215,7 +215,7 @@ REQUIRED_PERMISSIONS: Mapping[str, PermissionsOf] = {
             *("DescribeFlowControl", "UpdateFlowControl", "UndeleteTopic", "ListDeletedTopics"),
             *("ListOrphanedTopics", "AdoptTopics", "UndeleteGroup", "ListDeletedGroups"),
             *("ListReplicas", "HandOver", "ElectReplica", "AddReplica", "RemoveReplica", "AcceptStore"),
-            *("ForgetEnode", "ListSchedules"),
+            *("ForgetEnode", "ListSchedules", "TrimTopic"),
         )
     },
     **{f"ExternalScaler/{name}": _scales for name in ("IsActive", "StreamIsActive", "GetMetricSpec", "GetMetrics")},

@@ -62,15 +62,28 @@ async def query_stored_offsets(
 
 
 @dataclass(frozen=True, slots=True)
-class ResetTarget:
-    """The target of a reset of offsets; exactly one field is set."""
+class OffsetTarget:
+    """A position in the queues of a topic, for a reset of offsets or a trim; exactly one field is set."""
 
     time_ms: int | None = None
-    """Move to the first message stored at or after this time; -1 = to the end."""
+    """The first message stored at or after this time; negative = the end."""
     offset: int | None = None
-    """Move to this offset in every queue, limited to the stored range."""
+    """This offset in every queue, limited to the stored range."""
     offsets: Mapping[Queue, int] | None = None
-    """Move to these offsets; other queues stay."""
+    """These offsets; other queues stay."""
+
+    @property
+    def is_end(self) -> bool:
+        """Whether it is the end of every queue."""
+        return self.time_ms is not None and self.time_ms < 0
+
+    def __str__(self) -> str:
+        """The target for a log line."""
+        if self.is_end:
+            return "end"
+        if self.time_ms is not None:
+            return f"time_ms {self.time_ms}"
+        return f"offset {self.offset}" if self.offset is not None else f"{len(self.offsets or ())} offsets"
 
 
 @dataclass(frozen=True, slots=True)
@@ -106,6 +119,33 @@ def _as_time(number: int) -> str:
     return f"; if you mean the time {datetime.fromtimestamp(seconds, UTC):%Y-%m-%dT%H:%M:%SZ}, give it as a time"
 
 
+async def find_targets(
+    links: EnodeLinks, topic: Topic, ranges: Mapping[Queue, QueueRange], target: OffsetTarget
+) -> dict[Queue, int]:
+    """The offset of the target in each queue that it concerns, within the stored ranges.
+
+    Errors: Invalid (an unknown queue, or an offset beyond the end of every queue), and those of the enodes.
+    """
+    if unknown := [queue for queue in target.offsets or () if queue not in ranges]:
+        raise Invalid(
+            f"{unknown[0]} is not a readable queue; topic {topic.name} has {len(ranges)} of them",
+            field="offsets.starts.queue",
+        )
+    if target.offset is not None:
+        _check_within(target.offset, topic, ranges)
+    found: dict[Queue, int] = {}
+    for queue, held in ranges.items():
+        if target.is_end:
+            found[queue] = held.end_offset
+        elif target.time_ms is not None:
+            found[queue] = await links.to(queue.enode).find_offset(topic.topic_id, queue.queue_id, target.time_ms)
+        elif target.offset is not None:
+            found[queue] = target.offset
+        elif queue in (target.offsets or {}):
+            found[queue] = (target.offsets or {})[queue]
+    return {queue: max(ranges[queue].begin_offset, min(at, ranges[queue].end_offset)) for queue, at in found.items()}
+
+
 class OffsetOperations:
     """Resets and copies the offsets of groups in a topic."""
 
@@ -114,7 +154,7 @@ class OffsetOperations:
         self._links = links
         self._reader = reader
 
-    async def reset(self, group: str, topic_name: str, target: ResetTarget, *, force: bool) -> "OffsetResetResult":
+    async def reset(self, group: str, topic_name: str, target: OffsetTarget, *, force: bool) -> "OffsetResetResult":
         """Move a group's offsets to `target`. Without `force`, offsets are only moved back.
 
         Connected group members continue at the target even if it equals the stored offset, because they may have read
@@ -126,13 +166,7 @@ class OffsetOperations:
         check_group_name(group, "group")
         topic = await self._watch.topic(topic_name)
         ranges = await self._ranges(topic)
-        if unknown := [queue for queue in target.offsets or () if queue not in ranges]:
-            raise Invalid(
-                f"{unknown[0]} is not a readable queue; topic {topic.name} has {len(ranges)} of them",
-                field="offsets.starts.queue",
-            )
-        if target.offset is not None:
-            _check_within(target.offset, topic, ranges)
+        targets = await find_targets(self._links, topic, ranges, target)
         stored = await query_stored_offsets(self._links, group, topic, ranges)
         missing = [str(queue) for queue, offset in stored.items() if offset is None]
         if missing and not force:
@@ -141,11 +175,8 @@ class OffsetOperations:
             )
         moved: dict[Queue, int] = {}
         ahead: dict[Queue, int] = {}
-        for queue, range_ in ranges.items():
-            target_offset = await self._target_offset(topic, queue, range_, target)
+        for queue, target_offset in targets.items():
             before = stored[queue]
-            if target_offset is None:
-                continue
             if before is None or target_offset <= before or force:
                 moved[queue] = target_offset
             else:
@@ -183,21 +214,6 @@ class OffsetOperations:
 
     async def _ranges(self, topic: Topic) -> dict[Queue, QueueRange]:
         return await self._reader.all_queue_ranges(topic, "nothing was moved")
-
-    async def _target_offset(self, topic: Topic, queue: Queue, range_: QueueRange, target: ResetTarget) -> int | None:
-        if target.offsets is not None:
-            target_offset = target.offsets.get(queue)
-        elif target.time_ms is not None and target.time_ms >= 0:
-            target_offset = await self._links.to(queue.enode).find_offset(
-                topic.topic_id, queue.queue_id, target.time_ms
-            )
-        elif target.time_ms is not None:
-            target_offset = range_.end_offset
-        else:
-            target_offset = target.offset
-        if target_offset is None:
-            return None
-        return max(range_.begin_offset, min(target_offset, range_.end_offset))
 
     async def _store(self, group: str, topic: Topic, offsets: Mapping[Queue, int]) -> None:
         moved: list[str] = []

@@ -28,6 +28,7 @@ from ortoo.snode.membership.group_members import (
     merge_subscriptions,
 )
 from ortoo.snode.observe.traffic import Traffic
+from ortoo.snode.push.evictions import SlowEvictions
 from ortoo.snode.push.feeder import Park, PushContext
 from ortoo.snode.push.outbox import SessionClosed
 from ortoo.snode.push.plan import PushPlan
@@ -92,6 +93,8 @@ class PushSessions:
         self.expiry_s = runtime.settings.session_expiry_s
         """Timeout of a silent session; a session with its own longer timeout keeps its own."""
         self.evicted_count = 0
+        self.evictions = SlowEvictions(runtime.clock)
+        """The recent evictions of slow clients."""
         """Number of slow sessions that were ended."""
         self._sessions: FairTable[PushSession] = FairTable(SESSIONS_MAX, "sessions are open")
         self._closing_until_s: dict[str, tuple[PushSession, float]] = {}
@@ -270,11 +273,13 @@ class PushSessions:
                     session=session.session_id,
                     reason=slow,
                 )
+                self.evictions.record(session.group, session.client_id, slow)
                 self.start_close(session, CloseReason.SLOW_CONSUMER, slow)
 
     def _evict_not_reading(self, session: PushSession, reason: str) -> None:
         """End a session whose client does not read, because memory is exhausted."""
         self.evicted_count += 1
+        self.evictions.record(session.group, session.client_id, reason)
         session.outbox.close(SessionClosed(CloseReason.SLOW_CONSUMER, reason))  # at once: the client gets only this
         self.start_close(session, CloseReason.SLOW_CONSUMER, reason)
 

@@ -112,6 +112,7 @@ class Services:
             pull.backlogs,
             MessageTracer(cluster.watch, enodes, pull.search, topics.delivery_modes),
             operating.describe_client,
+            push_sessions.evictions,
             runtime.clock,
         )
         scaling = scaler.ExternalScaler(pull.lag, long_calls, runtime.clock)

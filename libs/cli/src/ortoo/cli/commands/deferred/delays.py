@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING, Annotated
 import typer
 
 from ortoo.cli.terminal.command import TopicName
-from ortoo.cli.terminal.output import Columns, CommandOutput, OutputTable, utc
+from ortoo.cli.terminal.output import Columns, CommandOutput, OutputTable, text_of_time
 from ortoo.common.errors import Invalid
 
 if TYPE_CHECKING:
@@ -46,8 +46,3 @@ def milliseconds_of(duration: str, field: str = "delay") -> int:
     if match is None:
         raise Invalid(f"{duration!r}; expected a number and a unit, such as 500ms, 90s, 15m, 2h or 30d", field=field)
     return round(float(match[1]) * _UNITS_MS[match[2]])
-
-
-def text_of_time(time_ms: int) -> str:
-    """The text of a time (milliseconds since 1970-01-01 UTC) for display, in UTC."""
-    return utc(time_ms).isoformat(sep=" ", timespec="milliseconds").replace("+00:00", "Z")

@@ -5,9 +5,9 @@ from typing import TYPE_CHECKING, Annotated
 
 import typer
 
-from ortoo.cli.commands.deferred.delays import Limit, text_of_time
+from ortoo.cli.commands.deferred.delays import Limit
 from ortoo.cli.terminal.completion import complete_topics
-from ortoo.cli.terminal.output import Columns, CommandOutput, OutputTable
+from ortoo.cli.terminal.output import Columns, CommandOutput, OutputTable, text_of_time
 
 if TYPE_CHECKING:
     from ortoo.client import Client

@@ -51,6 +51,7 @@ CALLERS: Mapping[str, Callers] = {
     # The storage of an enode.
     **_rows("EnodeService", SNODE, "Append", "AppendDeduplicated", "FetchBatches", "FindOffset", "FindMessages"),
     **_rows("EnodeService", SNODE, "DescribeStore", "DescribeQueues", "DescribeQueuesOfTopics", "MeasureQueues"),
+    **_rows("EnodeService", SNODE, "TrimQueues"),
     **_rows("EnodeService", SNODE, "DescribeDeliveries", "Attach"),
     **_rows("EnodeService", SNODE, "DescribeLags", "RecordFailedAttempt", "RecordInterruptions", "FindDeferred"),
     **_rows("EnodeService", SNODE, "CommitOffsets", "QueryOffsets", "QueryOffsetGroups"),

@@ -86,6 +86,7 @@ ELEMENTS_MAX: Final[Mapping[str, int]] = {
     "ortoo.v1.Subscribe.subscriptions": QUEUES,
     "ortoo.v1.Suspend.queues": QUEUES,
     "ortoo.v1.TakeLocksRequest.requests": QUEUES,
+    "ortoo.v1.TrimQueuesRequest.queues": QUEUES,
     "ortoo.v1.UnlockQueuesRequest.queues": QUEUES,
     "ortoo.v1.UpdateFlowControlRequest.rules": SHORT,
     "ortoo.v1.UpdateSettingsRequest.reset": SHORT,

@@ -1,10 +1,10 @@
-"""The ends of queues, kept even after all their frames are deleted, and their skipped offsets."""
+"""The ends of queues, kept even after all their frames are deleted, their skipped offsets, and their trimmed begins."""
 
 from collections.abc import Iterator
 from dataclasses import dataclass
 from typing import ClassVar
 
-from ortoo.enode.changes.kinds import OffsetsSkipped, QueueEndSnapshot
+from ortoo.enode.changes.kinds import OffsetsSkipped, QueueEndSnapshot, QueueTrimmed
 from ortoo.enode.state.table import KeyedTable
 
 QueueKey = tuple[int, int]
@@ -73,3 +73,22 @@ class QueueEndTable(KeyedTable[int, QueueEnd]):
             end.skipped += (skipped,)
 
     FOLDS: ClassVar = {QueueEndSnapshot: _load, OffsetsSkipped: _skip}
+
+
+class TrimTable(KeyedTable[int, int]):
+    """The table of trimmed queues: topic id to queue id to begin offset. Begin offsets only grow."""
+
+    def of(self, topic_id: int, queue_id: int) -> int:
+        """The begin offset that operators have set for a queue; 0 = none."""
+        return self._topics.get(topic_id, {}).get(queue_id, 0)
+
+    def checkpoint(self) -> Iterator[bytes]:
+        """The whole table as encoded changes."""
+        for topic_id, queue_id, begin_offset in self.iterate_live():
+            yield QueueTrimmed(topic_id, queue_id, begin_offset).encoded()
+
+    def _trim(self, change: QueueTrimmed) -> None:
+        begins = self._topics.setdefault(change.topic_id, {})
+        begins[change.queue_id] = max(begins.get(change.queue_id, 0), change.begin_offset)
+
+    FOLDS: ClassVar = {QueueTrimmed: _trim}

@@ -4,7 +4,7 @@ from collections.abc import Iterable, Iterator, Mapping
 from typing import ClassVar
 
 from ortoo.common.errors import Fenced
-from ortoo.enode.changes.kinds import OffsetRows, OffsetsCommitted
+from ortoo.enode.changes.kinds import OffsetRows, OffsetsCommitted, QueueTrimmed
 from ortoo.enode.state.table import GroupTable, split_rows
 
 
@@ -57,7 +57,13 @@ class GroupOffsetTable(GroupTable[dict[int, tuple[int, int]]]):
         rows = self._topics.setdefault(change.topic_id, {}).setdefault(change.group, {})
         rows.update({queue_id: (offset, generation) for queue_id, offset, generation in change.rows})
 
-    FOLDS: ClassVar = {OffsetsCommitted: _commit, OffsetRows: _load}
+    def _trim(self, change: QueueTrimmed) -> None:
+        for rows in self._topics.get(change.topic_id, {}).values():
+            offset, generation = rows.get(change.queue_id, (change.begin_offset, 0))
+            if offset < change.begin_offset:
+                rows[change.queue_id] = (change.begin_offset, generation)
+
+    FOLDS: ClassVar = {OffsetsCommitted: _commit, OffsetRows: _load, QueueTrimmed: _trim}
 
 
 class GenerationReservations:

@@ -4,7 +4,7 @@ from collections.abc import Iterator
 from enum import IntEnum
 from typing import ClassVar
 
-from ortoo.enode.changes.kinds import OffsetsCommitted
+from ortoo.enode.changes.kinds import OffsetsCommitted, QueueTrimmed
 from ortoo.enode.changes.pops import (
     COUNT_MAX,
     LeasesInvalidated,
@@ -134,6 +134,15 @@ class PopTable(PlaceTable[PopQueue]):
             if (change.group, queue_id) in queues:
                 queues[change.group, queue_id] = PopQueue(offset)
 
+    def _trim(self, change: QueueTrimmed) -> None:
+        """Finish the trimmed messages for each group."""
+        for (group, queue_id), queue in self._topics.get(change.topic_id, {}).items():
+            floor = queue.intervals.floor
+            if queue_id == change.queue_id and floor < change.begin_offset:
+                queue.intervals.finish(floor, change.begin_offset)
+                queue.drop_notes(floor, change.begin_offset)
+                self._offsets.set_floor(change.topic_id, group, queue_id, queue.intervals.floor)
+
     def _invalidate(self, change: LeasesInvalidated) -> None:
         self.first_lease_number = max(self.first_lease_number, change.first_number)
 
@@ -154,6 +163,7 @@ class PopTable(PlaceTable[PopQueue]):
         PopIntervals: _load,
         OffsetsCommitted: _reset,
         LeasesInvalidated: _invalidate,
+        QueueTrimmed: _trim,
     }
 
 

@@ -8,7 +8,7 @@ from collections.abc import Iterator
 from typing import ClassVar
 
 from ortoo.enode.changes.groups import RetryCopiesStored, RetryMarksDropped
-from ortoo.enode.changes.kinds import OffsetsCommitted
+from ortoo.enode.changes.kinds import OffsetsCommitted, QueueTrimmed
 from ortoo.enode.state.table import PlaceTable, split_rows
 
 RetryPlace = tuple[int, str, int]
@@ -47,15 +47,29 @@ class RetryMarkTable(PlaceTable[set[RetryMark]]):
         places.setdefault((change.group, change.queue_id), set()).update(change.rows)
 
     def _pass(self, change: OffsetsCommitted) -> None:
-        places = self._topics.get(change.topic_id, {})
-        for queue_id, offset in change.offsets if places else ():
-            left = {mark for mark in places.pop((change.group, queue_id), ()) if mark[0] >= offset}
-            if left:
-                places[change.group, queue_id] = left
+        if change.topic_id in self._topics:
+            for queue_id, offset in change.offsets:
+                self._drop_below((change.topic_id, change.group, queue_id), offset)
+
+    def _trim(self, change: QueueTrimmed) -> None:
+        for group, queue_id in list(self._topics.get(change.topic_id, ())):
+            if queue_id == change.queue_id:
+                self._drop_below((change.topic_id, group, queue_id), change.begin_offset)
+
+    def _drop_below(self, place: RetryPlace, offset: int) -> None:
+        places = self._topics[place[0]]
+        left = {mark for mark in places.pop(place[1:], ()) if mark[0] >= offset}
+        if left:
+            places[place[1:]] = left
 
     def _forget(self, change: RetryMarksDropped) -> None:
         places = self._topics.get(change.topic_id, {})
         for queue_id in change.queue_ids:
             places.pop((change.group, queue_id), None)
 
-    FOLDS: ClassVar = {RetryCopiesStored: _mark, OffsetsCommitted: _pass, RetryMarksDropped: _forget}
+    FOLDS: ClassVar = {
+        RetryCopiesStored: _mark,
+        OffsetsCommitted: _pass,
+        RetryMarksDropped: _forget,
+        QueueTrimmed: _trim,
+    }

@@ -12,17 +12,18 @@ from ortoo.common.grpc.messages import read, write
 from ortoo.common.records.batch import open_batch
 from ortoo.snode.cluster.wire import decode_message, encode_queue, encode_topic
 from ortoo.snode.enodes.link import ScheduleChange, StoredSchedule
+from ortoo.snode.policy.principal import PRINCIPAL
 from ortoo.snode.pull.message_search import SearchRequest
 from ortoo.snode.pull.queue_reader import PlacedMessage
 from ortoo.snode.rpc.conversion import body_text
-from ortoo.snode.rpc.operators.groups import GroupAdminHandlers
+from ortoo.snode.rpc.operators.groups import GroupAdminHandlers, decode_target
 from ortoo.snode.rpc.operators.replicas import ReplicaAdminHandlers
 from ortoo.snode.rpc.streams import LongCalls
 from ortoo.snode.send import SendComponents
 from ortoo.snode.send.schedules import PlacedSchedule
 from ortoo.snode.send.transactions import OpenTransaction
 from ortoo.v1 import admin_pb2 as pb
-from ortoo.v1 import lag_pb2, record_pb2, schedule_pb2, topic_pb2
+from ortoo.v1 import lag_pb2, record_pb2, schedule_pb2, topic_pb2, trim_pb2
 
 NAME = pb.DESCRIPTOR.services_by_name["AdminService"].full_name
 
@@ -55,6 +56,13 @@ class AdminService(ReplicaAdminHandlers, GroupAdminHandlers):
             for topic, ranges in zip(topics, await self.pull.reader.queue_ranges_of(topics), strict=True)
         ]
         return pb.DescribeTopicsResponse(topics=described)
+
+    async def TrimTopic(self, request: trim_pb2.TrimTopicRequest, context: Context) -> trim_pb2.TrimTopicResponse:
+        """Make the oldest messages of a topic unreadable."""
+        user = PRINCIPAL.get().user or context.peer()
+        target = decode_target(request)
+        trimmed = await self.pull.trims.trim(request.topic, target, user=user, dry_run=request.dry_run)
+        return trim_pb2.TrimTopicResponse(queues=[write(trim_pb2.TrimmedQueue, one) for one in trimmed])
 
     async def Tail(self, request: pb.TailRequest, context: Context) -> AsyncIterator[pb.TailResponse]:
         """Send messages of a topic, with readable bodies."""

@@ -28,6 +28,7 @@ from ortoo.snode.pull.backlogs import BacklogReader
 from ortoo.snode.pull.message_search import MessageSearch, SearchRequest
 from ortoo.snode.pull.queue_reader import PlacedMessage
 from ortoo.snode.pull.read_sizes import ANSWER_BYTES_MAX
+from ortoo.snode.push.evictions import SlowEvictions
 from ortoo.snode.rpc.operators.message_trace import BlockingMessage, MessageTracer
 from ortoo.snode.rpc.operators.reasons import (
     ConsumptionState,
@@ -66,6 +67,7 @@ class DeliveryService(DeliveryServiceServicer):
     backlogs: BacklogReader
     tracer: MessageTracer
     describe_client: Callable[[client_pb2.DescribeClientRequest], Awaitable[client_pb2.DescribeClientResponse]]
+    evictions: SlowEvictions
     clock: Clock
 
     async def ListDeliveries(self, request: pb.ListDeliveriesRequest, context: Context) -> pb.ListDeliveriesResponse:
@@ -141,6 +143,7 @@ class DeliveryService(DeliveryServiceServicer):
             backlog=backlogs.of_topic(topic).merged(backlogs.retries),
             blocking=blocking,
             silent=await self._silent_consumers(request.group, topic, consumers),
+            evictions=self.evictions.of_group(request.group),
         )
         causes = [pb.Reason(name=one.name, observed=one.observed, remedy=one.remedy) for one in find_reasons(state)]
         return pb.ExplainConsumptionResponse(reasons=causes, delivery=state.delivery)

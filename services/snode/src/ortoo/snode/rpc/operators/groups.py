@@ -20,11 +20,11 @@ from ortoo.snode.policy.flow_control import FlowRule, FlowUnit
 from ortoo.snode.policy.principal import PRINCIPAL
 from ortoo.snode.pull import PullComponents
 from ortoo.snode.pull.backlogs import GroupBacklogs
-from ortoo.snode.pull.offsets import ResetTarget
+from ortoo.snode.pull.offsets import OffsetTarget
 from ortoo.snode.rocketmq.rpc.commands import RocketmqCommands
 from ortoo.snode.rpc.conversion import encode_member
 from ortoo.snode.topics import TopicComponents
-from ortoo.v1 import admin_pb2_grpc, flow_control_pb2, lag_pb2, pull_pb2, session_pb2, topic_pb2
+from ortoo.v1 import admin_pb2_grpc, flow_control_pb2, lag_pb2, pull_pb2, session_pb2, topic_pb2, trim_pb2
 from ortoo.v1 import client_pb2 as pb
 
 COMMAND_TIMEOUT_MS = 10_000
@@ -140,7 +140,7 @@ class GroupAdminHandlers(admin_pb2_grpc.AdminServiceServicer):
     async def ResetOffsets(self, request: pb.ResetOffsetsRequest, context: Context) -> pb.ResetOffsetsResponse:
         """Move the offsets of a group."""
         moved = await self.pull.offset_operations.reset(
-            request.group, request.topic, _decode_target(request), force=request.force
+            request.group, request.topic, decode_target(request), force=request.force
         )
         return write(pb.ResetOffsetsResponse, moved)
 
@@ -235,14 +235,15 @@ def _encode_client(entry: ClientEntry) -> pb.ClientInfo:
     return write(pb.ClientInfo, entry.member, zone=entry.member.room, connected_at_ms=entry.member.since_ms, **groups)
 
 
-def _decode_target(request: pb.ResetOffsetsRequest) -> ResetTarget:
+def decode_target(request: pb.ResetOffsetsRequest | trim_pb2.TrimTopicRequest) -> OffsetTarget:
+    """The position that a request names. Errors: Invalid if there is none."""
     match request.WhichOneof("target"):
         case "time_ms":
-            return ResetTarget(time_ms=request.time_ms)
+            return OffsetTarget(time_ms=request.time_ms)
         case "offset":
-            return ResetTarget(offset=request.offset)
+            return OffsetTarget(offset=request.offset)
         case "offsets":
-            return ResetTarget(offsets={decode_queue(one.queue): one.offset for one in request.offsets.starts})
+            return OffsetTarget(offsets={decode_queue(one.queue): one.offset for one in request.offsets.starts})
     raise Invalid("is missing; give time_ms, offset or offsets", field="target")
 
 

@@ -7,11 +7,12 @@ from typing import NamedTuple
 from ortoo.snode.cluster.routes import Queue, Topic
 from ortoo.snode.enodes.link import DeferredMessage, LagByState
 from ortoo.snode.pull.queue_reader import PlacedMessage
+from ortoo.snode.push.evictions import Eviction
 from ortoo.snode.rpc.operators.message_trace import BlockingMessage
 from ortoo.v1 import delivery_pb2 as pb
 
 FAILING_ATTEMPTS_MIN = 3
-HOLDERS_SHOWN_MAX = 5
+HOLDERS_SHOWN_MAX = EVICTIONS_SHOWN_MAX = 5
 RETENTION_USED_MAX = 0.75
 """The share of its retention that the oldest message may use before it is a reason."""
 
@@ -77,6 +78,8 @@ class ConsumptionState:
     blocking: BlockingMessage | None = None
     """The earlier message for which the message waits."""
     silent: Sequence[SilentConsumer] = ()
+    evictions: Sequence[Eviction] = ()
+    """The recent ends of push sessions of the group at this snode, because their clients acknowledged nothing."""
 
 
 def find_reasons(state: ConsumptionState) -> list[Cause]:
@@ -155,14 +158,22 @@ def _of_blocking(state: ConsumptionState) -> Iterator[Cause]:
 
 
 def _of_silent(state: ConsumptionState) -> Iterator[Cause]:
-    """Push consumers whose handlers hang or are slow."""
+    """Push consumers whose handlers hang or are slow, except those that wait for the retry of a message."""
+    if state.message is None:
+        for evicted in state.evictions[:EVICTIONS_SHOWN_MAX]:
+            remedy = (
+                "look at its log and at its stacks (py-spy dump), because its handler hangs or is slow. "
+                f"For slower handlers: ortoo group update {state.group} --slow-grace-ms MS"
+            )
+            yield Cause("slow consumer", str(evicted), remedy)
+    retried = {one.queue for one in state.queues if one.delayed and one.attempt}
     for one in state.silent:
-        if state.message is None or state.message.queue == one.queue:
+        if one.queue not in retried and (state.message is None or state.message.queue == one.queue):
             observed = (
                 f"{one.client_id} has {one.held_messages} messages of {one.queue} and has acknowledged nothing for "
                 f"{_seconds(one.waiting_ms)}"
             )
-            remedy = "its handler hangs or is slow: look at the log and the stacks of that consumer"
+            remedy = "its handler hangs or is slow: look at the log of that consumer and at its stacks (py-spy dump)"
             yield Cause("silent consumer", observed, remedy)
 
 
@@ -249,6 +260,7 @@ def _of_queues(state: ConsumptionState) -> Iterator[Cause]:
             yield Cause("delayed", f"{delayed} of the next messages failed and are delivered again later")
         if (
             not state.silent
+            and not state.evictions
             and not leased
             and not delayed
             and (behind := sum(one.behind for one in state.queues))
