@@ -126,6 +126,7 @@ async def open_namesrv(
             descriptors_max=descriptors.connections,
             cluster_tls=cluster_listener(settings),
             memory=memory,
+            hot=service.QUEUE_FRONT_METHODS,
         )
         found.sources.append(server.findings)
         background.spawn("draining", directory.watches.close_on(server.draining))

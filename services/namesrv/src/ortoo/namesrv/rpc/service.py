@@ -38,6 +38,11 @@ from ortoo.v1 import topic_pb2
 from ortoo.v1.namesrv_pb2_grpc import NameServiceServicer, add_NameServiceServicer_to_server
 
 NAME = "ortoo.v1.NameService"
+QUEUE_FRONT_METHODS = tuple(
+    f"/{NAME}/{method}"
+    for method in ("RegisterEnode", "RegisterSnode", "ReportReplica", "AcquireNamedLease", "GetUser")
+)
+"""Methods that keep a cluster alive. Each has a queue of its own, which calls of other methods cannot fill."""
 
 
 def insecure_secrets_reason() -> Conflict:
