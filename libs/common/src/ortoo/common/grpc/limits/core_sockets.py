@@ -53,13 +53,6 @@ class CoreSockets:
         except (AttributeError, KeyError, ValueError):
             return None
 
-    def failed_calls(self) -> int:
-        """The number of failed calls of the server, for any reason. Cheap."""
-        for one in json.loads(cygrpc.channelz_get_servers(self._server)).get("server", ()):
-            if int(one["ref"]["serverId"]) == self._server:
-                return int(one["data"].get("callsFailed", 0))
-        return 0
-
     def open(self) -> list[CoreSocket]:
         """The established connections."""
         found: list[CoreSocket] = []
