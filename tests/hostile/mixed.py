@@ -1,6 +1,6 @@
 """All floods by unauthenticated clients at once, against every role within the chart's limits, beside an honest client.
 
-`python -m tests.hostile.mixed --minutes 10`
+`python -m tests.hostile.mixed --minutes 10`, or `--minutes 1 --each` to run each flood alone before all together.
 
 These are requests that inflate to millions of elements, streams of health checks, and calls with long headers or
 without a request. Others are rapid resets, idle connections and half-open TLS handshakes.
@@ -165,6 +165,7 @@ def main() -> int:
     parser.add_argument("--minutes", type=float, default=10.0)
     parser.add_argument("--scale", type=float, default=1.0, help="size of each flood; 1 is the promised one")
     parser.add_argument("--floods", nargs="+", default=NAMES, choices=NAMES, help="the floods; all by default")
+    parser.add_argument("--each", action="store_true", help="first each flood alone, then all together")
     parser.add_argument("--attack", nargs="+", metavar="ROLE=ADDRESS", help="only attack these processes")
     chosen = parser.parse_args()
     if chosen.attack:
@@ -173,14 +174,15 @@ def main() -> int:
             targets += [Target(address, method) for method in (METHODS[role], *MORE_METHODS.get(role, ()))]
         sys.stdout.write(str(asyncio.run(attack(targets, chosen.minutes * 60, chosen.scale, chosen.floods))))
         return 0
-    with tempfile.TemporaryDirectory(prefix="ortoo-mixed-") as folder:
-        seconds, scale = chosen.minutes * 60, chosen.scale
-        verdict = asyncio.run(flooded_at_once(Path(folder), seconds=seconds, scale=scale, names=chosen.floods))
-    faults = verdict.faults()
-    sys.stdout.write(json.dumps(vars(verdict) | {"codes": {}}) + "\n")
-    for line in faults:
+    seconds, scale, found = chosen.minutes * 60, chosen.scale, list[str]()
+    for names in [*([[name] for name in chosen.floods] if chosen.each else []), chosen.floods]:
+        with tempfile.TemporaryDirectory(prefix="ortoo-mixed-") as folder:
+            verdict = asyncio.run(flooded_at_once(Path(folder), seconds=seconds, scale=scale, names=names))
+        sys.stdout.write(json.dumps({"names": names} | vars(verdict) | {"codes": {}}) + "\n")
+        found += [f"{', '.join(names)}: {line}" for line in verdict.faults()]
+    for line in found:
         sys.stdout.write(line + "\n")
-    return 1 if faults else 0
+    return 1 if found else 0
 
 
 if __name__ == "__main__":
