@@ -8,7 +8,8 @@ from ortoo.cli.cluster.draining import ROUTE_EXPIRY_S
 from ortoo.common.cluster.dynamic_settings import HISTORY_MAX
 from ortoo.common.grpc.channels import MESSAGE_BYTES_MAX
 from ortoo.common.grpc.layers.call_memory import HEADER_BYTES_MAX
-from ortoo.common.grpc.layers.observers import CHECKS_MAX, OBSERVERS_MAX, OBSERVERS_OF_ADDRESS_MAX
+from ortoo.common.grpc.layers.observers import OBSERVERS_MAX, OBSERVERS_OF_ADDRESS_MAX
+from ortoo.common.grpc.layers.waiting_calls import ENDED_OF_CONNECTION_MAX, WAITING_PERCENT
 from ortoo.common.grpc.limits import connection_limits as limits
 from ortoo.common.grpc.limits import full_ports
 from ortoo.common.grpc.limits.element_limits import MESSAGES, QUEUES, RANGES, SHORT
@@ -43,7 +44,9 @@ SENTENCES: tuple[tuple[str, str], ...] = (
         "limits.md",
         f"health and reflection | {OBSERVERS_MAX} of a process, {OBSERVERS_OF_ADDRESS_MAX} from one address |",
     ),
-    ("limits.md", f"request has not arrived | {CHECKS_MAX:,} of a process |"),
+    ("limits.md", f"health checks included | {WAITING_PERCENT} % of the budget,"),
+    ("limits.md", f"the connection is closed after {ENDED_OF_CONNECTION_MAX} such calls |"),
+    ("limits.md", f"has not taken, by its memory | {limits.PENDING_CALLS_MIN:,} to {limits.PENDING_CALLS_MAX:,} |"),
     ("limits.md", f"| Open calls of one connection | {STREAMS_OF_CONNECTION_MAX:,} |"),
     ("limits.md", f"the TLS handshake included | {SET_UP_MS_MAX // 1000} s |"),
     ("limits.md", f"| Time without a call | {IDLE_MS_MAX // 1000} s |"),

@@ -125,7 +125,7 @@ async def test_a_call_that_is_ended_without_its_connection_is_not_logged(caplog:
     with caplog.at_level(logging.WARNING):
         async with asyncio.timeout(20):
             await asyncio.gather(call(), return_exceptions=True)
-    assert calls.ended == {"unread": 0, "headers": 0}
+    assert calls.ended == {"unread": 0, "headers": 0, "requests": 0}
     assert log_events.CONNECTIONS_CLOSED.name not in caplog.text
 
 

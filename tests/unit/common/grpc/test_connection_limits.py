@@ -12,6 +12,7 @@ from ortoo.common.grpc.limits.connection_limits import (
     ConnectionLimits,
     ResetRates,
     heaviest,
+    pending_calls_max,
 )
 from ortoo.common.grpc.limits.connections import ServerConnection
 from ortoo.common.grpc.limits.core_sockets import Resets
@@ -37,6 +38,13 @@ def test_memory_and_descriptors_limit_connections(descriptors_max: int, memory_b
     assert ConnectionLimits.chosen(0, 0, memory_bytes, descriptors_max) == ConnectionLimits(total, total // 2)
     assert ConnectionLimits.chosen(7, 0, memory_bytes, descriptors_max) == ConnectionLimits(7, 3)
     assert ConnectionLimits.chosen(7, 7, memory_bytes, descriptors_max) == ConnectionLimits(7, 7)
+
+
+def test_memory_limits_the_calls_that_wait_in_the_core() -> None:
+    """They hold their headers before the process can count them. A burst of 1,000 calls passes everywhere."""
+    assert pending_calls_max(128 << 20) == 1_000
+    assert pending_calls_max(512 << 20) == 1_638
+    assert pending_calls_max(1 << 40) == 3_000
 
 
 def test_an_operator_cannot_choose_more_connections_than_there_are_descriptors() -> None:

@@ -7,7 +7,7 @@ import pytest
 from ortoo.common.errors import Overloaded
 from ortoo.common.grpc.layers.arrival import ARRIVAL, Arrival
 from ortoo.common.grpc.layers.layer import Method, ServedCall
-from ortoo.common.grpc.layers.observers import CHECKS_MAX, OBSERVERS_OF_ADDRESS_MAX, Observers
+from ortoo.common.grpc.layers.observers import OBSERVERS_OF_ADDRESS_MAX, Observers
 
 WATCH = Method(
     "/grpc.health.v1.Health/Watch", "Watch", is_request_stream=False, is_response_stream=True, read=bytes, write=bytes
@@ -54,24 +54,3 @@ def test_an_address_has_a_limit_of_open_streams() -> None:
         opened(observers, "10.0.0.1")
     streams.pop().on_released()
     opened(observers, "10.0.0.1")
-
-
-def test_single_calls_without_a_request_are_ended_when_many_later_ones_have_begun() -> None:
-    """No later call is refused, and a call whose request has come is answered."""
-    observers, ended = Observers(), list[int]()
-
-    def begin(number: int) -> Arrival:
-        arrival = Arrival("Check", (), is_observer=True, gives_many=False)
-        arrival.end = lambda _: ended.append(number)
-        observers.arrive(arrival)
-        return arrival
-
-    first = [begin(number) for number in range(CHECKS_MAX)]
-    first[0].on_request_received()
-    first[1].on_released()
-    assert ended == []
-    later = [begin(CHECKS_MAX + number) for number in range(4)]
-    assert ended == [2, 3]
-    for arrival in (*first, *later):
-        arrival.on_released()
-    assert [*filter(None, vars(observers).values())] == []

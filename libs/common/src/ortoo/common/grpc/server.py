@@ -20,7 +20,7 @@ from ortoo.common.grpc.layers.error_translation import ErrorTranslation
 from ortoo.common.grpc.layers.layer import Guard, Layer, Layers
 from ortoo.common.grpc.layers.observers import Observers
 from ortoo.common.grpc.limits import core_sockets, inflation
-from ortoo.common.grpc.limits.connection_limits import ConnectionLimits
+from ortoo.common.grpc.limits.connection_limits import ConnectionLimits, pending_calls_max
 from ortoo.common.grpc.limits.connection_watch import ConnectionWatch
 from ortoo.common.grpc.limits.core_sockets import CoreSockets
 from ortoo.common.grpc.limits.memory_guard import MemoryGuard
@@ -169,7 +169,8 @@ class GrpcServer:
         calls = CallMemory(memory)
         before = [*outermost, ErrorTranslation(), calls, Observers(), Encoding(), *guards]
         after = [layer for guard in guards for layer in guard.after_decoding()]
-        around = Layers([*before, Decoding(calls), *after, *layers])
+        transport = current_transport()
+        around = Layers([*before, Decoding(calls), *after, *layers], receives=transport.has_sockets)
         ports = sum(map(bool, (address, own_address, tls, cluster_tls)))
         limits = ConnectionLimits.chosen(
             connections_max,
@@ -179,6 +180,7 @@ class GrpcServer:
         )
         options = (
             *OPTIONS,
+            ("grpc.server.max_pending_requests_hard_limit", pending_calls_max(memory.allowed_bytes)),
             # gRPC closes further connections when it accepts them, so that idle ones and unfinished handshakes count.
             ("grpc.max_allowed_incoming_connections", limits.connections_max),
             # Two processes on one port would share its calls at random, unless another process holds it for them.
@@ -186,7 +188,6 @@ class GrpcServer:
             # gRPC spreads the age by a tenth to both sides.
             *((("grpc.max_connection_age_ms", int(connection_age_max_s * 1000)),) if connection_age_max_s else ()),
         )
-        transport = current_transport()
         self._server = transport.server([around], options)
         sockets = CoreSockets.of_newest() if transport.has_sockets else None
         self._connections = ConnectionWatch(limits, sockets, MemoryGuard(memory), SystemClock())

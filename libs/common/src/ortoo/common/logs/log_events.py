@@ -49,8 +49,8 @@ SETTINGS_RELOAD_REJECTED = error(
 )
 CONNECTIONS_CLOSED = warning(
     "connections_closed",
-    "Connections were closed because their peers did not read responses, or sent headers beyond the "
-    "limit. The event has the number of closed connections since the start, by reason.",
+    "Connections were closed because their peers did not read responses, sent headers beyond the limit, or "
+    "opened many calls without requests. The event has the number of closed connections since the start, by reason.",
     "Look at the peers.",
 )
 COMPLETION_QUEUE_UNAVAILABLE = warning(

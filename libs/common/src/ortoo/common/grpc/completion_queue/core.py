@@ -23,6 +23,10 @@ from ortoo.common.process.clock import Clock
 
 EVENTS_MAX = 256
 """Maximum number of events taken before the loop does other work. A call of grpc.aio needs several such turns."""
+EVENTS_A_LOOK = 8
+"""Number of events between two looks at the clock."""
+TURN_S = 0.002
+"""The time after which the loop does other work, although further events are available."""
 REQUESTS_OUTSTANDING = 128
 """Number of calls of a method that can arrive before the event loop takes the first of them."""
 QUIET_EVENT_DELAY_S = 0.01
@@ -335,9 +339,9 @@ class CompletionQueue:
             self._turn.acquire()
 
     def _drain(self) -> None:
-        taken = 0
+        taken, end_s = 0, self._clock.monotonic_s() + TURN_S
         try:
-            while taken < EVENTS_MAX:
+            while taken < EVENTS_MAX and (taken % EVENTS_A_LOOK or self._clock.monotonic_s() < end_s):
                 event = self._first.popleft() if self._first else self._queue.poll(0)
                 if event.tag is None:
                     self._is_over = event.completion_type == cygrpc.CompletionType.queue_shutdown
@@ -345,7 +349,7 @@ class CompletionQueue:
                 event.tag(event)
                 taken += 1
         finally:
-            if self._first:  # a tag raised an exception
+            if self._first:  # the turn has ended, or a tag raised an exception
                 self._loop.call_soon(self._drain)
             else:
                 self._turn.release()

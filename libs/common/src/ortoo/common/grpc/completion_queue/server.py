@@ -93,7 +93,7 @@ class _Method:
     def begin(self, call: QueueCall) -> None:
         """Handle the headers of a call: receive its request, unless a layer refuses the call."""
         arrival = call.arrival = self._arriving(call.metadata, lambda reason: self._end(call, reason))
-        call.closed = arrival.on_released
+        call.closed, arrival.peer = arrival.on_released, call.peer()
         if arrival.refused is None:
             call.receive(self.take)
         else:

@@ -18,9 +18,14 @@ class Arrival:
     ends_connection = False
     """Whether the call's connection is to be closed, because no honest peer sends such a call."""
     memory: MemoryShare | None = None
-    """The memory of the call is drawn from this share; it is closed when gRPC has released the call."""
-    release_callbacks: Callable[[], object] | None = None
-    """Called when gRPC has released the call."""
+    """The memory of the call is drawn from this share, once its request has arrived; it is closed when gRPC has
+    released the call."""
+    peer = ""
+    """The caller's address as gRPC writes it; empty while it is unknown."""
+    call_bytes = 0
+    """The memory of the call without its request."""
+    request_bytes = 0
+    """The memory of its request."""
 
     def __init__(self, kind: str, metadata: Metadata, *, is_observer: bool, gives_many: bool) -> None:
         self.kind = kind
@@ -30,12 +35,12 @@ class Arrival:
         """Whether it is a call of health or reflection."""
         self.gives_many = gives_many
         """Whether its answers are a stream."""
+        self.release_callbacks: list[Callable[[], object]] = []
+        """Called when gRPC has released the call."""
 
     def on_request_received(self) -> None:
         """Note that the request has arrived, so that the call is no longer ended for a missing request."""
         self.end = None
-        if self.memory is not None:
-            self.memory.settle()
 
     def raise_refusal(self) -> None:
         """Raise the error of a refused call; do nothing for a call that was not refused.
@@ -55,8 +60,9 @@ class Arrival:
         self.end = None
         if self.memory is not None:
             self.memory.close()
-        if self.release_callbacks is not None:
-            self.release_callbacks()
+        callbacks, self.release_callbacks = self.release_callbacks, []  # they may refer to this arrival
+        for callback in callbacks:
+            callback()
 
 
 ARRIVAL: ContextVar[Arrival | None] = ContextVar("arrival", default=None)

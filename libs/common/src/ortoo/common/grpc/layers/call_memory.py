@@ -13,7 +13,8 @@ from ortoo.common.errors import Invalid, Overloaded
 from ortoo.common.grpc.completion_queue.context import QueueCallContext
 from ortoo.common.grpc.completion_queue.server import SMALL_BYTES
 from ortoo.common.grpc.layers.arrival import ARRIVAL, Arrival
-from ortoo.common.grpc.layers.layer import OBSERVING, Layer, ServedCall
+from ortoo.common.grpc.layers.layer import Layer, ServedCall
+from ortoo.common.grpc.layers.waiting_calls import WaitingCalls
 from ortoo.common.grpc.limits.connections import Peer, end_connections, peer_of
 from ortoo.common.logs import log_events
 from ortoo.common.logs.logger import get_logger
@@ -51,42 +52,44 @@ def open_call_share(budget: MemoryBudget, kind: str) -> MemoryShare:
 
 
 class CallMemory(Layer):
-    """Gives each call a memory share when its headers arrive, and closes it when gRPC has released all answers."""
+    """Gives each call a memory share when its request arrives, and closes it when gRPC has released all answers.
+
+    Calls whose requests have not arrived have a memory of their own, so that they take none from the budget.
+    """
 
     def __init__(self, budget: MemoryBudget) -> None:
         """Draw from `budget`."""
         self._budget = budget
+        self.waiting = WaitingCalls(budget.bytes_max, lambda peer: self._end_connection("requests", peer, None))
         self._ending: dict[Peer | None, tuple[str, list[asyncio.Task[Any] | None]]] = {}
         """The calls whose connections are to be closed now, and the reasons."""
-        self.ended = {"unread": 0, "headers": 0}
-        """The number of closed connections whose peers did not read, or sent too long headers."""
+        self.ended = {"unread": 0, "headers": 0, "requests": 0}
+        """The number of closed connections whose peers did not read, sent too long headers, or sent no requests."""
         self._log_rate = LogRateLimit()
 
     def arrive(self, arrival: Arrival) -> None:
-        """Open the call's share, if necessary after ending calls that wait for their requests.
+        """Count the memory of a call without its request, if necessary after ending older calls of this kind.
 
         Errors: Overloaded, and Invalid for too many bytes of headers.
         """
-        share = arrival.memory = self._budget.share(arrival.kind)
         header_bytes = 0
         for _, value in arrival.metadata:
             header_bytes += len(value)
-        call_bytes = CALL_BYTES
+        arrival.call_bytes = CALL_BYTES
         if header_bytes > HEADER_BYTES_USUAL:
             if header_bytes > HEADER_BYTES_MAX:
                 arrival.ends_connection = True
                 raise Invalid(
                     f"the headers have {header_bytes} bytes; send at most {HEADER_BYTES_MAX}", field="headers"
                 )
-            call_bytes += HEADER_COPIES * header_bytes
-        if arrival.is_observer:  # health checks must be answered
-            share.draw_unchecked(call_bytes)
-        else:
-            share.draw(call_bytes, is_request=not arrival.gives_many)
-        share.on_evict = arrival.end
+            arrival.call_bytes += HEADER_COPIES * header_bytes
+        if not arrival.is_observer:  # health checks must be answered
+            self._budget.wait_for_room(arrival.kind, arrival.call_bytes, is_request=not arrival.gives_many)
+        self.waiting.add(arrival, arrival.call_bytes)
+        arrival.release_callbacks.append(lambda: self.waiting.remove(arrival))
 
     def enter(self, call: ServedCall) -> None:
-        """Count the memory of the request. Errors: Overloaded, and for a refused call the error of `arrive`."""
+        """Draw the memory of the call. Errors: Overloaded, and for a refused call the error of `arrive`."""
         context = call.context
         arrival: Arrival | None = context.arrival if type(context) is QueueCallContext else ARRIVAL.get()
         if arrival is None:
@@ -97,9 +100,10 @@ class CallMemory(Layer):
             arrival.raise_refusal()
         if arrival.end is not None:
             arrival.on_request_received()
-        share = arrival.memory
-        assert share is not None
-        call.kept[self] = share
+        self.waiting.remove(arrival)
+        share = arrival.memory = self._budget.share(arrival.kind)
+        call.kept[self] = arrival
+        self._draw(arrival, share, arrival.call_bytes)
         if call.data is not None and len(call.data) > REQUEST_BYTES_USUAL:
             self.count_request(call, len(call.data))
         task = asyncio.current_task()
@@ -108,29 +112,42 @@ class CallMemory(Layer):
 
     def count_request(self, call: ServedCall, request_bytes: int) -> None:
         """Count the memory of a request of this size. Errors: Overloaded."""
-        share: MemoryShare | None = call.kept.get(self)
-        if share is None:
+        arrival: Arrival | None = call.kept.get(self)
+        if arrival is None or arrival.memory is None:
             return
         counted_bytes = min(REQUEST_COPIES * request_bytes, self._budget.bytes_max * CALL_PERCENT_MAX // 100)
-        if call.method.path.startswith(OBSERVING):
-            share.draw_unchecked(counted_bytes)
+        self._draw(arrival, arrival.memory, counted_bytes)
+        arrival.request_bytes += counted_bytes
+
+    @staticmethod
+    def _draw(arrival: Arrival, share: MemoryShare, size_bytes: int) -> None:
+        if arrival.is_observer:
+            share.draw_unchecked(size_bytes)
             share.settle()
             return
         try:
-            share.draw_fixed(counted_bytes, is_request=not call.method.is_response_stream)
+            share.draw_fixed(size_bytes, is_request=not arrival.gives_many)
         except Overloaded:
             share.close()
             raise
 
+    def leave(self, call: ServedCall) -> None:
+        """Return the memory of the request, which no layer needs any more. gRPC still keeps the call."""
+        arrival: Arrival | None = call.kept.get(self)
+        if arrival is not None and arrival.memory is not None:
+            arrival.memory.release_fixed(arrival.request_bytes)
+            arrival.request_bytes = 0
+
     def on_response(self, call: ServedCall, answer: bytes) -> bytes:
         """Count the memory of an answer: in a stream until `on_sent`, otherwise until gRPC has released the call."""
         if len(answer) > SMALL_BYTES and self in call.kept:
-            call.kept[self].draw_unchecked(TRANSPORT_COPIES * len(answer))
+            call.kept[self].memory.draw_unchecked(TRANSPORT_COPIES * len(answer))
         return answer
 
     def on_sent(self, call: ServedCall, answer: bytes) -> None:
         """Stop counting an answer of a stream, because gRPC has taken it."""
-        if (share := call.kept.get(self)) is not None:
+        if (arrival := call.kept.get(self)) is not None:
+            share = arrival.memory
             share.release(TRANSPORT_COPIES * len(answer) if len(answer) > SMALL_BYTES else 0)
             share.on_progress()
 

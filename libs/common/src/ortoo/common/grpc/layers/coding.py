@@ -1,10 +1,11 @@
 """The layers that decode requests and encode answers. Outer layers see bytes, and inner layers see messages."""
 
+from collections.abc import Awaitable
 from typing import Any
 
 from ortoo.common.grpc.layers.call_memory import CallMemory
 from ortoo.common.grpc.layers.layer import Layer, ServedCall
-from ortoo.common.grpc.limits.inflation import inflate
+from ortoo.common.grpc.limits.inflation import is_compressed
 
 
 class Encoding(Layer):
@@ -25,14 +26,20 @@ class Decoding(Layer):
         """The size of decompressed requests is counted in `memory`."""
         self._memory = memory
 
-    def enter(self, call: ServedCall) -> None:
+    def enter(self, call: ServedCall) -> Awaitable[None] | None:
         """Decode the one request.
 
         Errors: Overloaded, DecodeError, and Invalid when a list is too long or the compressed data are damaged.
         """
         if call.data is None:
-            return
-        data = inflate(call.data)
-        if data is not call.data and self._memory is not None:
+            return None
+        if is_compressed(call.data):
+            return self._decompress(call, call.data)
+        call.request = call.method.read(call.data)
+        return None
+
+    async def _decompress(self, call: ServedCall, compressed: bytes) -> None:
+        data = await call.method.inflate(compressed)
+        if self._memory is not None:
             self._memory.count_request(call, len(data))
         call.request = call.method.read(data)

@@ -8,15 +8,16 @@ import asyncio
 import inspect
 from collections.abc import AsyncIterator, Awaitable, Callable, Sequence
 from contextlib import aclosing
-from dataclasses import dataclass
-from typing import Any, Self
+from dataclasses import dataclass, field
+from typing import Any
 
 import grpc
 
 from ortoo.common.grpc.errors import Context
 from ortoo.common.grpc.layers.arrival import ARRIVAL, Arrival, Metadata
-from ortoo.common.grpc.limits.inflation import inflate
-from ortoo.common.grpc.limits.request_shape import counted
+from ortoo.common.grpc.layers.receiving import Requests, request_of
+from ortoo.common.grpc.limits.inflation import Inflation
+from ortoo.common.grpc.limits.request_shape import beginning_check, counted
 
 OBSERVING = "/grpc."
 """The prefix of the paths of health and reflection."""
@@ -39,6 +40,11 @@ class Method:
     """Whether its answers are a stream."""
     read: Callable[[bytes], Any]
     write: Callable[[Any], bytes]
+    inflation: Inflation = field(default_factory=Inflation)
+
+    async def inflate(self, data: bytes) -> bytes:
+        """A compressed request, decompressed. Errors: Invalid."""
+        return await self.inflation.inflate(data, beginning_check(self.path))
 
 
 class ServedCall:
@@ -148,10 +154,12 @@ class Guard(Layer):
 class Layers(grpc.aio.ServerInterceptor):
     """The layers of a server, the first one outermost."""
 
-    def __init__(self, layers: Sequence[Layer]) -> None:
-        self._layers = tuple(layers)
+    def __init__(self, layers: Sequence[Layer], *, receives: bool = False) -> None:
+        """With `receives` the handlers receive the requests of calls themselves, which needs a server of grpc.aio."""
+        self._layers, self._receives = tuple(layers), receives
         self._known: dict[str, tuple[Any, Any, Arriving]] = {}
         self._refusing: dict[str, Any] = {}
+        self._inflation = Inflation()
         self._arrives = [one for one in layers if type(one).arrive is not Layer.arrive]
 
     async def intercept_service(
@@ -165,7 +173,8 @@ class Layers(grpc.aio.ServerInterceptor):
             return None
         known = self._known.get(path)
         if known is None or known[0] is not handler:
-            known = (handler, self.wrap(handler, path, boxed=True), self.arriving(path, handler))
+            wrapped = self.wrap(handler, path, boxed=True, receives=self._receives)
+            known = (handler, wrapped, self.arriving(path, handler))
             self._known[path] = known
         _, wrapped, arriving = known
         if (task := asyncio.current_task()) is None:
@@ -201,11 +210,12 @@ class Layers(grpc.aio.ServerInterceptor):
             self._refusing[path] = found
         return found
 
-    def wrap(self, handler: Any, path: str, *, boxed: bool = False) -> Any:
+    def wrap(self, handler: Any, path: str, *, boxed: bool = False, receives: bool = False) -> Any:
         """A method's handler with the layers for this method around it; it takes and returns bytes.
 
         With `boxed` each request and answer of a stream is passed in a list, which the reader empties. Otherwise
-        grpc.aio would keep each message until the next message comes, and a stream may be idle for hours.
+        grpc.aio would keep each message until the next message comes, and a stream may be idle for hours. With
+        `receives` the handler takes a call before its one request has arrived, and receives the request itself.
         """
         kind = next(kind for kind in KINDS if getattr(handler, kind) is not None)
         handle = getattr(handler, kind)
@@ -216,18 +226,26 @@ class Layers(grpc.aio.ServerInterceptor):
             handler.response_streaming,
             counted(path, handler.request_deserializer or bytes),
             handler.response_serializer or bytes,
+            self._inflation,
         )
         boxed = boxed and inspect.isasyncgenfunction(handle)
         layers = tuple(layer for layer in self._layers if path.startswith(layer.services))
         read = _boxed if method.is_request_stream and boxed else None
+        receives = receives and not method.is_request_stream
         if method.is_response_stream and not inspect.isasyncgenfunction(handle):
             # The handler itself writes its answers to the context, as the health service's Watch does.
-            return handler._replace(request_deserializer=read, **{kind: _one(handle, method, layers, writes=False)})
-        if method.is_response_stream:
-            wrapped, write = _many(handle, method, layers, boxed=boxed), list.pop if boxed else None
+            wrapped = _one(handle, method, layers, writes=False, receives=receives)
+            write = handler.response_serializer
+        elif method.is_response_stream:
+            wrapped = _many(handle, method, layers, boxed=boxed, receives=receives)
+            write = list.pop if boxed else None
         else:
-            wrapped, write = _one(handle, method, layers), None
-        return handler._replace(request_deserializer=read, response_serializer=write, **{kind: wrapped})
+            wrapped, write = _one(handle, method, layers, receives=receives), None
+        functions = {kind: None, kind.replace("unary_", "stream_", 1) if receives else kind: wrapped}
+        is_stream = method.is_request_stream or receives
+        return handler._replace(
+            request_streaming=is_stream, request_deserializer=read, response_serializer=write, **functions
+        )
 
 
 async def _never(requests: AsyncIterator[Any], context: Context) -> AsyncIterator[Any]:
@@ -240,12 +258,14 @@ def _hooks_of(layers: Sequence[Layer], name: str) -> list[Any]:
     return [getattr(one, name) if getattr(type(one), name) is not getattr(Layer, name) else None for one in layers]
 
 
-def _one(handle: Any, method: Method, layers: Sequence[Layer], *, writes: bool = True) -> Any:
+def _one(handle: Any, method: Method, layers: Sequence[Layer], *, writes: bool = True, receives: bool = False) -> Any:
     enters, leave, given = _hooks_of(layers, "enter"), _leaving(layers, writes=writes), _given(method, layers)
 
     async def one(data: Any, context: Context) -> Any:
         call = ServedCall(method, data, context)
         try:
+            if receives:
+                call.data = await request_of(context)
             for enter in enters:
                 if enter is not None and (waiting := enter(call)) is not None:
                     await waiting
@@ -272,7 +292,7 @@ def _one(handle: Any, method: Method, layers: Sequence[Layer], *, writes: bool =
     return one
 
 
-def _many(handle: Any, method: Method, layers: Sequence[Layer], *, boxed: bool) -> Any:
+def _many(handle: Any, method: Method, layers: Sequence[Layer], *, boxed: bool, receives: bool) -> Any:
     enters, leave, given = _hooks_of(layers, "enter"), _leaving(layers), _given(method, layers, boxed=boxed)
     answereds = [one for one in reversed(_hooks_of(layers, "on_response")) if one is not None]
     takens = [one for one in _hooks_of(layers, "on_sent") if one is not None]
@@ -280,6 +300,8 @@ def _many(handle: Any, method: Method, layers: Sequence[Layer], *, boxed: bool) 
     async def many(data: Any, context: Context) -> AsyncIterator[Any]:
         call, is_abandoned = ServedCall(method, data, context), False
         try:
+            if receives:
+                call.data = await request_of(context)
             await _entered(call, enters)
             async with aclosing(handle(given(call, data), context)) as answers:
                 async for answer in answers:
@@ -358,29 +380,4 @@ def _given(method: Method, layers: Sequence[Layer], *, boxed: bool = False) -> C
     if not method.is_request_stream:
         return lambda call, _: call.request
     askeds = [one for one in _hooks_of(layers, "on_request") if one is not None]
-    return lambda call, requests: _Requests(call, requests, askeds, boxed=boxed)
-
-
-class _Requests:
-    """The requests of a call: each is decoded, and then passes the layers."""
-
-    def __init__(self, call: ServedCall, requests: AsyncIterator[Any], askeds: Sequence[Any], *, boxed: bool) -> None:
-        self._call = call
-        self._requests = requests
-        self._coming: AsyncIterator[Any] | None = None
-        """Made at the first read, because an iterator that is never read causes a warning."""
-        self._askeds = askeds
-        self._boxed = boxed
-
-    def __aiter__(self) -> Self:
-        return self
-
-    async def __anext__(self) -> Any:
-        if self._coming is None:
-            self._coming = aiter(self._requests)
-        came = await anext(self._coming)
-        request = self._call.method.read(inflate(came.pop() if self._boxed else came))
-        for asked in self._askeds:
-            if (waiting := asked(self._call, request)) is not None:
-                await waiting
-        return request
+    return lambda call, requests: Requests(call, requests, askeds, boxed=boxed)

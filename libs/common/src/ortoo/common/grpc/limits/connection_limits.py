@@ -11,6 +11,12 @@ from ortoo.common.grpc.limits.core_sockets import Resets
 CONNECTION_BYTES: Final = 64 << 10
 """The approximate memory of an idle connection: 15 KiB in plaintext, 36 KiB with TLS, and as much in the kernel."""
 CONNECTIONS_MIN: Final = 64
+PENDING_CALL_BYTES: Final = 32 << 10
+"""The approximate memory of a call that gRPC's core has received and the process has not: mostly its headers."""
+PENDING_PERCENT: Final = 10
+"""The memory of such calls, as a percentage of the budget of clients."""
+PENDING_CALLS_MIN, PENDING_CALLS_MAX = 1_000, 3_000
+"""The numbers of such calls of one method from which the core by default refuses some, and all."""
 ADDRESS_PERCENT: Final = 50
 """The default percentage of the connections that may come from one address."""
 RESETS_PER_S_MAX, RESETS_TOGETHER_MAX = 2_000, 10_000
@@ -50,6 +56,12 @@ class ConnectionLimits:
                 of_address.sort(key=lambda one: -one.silent_ms)
                 surplus += of_address[: len(of_address) - self.of_address_max]
         return surplus
+
+
+def pending_calls_max(memory_bytes: int) -> int:
+    """The number of calls that may wait in gRPC's core for the process; `memory_bytes` is the budget of clients."""
+    fitting = memory_bytes * PENDING_PERCENT // 100 // PENDING_CALL_BYTES
+    return min(max(fitting, PENDING_CALLS_MIN), PENDING_CALLS_MAX)
 
 
 class ResetRates:

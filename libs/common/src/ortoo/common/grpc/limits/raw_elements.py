@@ -5,6 +5,7 @@ The weight of a message is at most its number of bytes. The count stops as soon 
 all lists, exceeds its limit.
 """
 
+import contextlib
 from collections.abc import Mapping
 from dataclasses import dataclass
 from typing import Final
@@ -21,6 +22,8 @@ FIELDS_MAX: Final = 65_536
 """Maximum number of visited fields of one request."""
 COARSE_FIELDS_MAX: Final = 16_384
 """Number of fields that are visited before the weight is estimated more cheaply."""
+BEGINNING_FIELDS_MAX: Final = 5_000
+"""Number of fields in the beginning of a compressed request, above which the request is refused."""
 PACKED_BYTES: Final = 8
 """The number of bytes of packed numbers with a weight of 1."""
 VARINT_BYTES_MAX: Final = 10
@@ -96,6 +99,12 @@ class RawElements:
         if _visit(data, self, FIELDS_MAX, visits_all=True) is None:
             raise _too_many_fields(data)
         return True
+
+    def check_beginning(self, data: bytes) -> None:
+        """Refuse a message whose first bytes have too many elements or fields. Errors: Invalid."""
+        with contextlib.suppress(DecodeError):  # the last field of the beginning is incomplete
+            if _visit(data, self, BEGINNING_FIELDS_MAX, visits_all=False) is None:
+                raise _too_many_fields(data, BEGINNING_FIELDS_MAX)
 
     def weight_at_most(self, data: bytes) -> int:
         """An upper bound of the message's decoding cost: each byte that can begin a key counts as a list's element."""
@@ -236,8 +245,8 @@ def _too_heavy(field: RawField) -> Invalid:
     )
 
 
-def _too_many_fields(data: bytes) -> Invalid:
+def _too_many_fields(data: bytes, fields_max: int = FIELDS_MAX) -> Invalid:
     return Invalid(
-        f"the request of {len(data)} bytes has more than {FIELDS_MAX} protobuf fields; send less in one request and "
+        f"{len(data)} bytes of the request have more than {fields_max} protobuf fields; send less in one request and "
         "the rest in further requests"
     )

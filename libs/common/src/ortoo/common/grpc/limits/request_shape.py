@@ -93,6 +93,12 @@ def counted(path: str, read: Callable[[bytes], Any]) -> Callable[[bytes], Any]:
     return counted_read
 
 
+def beginning_check(path: str) -> Callable[[bytes], object]:
+    """A function that refuses a method's request by its first bytes, if these have too many elements (Invalid)."""
+    shape = shape_of(path)
+    return bytes if shape is None or shape.elements is None else shape.elements.check_beginning
+
+
 def shape_of(path: str) -> RequestShape | None:
     """The lists of a method's requests; None if no protobuf descriptor describes the method. Errors: KeyError."""
     service, _, method = path.removeprefix("/").rpartition("/")
