@@ -15,6 +15,7 @@ from ortoo.common.errors import Invalid
 from ortoo.common.records.reader import buffer, check_size
 from ortoo.common.records.sealed_batch import MESSAGES_MAX
 from ortoo.common.records.wire import read_fields
+from ortoo.spark.arrow.schema import MAP, MAP_FIELDS
 
 Array = Any
 """A pyarrow.Array."""
@@ -132,5 +133,3 @@ def _bitmap(validity: memoryview, rows: int, path: str) -> Any:
 
 
 _LAST_MS = (1 << 63) // 1000 - 1
-MAP_FIELDS = [pa.field("key", pa.string(), nullable=False), pa.field("value", pa.string())]
-MAP = pa.map_(MAP_FIELDS[0], MAP_FIELDS[1])
