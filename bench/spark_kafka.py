@@ -303,12 +303,15 @@ def _cpu_s(servers: Servers) -> Cost:
     The JVM waits for the planners that it starts, so those that ended count among its children.
     """
     (jvm,) = (each for each in processes.descendants(os.getpid()) if processes.is_spark(each))
-    own = processes.cpu_s(jvm)
-    planners = processes.cpu_s(jvm, with_children=True) - own
-    workers = sum(processes.cpu_s(each, with_children=True) for each in processes.descendants(jvm))
+    while True:
+        python = {*processes.descendants(jvm)}
+        own, with_planners = processes.cpu_s(jvm), processes.cpu_s(jvm, with_children=True)
+        workers = sum(processes.cpu_s(each, with_children=True) for each in python)
+        if python == {*processes.descendants(jvm)}:  # otherwise one that has just ended is counted twice, or not at all
+            break
     return {
         "jvm_s": own,
-        "python_s": planners + workers + processes.cpu_s(os.getpid()),
+        "python_s": with_planners - own + workers + processes.cpu_s(os.getpid()),
         "servers_s": sum(servers.cpu_s().values()),
     }
 
