@@ -4,6 +4,7 @@ import hashlib
 import importlib.util
 import shutil
 import subprocess
+import sys
 from pathlib import Path
 from xml.sax.saxutils import escape
 
@@ -66,7 +67,7 @@ def bring(name: str) -> Path:
     shutil.rmtree(folder, ignore_errors=True)
     folder.mkdir(parents=True)
     (folder / "pom.xml").write_text(project)
-    print(f"bringing the jars of {name} ...", flush=True)
+    print(f"bringing the jars of {name} ...", file=sys.stderr, flush=True)
     _run(folder, "mvn", "-q", "-B", "dependency:copy-dependencies", "-DincludeScope=runtime", "-DoutputDirectory=.")
     _say_done(folder, project)
     return folder

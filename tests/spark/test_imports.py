@@ -1,4 +1,4 @@
-"""The modules that each process of Spark imports: a query starts about five processes, and each pays for its imports."""
+"""The modules that each process of Spark imports. A query starts about five processes, and each pays for them."""
 
 import subprocess
 import sys
@@ -22,20 +22,29 @@ types = {"string": StringType(), "int": IntegerType(), "bigint": LongType(), "bi
 schema = StructType([StructField(name, types[columns.BY_NAME[name].ddl]) for name in columns.chosen_names(())])
 options = {"address": %r, "subscribe": %r, "tags": %r}
 """
-STREAM = SOURCE + """
+STREAM = (
+    SOURCE
+    + """
 from ortoo.spark.reading.stream_read import StreamReader
 reader = StreamReader(read_options.parse(options, streaming=True), schema)
 """
-PLAN = STREAM + """
+)
+PLAN = (
+    STREAM
+    + """
 reader.initialOffset()
 end = reader.latestOffset(reader.latestOffset(reader.initialOffset(), reader.getDefaultReadLimit()),
                           reader.getDefaultReadLimit())
 """
-READ = SOURCE + """
+)
+READ = (
+    SOURCE
+    + """
 from ortoo.spark.reading.batch_read import BatchReader
 reader = BatchReader(read_options.parse(options, streaming=False), schema)
 assert sum(len(batch) for task in reader.partitions() for batch in reader.read(task)) == 20
 """
+)
 CLIENT = ("grpc", "google.protobuf", "ortoo.client.core.connection")
 OTHER_PARTS = ("ortoo.client.app", "ortoo.client.produce.producer", "ortoo.client.pop", "ortoo.client.push.consumer")
 

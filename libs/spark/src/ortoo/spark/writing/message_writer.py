@@ -17,7 +17,6 @@ from ortoo.spark.writing.lanes import AddressedBatch, Lanes, TaskIdentity
 from ortoo.spark.writing.sink_progress import SinkProgress
 from ortoo.spark.writing.write_options import WriteOptions
 
-
 PUT_BYTES_MAX = 4 << 20
 """The approximate number of bytes that are given to the connection's thread at once."""
 
