@@ -6,6 +6,7 @@ from bench.report import Figures
 from bench.table import RESULTS, ROOT, page_with
 
 PAGE = ROOT / "docs/spark/kafka.md"
+NOT_YET = "It was not run on a machine at rest yet.\n"
 RESULT = RESULTS / "spark" / "spark_kafka.json"
 HEAD = (
     "path",
@@ -16,15 +17,10 @@ HEAD = (
 )
 
 
-def load() -> Figures:
-    """The committed result."""
-    result: Figures = json.loads(RESULT.read_text())
-    return result
-
-
-def page(result: Figures) -> str:
-    """The page with the table of a result."""
-    return page_with(PAGE.read_text(), table(result), "spark-kafka")
+def page() -> str:
+    """The page with the table of the committed result."""
+    content = table(json.loads(RESULT.read_text())) if RESULT.exists() else NOT_YET
+    return page_with(PAGE.read_text(), content, "spark-kafka")
 
 
 def table(result: Figures) -> str:

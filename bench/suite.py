@@ -69,7 +69,7 @@ def main() -> int:
     worked = [run(name, arguments.into) for name in arguments.names or BENCHES]
     if arguments.into == RESULTS:
         write_documents()
-        spark_kafka_table.PAGE.write_text(spark_kafka_table.page(spark_kafka_table.load()))
+        spark_kafka_table.PAGE.write_text(spark_kafka_table.page())
         capacity.PAGE.write_text(capacity.page(capacity.PAGE.read_text()))
     return 0 if all(worked) else 1
 

@@ -30,7 +30,7 @@ def test_the_readme_shows_the_comparison_with_other_brokers() -> None:
 
 def test_the_page_of_kafkas_connector_shows_the_committed_result() -> None:
     """The table in docs/spark/kafka.md comes from bench/results/spark: `python -m bench.suite spark_kafka`."""
-    assert spark_kafka_table.page(spark_kafka_table.load()) == spark_kafka_table.PAGE.read_text()
+    assert spark_kafka_table.page() == spark_kafka_table.PAGE.read_text()
 
 
 def test_every_benchmark_has_a_result_and_a_row() -> None:
