@@ -12,7 +12,10 @@ from tests.spark.sending import send
 from tests.spark.session import Broker
 
 LOOK_UP = "import pyspark_ortoo"
-SCHEMA = "from ortoo.spark.format.source import OrtooDataSource as S; S({'address': 'h:1', 'subscribe': 't'}).schema()"
+SCHEMA = """
+from ortoo.spark.format.source import OrtooDataSource
+OrtooDataSource({"address": "h:1", "subscribe": "t"}).schema()
+"""
 SOURCE = """
 from ortoo.spark.core import columns, read_options
 from pyspark.sql.types import *
@@ -75,7 +78,7 @@ def test_a_planner_imports_the_calls_about_topics_alone(broker: Broker, topic: s
 @pytest.mark.parametrize("tags", ["*", "a"])
 def test_a_read_does_not_import_pandas(broker: Broker, topic: str, tags: str) -> None:
     """Arrow imports an installed pandas to convert a Python value, which costs a worker more than all other imports."""
-    pytest.importorskip("pandas")
+    pytest.importorskip("pandas", reason="pandas is not installed; run `make spark-setup`")
     messages = [
         Message(b"%d" % n, "ab"[n % 2] if tags == "a" else None, (f"k{n}",), properties={"n": str(n)})
         for n in range(40 if tags == "a" else 20)

@@ -199,7 +199,7 @@ def test_kills_of_spark_and_of_servers_lose_and_double_nothing(spark: Any, serve
     lake = Lake(str(folder / "lake"), "delta").read(spark)
     places = [tuple(frame.selectExpr(*PLACES).first()) for frame in (source, lake)]
     bodies = [tuple(frame.selectExpr(*BODIES).first()) for frame in (source, lake, back, copied)]
-    tell(f"kills {kills}, {jobs.failures} other ends of drivers; rows and hashes: {places}, {bodies}")
+    tell(f"kills {kills}, {jobs.failures} other ends of drivers, rows and hashes {places}, {bodies}")
     assert places[0][0] >= growth.acknowledged > 0
     assert len(set(places)) == 1
     assert len(set(bodies)) == 1
