@@ -48,7 +48,7 @@ RUNS := spark-tests official-tests all-tests
 
 .PHONY: help setup demo demo-ha dev check test bench bench-store bench-surroundings bench-peers bench-guard crash descriptors simulate take-overs hand-overs rejoin lost-disks directory-away protos protos-check docs site clean
 .PHONY: quick-seeds planted cancellations mutants
-.PHONY: demo-spark spark-setup spark-tests spark-long spark-kills spark-matrix bench-spark
+.PHONY: demo-spark spark-setup spark-tests spark-long spark-kills spark-server-kills spark-matrix bench-spark bench-spark-kafka
 .PHONY: alerts deep drain explore full-enode hostile rolling upgrade dist install-tests resolve-check release wheels image-check manifests deploy-tools sbom arm-check
 .PHONY: lint types imports quick-tests official-tests all-tests compiled
 
@@ -89,6 +89,10 @@ bench-store: $(READY)  ## Measure the storage engine alone, up to 10 GB of disk:
 bench-spark: $(SPARK_READY)  ## Measure reads and writes of Spark beside its own ceiling, four minutes: bench/results/spark
 	@libs/spark/find_java.sh 'the benchmark of Spark'
 	@$(PY) -m bench.suite spark
+
+bench-spark-kafka: $(SPARK_READY) $(PEERS_READY)  ## Compare Spark on Ortoo with Spark on Kafka (Maven), a quarter of an hour: bench/results/spark, docs/spark/kafka.md
+	@libs/spark/find_java.sh 'the benchmark of Spark'
+	@$(PY) -m bench.suite spark_kafka
 
 bench-surroundings: $(READY)  ## Measure what topics, clients, replicas, TLS and access control cost, a quarter of an hour: bench/results/surroundings
 	@$(PY) -m bench.suite surroundings
@@ -234,6 +238,10 @@ spark-kills: $(SPARK_READY)  ## Kill drivers and workers of shuffled copies and 
 	@libs/spark/find_java.sh 'the long tests of Spark'
 	@ORTOO_SPARK_MESSAGES=$${ORTOO_SPARK_MESSAGES:-500000} ORTOO_SPARK_KILLS=$${ORTOO_SPARK_KILLS:-50} \
 	  $(PYTEST) -s -o faulthandler_timeout=0 -m long tests/spark/test_kill_spark.py
+
+spark-server-kills: $(SPARK_READY)  ## Kill drivers, workers, a snode, an enode and a leader 50 times each (KILLS=5), while a topic is archived, replayed and copied; hours
+	@libs/spark/find_java.sh 'the long tests of Spark'
+	@ORTOO_SPARK_KILLS_OF_EACH=$(or $(KILLS),50) $(PYTEST) -s -o faulthandler_timeout=0 -m long tests/spark/test_kill_servers.py
 
 spark-matrix: $(SPARK_READY)  ## A selection of Spark's tests under the newest patch of Spark 4.0, 4.1, 4.2 and 4.3; installs each into .tools once
 	@libs/spark/find_java.sh 'the matrix of Spark'

@@ -1,5 +1,6 @@
 """The cluster under test: three real processes with the default, durable settings, on this machine."""
 
+import contextlib
 import os
 import re
 import tempfile
@@ -53,15 +54,19 @@ def cpu_s(process_id: int, *, with_children: bool = False) -> float:
 
 
 def descendants(process_id: int) -> Iterator[int]:
-    """The running children of a process, and their children."""
-    for task in Path(f"/proc/{process_id}/task").glob("*/children"):
-        try:
-            children = [int(word) for word in task.read_text().split()]
-        except OSError:
-            continue
-        for child in children:
-            yield child
-            yield from descendants(child)
+    """The running children of a process, and their children, from one pass over all processes.
+
+    The kernel's lists of children leave some out while others end.
+    """
+    children: dict[int, list[int]] = {}
+    for file in Path("/proc").glob("[0-9]*/stat"):
+        with contextlib.suppress(OSError):  # it has just ended
+            children.setdefault(int(file.read_text().rsplit(")", 1)[1].split()[1]), []).append(int(file.parent.name))
+    waiting = [process_id]
+    while waiting:
+        found = children.get(waiting.pop(), [])
+        yield from found
+        waiting += found
 
 
 def name_of(process_id: int) -> str:
@@ -70,6 +75,18 @@ def name_of(process_id: int) -> str:
         return Path(f"/proc/{process_id}/comm").read_text().strip()
     except OSError:
         return ""
+
+
+def is_spark(process_id: int) -> bool:
+    """Whether a process is the JVM of a Spark session."""
+    return name_of(process_id) == "java" and b"org.apache.spark.deploy" in _command(process_id)
+
+
+def _command(process_id: int) -> bytes:
+    try:
+        return Path(f"/proc/{process_id}/cmdline").read_bytes()
+    except OSError:  # it has just ended
+        return b""
 
 
 def running_s(process_id: int) -> float:

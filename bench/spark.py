@@ -180,7 +180,8 @@ def _first(address: str, rows: int) -> str:
     """Ends of the queues that make a read return about `rows` rows, as an option."""
     import json
 
-    from ortoo.spark.core.link import ClusterOptions, link_to
+    from ortoo.spark.core.cluster_options import ClusterOptions
+    from ortoo.spark.core.link import link_to
     from ortoo.spark.reading.batch_limits import limit_offsets
 
     link = link_to(ClusterOptions((address,)))

@@ -11,7 +11,7 @@ import sys
 import time
 from pathlib import Path
 
-from bench import capacity
+from bench import capacity, spark_kafka_table
 from bench.table import RESULTS, write_documents
 
 BENCHES = {
@@ -29,8 +29,8 @@ BENCHES = {
 """Benchmarks in order of execution, with flags that keep the total within ten minutes on two cores."""
 STORE_BENCHES: dict[str, list[str]] = {"flush": [], "readers": [], "key_query": [], "store_start": []}
 """Benchmarks of the storage engine alone, with stores of up to 10 GB. They run only when named: `make bench-store`."""
-SPARK_BENCHES: dict[str, list[str]] = {"spark": []}
-"""Benchmarks that need pyspark and Java. They run only when named: `make bench-spark`."""
+SPARK_BENCHES: dict[str, list[str]] = {"spark": [], "spark_kafka": []}
+"""Benchmarks that need pyspark and Java. They run only when named: `make bench-spark`, `make bench-spark-kafka`."""
 SURROUNDING_BENCHES: dict[str, list[str]] = {"surroundings": []}
 """A quarter of an hour. It runs only when named: `make bench-surroundings`."""
 NAMED_BENCHES = STORE_BENCHES | SPARK_BENCHES | SURROUNDING_BENCHES
@@ -69,6 +69,7 @@ def main() -> int:
     worked = [run(name, arguments.into) for name in arguments.names or BENCHES]
     if arguments.into == RESULTS:
         write_documents()
+        spark_kafka_table.PAGE.write_text(spark_kafka_table.page())
         capacity.PAGE.write_text(capacity.page(capacity.PAGE.read_text()))
     return 0 if all(worked) else 1
 

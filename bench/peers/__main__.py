@@ -101,7 +101,7 @@ def main() -> int:
     logs.configure(level="error")
     try:
         jars.check_tools()
-        for name in jars.ARTEFACTS:
+        for name in jars.SYSTEMS:
             jars.bring(name)
         jars.load_program()
         result = asyncio.run(measure(plan, set(arguments.only.split(","))))

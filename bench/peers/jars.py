@@ -4,6 +4,7 @@ import hashlib
 import importlib.util
 import shutil
 import subprocess
+import sys
 from pathlib import Path
 from xml.sax.saxutils import escape
 
@@ -13,14 +14,19 @@ Artefact = tuple[str, str, str]
 FOLDER = ROOT / ".tools" / "peers"
 SOURCE = Path(__file__).parent / "java" / "Load.java"
 ROCKETMQ, KAFKA, CLIENT = "5.5.0", "4.3.1", "5.2.0"
+SPARK = "4.2.0"
+"""The newest Spark whose Kafka connector is in Maven Central."""
 KAFKA_CLIENT = "confluent_kafka"
 """librdkafka as a Python package; `make bench-peers` installs it."""
 ARTEFACTS: dict[str, tuple[Artefact, ...]] = {
     "rocketmq": tuple(("org.apache.rocketmq", f"rocketmq-{name}", ROCKETMQ) for name in ("namesrv", "broker", "proxy")),
     "kafka": (("org.apache.kafka", "kafka_2.13", KAFKA),),
+    "spark-kafka": (("org.apache.spark", "spark-sql-kafka-0-10_2.13", SPARK),),
     "client": (("org.apache.rocketmq", "rocketmq-client-java", CLIENT),),
 }
 """Artefacts to fetch with their dependencies, by the folder they go to."""
+SYSTEMS = ("rocketmq", "kafka", "client")
+"""The folders that the comparison of brokers needs."""
 POM = """<project xmlns="http://maven.apache.org/POM/4.0.0">
   <modelVersion>4.0.0</modelVersion>
   <groupId>ortoo.bench</groupId>
@@ -61,7 +67,7 @@ def bring(name: str) -> Path:
     shutil.rmtree(folder, ignore_errors=True)
     folder.mkdir(parents=True)
     (folder / "pom.xml").write_text(project)
-    print(f"bringing the jars of {name} ...", flush=True)
+    print(f"bringing the jars of {name} ...", file=sys.stderr, flush=True)
     _run(folder, "mvn", "-q", "-B", "dependency:copy-dependencies", "-DincludeScope=runtime", "-DoutputDirectory=.")
     _say_done(folder, project)
     return folder

@@ -4,6 +4,7 @@ import html
 
 import pytest
 
+from bench import spark_kafka_table
 from bench.peers import table as peers
 from bench.suite import BENCHES
 from bench.table import FIGURES, PEERS, TABLE, load, page_with, peers_content, rows, table
@@ -25,6 +26,11 @@ def test_the_readme_shows_the_comparison_with_other_brokers() -> None:
     assert PEERS.read_text() == peers.table(peers.load())
     picture = html.unescape(peers.PICTURE.read_text())
     assert [one.what for one in peers.compared(peers.load()) if one.what.replace("`", "") not in picture] == []
+
+
+def test_the_page_of_kafkas_connector_shows_the_committed_result() -> None:
+    """The table in docs/spark/kafka.md comes from bench/results/spark: `python -m bench.suite spark_kafka`."""
+    assert spark_kafka_table.page() == spark_kafka_table.PAGE.read_text()
 
 
 def test_every_benchmark_has_a_result_and_a_row() -> None:

@@ -20,8 +20,9 @@ from pyspark.sql.types import BinaryType, IntegerType, LongType, StructField, St
 from ortoo.client import Message, OrtooError, Receipt
 from ortoo.common.process.clock import SystemClock
 from ortoo.spark.arrow.batch import BatchDecoder
+from ortoo.spark.core.cluster_options import ClusterOptions
 from ortoo.spark.core.group_offsets import commit_group, ensure_group
-from ortoo.spark.core.link import ClusterOptions, link_to
+from ortoo.spark.core.link import link_to
 from ortoo.spark.format import bodies
 from ortoo.spark.reading.batch_read import arrow_schema
 from tests.spark.sending import numbered, send, varied

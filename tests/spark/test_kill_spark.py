@@ -6,19 +6,17 @@ spark-long` 10,000,000 and 20.
 
 import os
 import signal
-import subprocess
 import sys
 from pathlib import Path
 from typing import Any
 
 import pytest
 
-from bench import processes
 from ortoo.client import Message
 from ortoo.common.process.clock import SystemClock
 from ortoo.common.process.randomness import Randomness
 from ortoo.spark.lake.table import Lake
-from tests.repo.tree import ROOT
+from tests.spark.killed_driver import Driver
 from tests.spark.long_queries import COPIES
 from tests.spark.session import Broker
 
@@ -36,63 +34,6 @@ WORKERS_A_DRIVER = 7
 """Number of workers killed before each driver; Spark repeats their tasks, the driver their queries."""
 FAILURES_MAX = 10
 RUN_S = 3_600
-
-
-class Driver:
-    """One run of the queries, in a process that can be killed."""
-
-    def __init__(self, broker: Broker, source: str, folder: Path) -> None:
-        """Start it and wait until one of its queries runs."""
-        arguments = [broker.address, source, str(folder), str(max(MESSAGES // BATCHES, 1))]
-        self.log = (folder / "driver.log").open("ab")
-        self.process = subprocess.Popen(
-            [sys.executable, "-m", "tests.spark.long_queries", *arguments],
-            cwd=ROOT,
-            stdout=subprocess.PIPE,
-            stderr=self.log,
-            start_new_session=True,
-            text=True,
-            env=os.environ | {"SPARK_LOCAL_IP": "127.0.0.1"},
-        )
-        assert self.process.stdout is not None
-        self.started = self.process.stdout.readline().strip() == "started"
-        self.hurt = False
-        """Whether it lost a worker, after which it may fail if it lost many."""
-
-    def ends_within(self, seconds: float) -> int | None:
-        """Its exit code, or None if it still runs after `seconds`."""
-        try:
-            code = self.process.wait(seconds)
-        except subprocess.TimeoutExpired:
-            return None
-        self._close()
-        return code
-
-    def kill(self) -> None:
-        """Kill the driver and its JVM with SIGKILL; its workers notice and exit."""
-        os.killpg(self.process.pid, signal.SIGKILL)
-        self.process.wait()
-        self._close()
-
-    def _close(self) -> None:
-        assert self.process.stdout is not None
-        self.process.stdout.close()
-        self.log.close()
-
-    def said(self) -> str:
-        """The end of its log."""
-        return Path(self.log.name).read_text()[-3000:]
-
-    def worker_ids(self) -> list[int]:
-        """The Python workers of its JVM: those that run tasks, fork workers, or plan queries."""
-        return [pid for pid in processes.descendants(self.process.pid) if b" -m pyspark" in _command(pid)]
-
-
-def _command(process_id: int) -> bytes:
-    try:
-        return Path(f"/proc/{process_id}/cmdline").read_bytes().replace(b"\0", b" ")
-    except OSError:
-        return b""
 
 
 class Progress:
@@ -157,9 +98,14 @@ def test_kills_of_drivers_and_workers_lose_and_double_nothing(
     progress.tell(f"{MESSAGES:,} messages are stored")
     randomness = Randomness(7)
     kills = failures = 0
+    arguments = (broker.address, topic, str(folder), str(max(MESSAGES // BATCHES, 1)))
     driver: Driver | None = None
+
+    def start() -> Driver:
+        return Driver("tests.spark.long_queries", arguments, folder)
+
     while kills < KILLS:
-        driver = driver or Driver(broker, topic, folder)
+        driver = driver or start()
         killed = hit(driver, progress, randomness, at_worker=(kills + 1) % (WORKERS_A_DRIVER + 1) > 0)
         if killed:
             kills += 1
@@ -171,11 +117,11 @@ def test_kills_of_drivers_and_workers_lose_and_double_nothing(
         if driver.process.returncode is not None:
             assert driver.process.returncode != 0, f"all queries ended after {kills} kills of {KILLS}: send more"
             driver = None
-    driver = driver or Driver(broker, topic, folder)
+    driver = driver or start()
     while driver.ends_within(RUN_S) != 0:
         failures += not driver.hurt
         assert failures <= FAILURES_MAX, driver.said()
-        driver = Driver(broker, topic, folder)
+        driver = start()
     progress.tell("the queries have ended")
     assert "wrote other rows" not in (folder / "driver.log").read_text()
     source = spark.read.format("ortoo").options(address=broker.address, columns="enode,queue_id,offset,body")

@@ -24,7 +24,8 @@ def test_workers_hold_the_producers_own_bytes(
         from hashlib import sha256
 
         from ortoo.client import Queue
-        from ortoo.spark.core.link import ClusterOptions, link_to
+        from ortoo.spark.core.cluster_options import ClusterOptions
+        from ortoo.spark.core.link import link_to
 
         for place in places:
             for received in link_to(ClusterOptions((address,))).fetch(Queue(*place), 0, 0):

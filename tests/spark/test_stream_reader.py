@@ -12,7 +12,8 @@ from pyspark.sql.types import BinaryType, IntegerType, LongType, StringType, Str
 
 from ortoo.client import DataLoss, Message, Queue
 from ortoo.spark.core import read_options
-from ortoo.spark.core.link import ClusterOptions, link_to
+from ortoo.spark.core.cluster_options import ClusterOptions
+from ortoo.spark.core.link import link_to
 from ortoo.spark.core.offsets import SourceOffsets
 from ortoo.spark.reading.stream_read import StreamReader
 from tests.spark.sending import numbered, send

@@ -8,6 +8,7 @@ pytest.importorskip("pyspark", reason="pyspark is not installed; run `make spark
 
 from pyspark.errors import StreamingQueryException
 
+from ortoo.client import Message
 from ortoo.spark.core import read_options
 from ortoo.spark.core.link import link_to
 from ortoo.spark.reading.topic_state import current_state
@@ -31,6 +32,23 @@ def test_a_topic_is_a_table(spark: Any, broker: Broker, topic: str) -> None:
     finally:
         spark.sql("drop table if exists orders")
         spark.sql("drop table if exists wrong")
+
+
+def test_dead_letters_are_a_table_with_their_content(spark: Any, broker: Broker, topic: str) -> None:
+    """The dead-letter topic of a group is a topic, so that a table shows the messages and the reasons."""
+    group = f"g-{topic}"
+    send(broker, topic, [Message(b"bad", "a", properties={"color": "red"})])
+    with broker.client.pop_consumer(group, topic) as consumer:
+        for message in consumer:
+            consumer.park(message, "cannot be parsed")
+            break
+    spark.sql(f"create table letters using ortoo options (address '{broker.address}', subscribe '%DLQ%{group}')")
+    try:
+        (row,) = spark.sql("select body, tag, properties from letters").collect()
+        assert (bytes(row.body), row.tag, row.properties["color"]) == (b"bad", "a", "red")
+        assert row.properties["DLQ_ERROR"] == "cannot be parsed", row.properties
+    finally:
+        spark.sql("drop table letters")
 
 
 @pytest.mark.parametrize("zone", ["America/New_York", "Asia/Tokyo"])

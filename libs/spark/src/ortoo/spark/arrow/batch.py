@@ -7,6 +7,7 @@ import zlib
 from collections.abc import Callable, Sequence
 from typing import Any, Final
 
+import numpy as np
 import pyarrow as pa
 import pyarrow.compute as pc
 
@@ -67,7 +68,7 @@ class BatchDecoder:
         begin, end = offsets[0] - first_offset, offsets[-1] - first_offset + 1
         if end - begin == len(offsets):
             return slice(begin, end)
-        return pa.array([offset - first_offset for offset in offsets], pa.int32())
+        return arrow.of_numpy(np.subtract(offsets, first_offset, dtype="<i8"))
 
     def _column(self, name: str, kind: Any, received: ReceivedBatch, fields: Fields, rows: Any, count: int) -> Any:
         if name in _PLACE:
@@ -96,13 +97,13 @@ def _offsets(received: ReceivedBatch, kind: Any) -> Any:
     offsets = received.offsets
     if isinstance(offsets, range):
         return pa.arange(offsets.start, offsets.stop).cast(kind)
-    return pa.array(offsets, kind)
+    return arrow.of_numpy(np.array(offsets, "<i8"), kind)
 
 
 def _stored_at(received: ReceivedBatch, kind: Any) -> Any:
     if received.row_stored_at_ms:
         return arrow.times(memoryview(received.row_stored_at_ms), len(received), "row_stored_at_ms").cast(kind)
-    return pa.repeat(pa.scalar(received.stored_at_ms * 1000, kind), len(received))
+    return arrow.repeated(received.stored_at_ms * 1000, len(received), kind)
 
 
 def _message_ids(received: ReceivedBatch, data: memoryview, rows: Any, count: int) -> Any:

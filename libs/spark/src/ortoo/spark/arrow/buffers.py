@@ -8,6 +8,7 @@ from collections.abc import Sequence
 from functools import lru_cache
 from typing import Any
 
+import numpy as np
 import pyarrow as pa
 import pyarrow.compute as pc
 
@@ -15,7 +16,9 @@ from ortoo.common.errors import Invalid
 from ortoo.common.records.reader import buffer, check_size
 from ortoo.common.records.sealed_batch import MESSAGES_MAX
 from ortoo.common.records.wire import read_fields
+from ortoo.spark.arrow.schema import MAP, MAP_FIELDS
 
+UTC_TIME = pa.timestamp("us", tz="UTC")
 Array = Any
 """A pyarrow.Array."""
 
@@ -38,9 +41,11 @@ def numbers(data: memoryview, rows: int, kind: Any, path: str) -> Array:
 
 def times(data: memoryview, rows: int, path: str) -> Array:
     """A column of milliseconds since 1970 as UTC timestamps in microseconds; times after the year 294,246 are null."""
-    ms = numbers(data, rows, pa.int64(), path)
-    possible = pc.and_(pc.greater_equal(ms, 0), pc.less_equal(ms, _LAST_MS))
-    return pc.multiply(pc.if_else(possible, ms, None), 1000).cast(pa.timestamp("us", tz="UTC"))
+    check_size(data, rows, 8, path)
+    ms = np.frombuffer(data, "<i8")
+    possible = (ms >= 0) & (ms <= _LAST_MS)
+    validity = None if possible.all() else pa.py_buffer(np.packbits(possible, bitorder="little"))
+    return pa.Array.from_buffers(UTC_TIME, rows, [validity, pa.py_buffer(ms * 1000)])
 
 
 def binary(offsets: memoryview, data: memoryview, rows: int, path: str) -> Array:
@@ -55,7 +60,7 @@ def texts(column: memoryview, rows: int | None, path: str) -> Array:
     offsets = buffer(fields, 2, f"{path}.offsets")
     count = max(len(offsets) // 4 - 1, 0) if rows is None else rows
     if not count and not len(offsets):
-        return pa.array([], pa.string())
+        return pa.nulls(0, pa.string())
     check_size(offsets, count + 1, 4, f"{path}.offsets")
     validity = buffer(fields, 1, f"{path}.validity")
     buffers = [_bitmap(validity, count, path), pa.py_buffer(offsets), pa.py_buffer(buffer(fields, 3, f"{path}.data"))]
@@ -99,29 +104,44 @@ def maps(column: memoryview, rows: int, path: str) -> Array:
     return checked_array(MAP, rows, [None, pa.py_buffer(offsets)], path, [entries])
 
 
-def repeated(value: object, rows: int, kind: Any) -> Array:
+def of_numpy(values: Any, kind: Any = None) -> Array:
+    """A column without nulls from a numpy array, of the fixed-width pyarrow type `kind`, or of the array's own type."""
+    kind = pa.from_numpy_dtype(values.dtype) if kind is None else kind
+    return pa.Array.from_buffers(kind, len(values), [None, pa.py_buffer(np.ascontiguousarray(values))])
+
+
+def repeated(value: str | int, rows: int, kind: Any) -> Array:
     """A column with `value` in each of its `rows` rows; columns of recent values are cached."""
     cached = _repeated(value, kind)
-    return cached.slice(0, rows) if rows <= len(cached) else pa.repeat(pa.scalar(value, kind), rows)
+    return cached.slice(0, rows) if rows <= len(cached) else _made(value, rows, kind)
 
 
 @lru_cache(maxsize=64)
-def _repeated(value: object, kind: Any) -> Array:
-    return pa.repeat(pa.scalar(value, kind), MESSAGES_MAX)
+def _repeated(value: str | int, kind: Any) -> Array:
+    return _made(value, MESSAGES_MAX, kind)
 
 
-def empty_column(rows: int, kind: Any, default: object = None) -> Array:
+def _made(value: str | int, rows: int, kind: Any) -> Array:
+    if not isinstance(value, str):
+        return of_numpy(np.full(rows, value, f"<i{kind.bit_width // 8}"), kind)
+    text = value.encode()
+    places = np.arange(rows + 1, dtype="<i4") * len(text)
+    return pa.Array.from_buffers(pa.string(), rows, [None, pa.py_buffer(places), pa.py_buffer(text * rows)]).cast(kind)
+
+
+def empty_column(rows: int, kind: Any, default: int | None = None) -> Array:
     """A column that the batch does not have: empty lists, empty maps, the number `default`, or nulls if it is None."""
     if pa.types.is_list(kind) or pa.types.is_map(kind):
         children = [kind.value_type] if pa.types.is_list(kind) else [pa.struct(MAP_FIELDS)]
         offsets = pa.py_buffer(bytes(4 * (rows + 1)))
-        return pa.Array.from_buffers(kind, rows, [None, offsets], children=[pa.array([], child) for child in children])
+        return pa.Array.from_buffers(kind, rows, [None, offsets], children=[pa.nulls(0, child) for child in children])
     return pa.nulls(rows, kind) if default is None else repeated(default, rows, kind)
 
 
 def joined(prefix: str, suffixes: Array) -> Array:
     """The texts of `suffixes`, each with `prefix` before it."""
-    return pc.binary_join_element_wise(pa.scalar(prefix), suffixes, "")
+    rows, kind = len(suffixes), pa.string()
+    return pc.binary_join_element_wise(repeated(prefix, rows, kind), suffixes, repeated("", rows, kind))
 
 
 def _bitmap(validity: memoryview, rows: int, path: str) -> Any:
@@ -132,5 +152,3 @@ def _bitmap(validity: memoryview, rows: int, path: str) -> Any:
 
 
 _LAST_MS = (1 << 63) // 1000 - 1
-MAP_FIELDS = [pa.field("key", pa.string(), nullable=False), pa.field("value", pa.string())]
-MAP = pa.map_(MAP_FIELDS[0], MAP_FIELDS[1])

@@ -9,8 +9,8 @@ from typing import Any, Final
 from ortoo.client import Filter, Sql
 from ortoo.common.cluster.names import check_topic_name
 from ortoo.common.errors import Invalid
+from ortoo.spark.core.cluster_options import CLUSTER_OPTIONS, ClusterOptions
 from ortoo.spark.core.columns import chosen_names
-from ortoo.spark.core.link import CLUSTER_OPTIONS, ClusterOptions
 from ortoo.spark.core.offsets import LATEST, SourceOffsets, parsed_tree
 from ortoo.spark.core.options import OptionReader
 

@@ -1,10 +1,13 @@
 """The size of a streaming batch: divides a limit over queues. Without I/O; enodes measure the bytes of their queues."""
 
 from collections.abc import Callable, Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
+from typing import TYPE_CHECKING
 
 from ortoo.client import Queue
-from ortoo.client.offsets.offset_lookup import QueueSize
+
+if TYPE_CHECKING:
+    from ortoo.client.offsets.offset_lookup import QueueSize
 
 
 def limit_offsets(start: Mapping[Queue, int], latest: Mapping[Queue, int], messages_max: int) -> dict[Queue, int]:
@@ -37,7 +40,7 @@ def limit_offsets(start: Mapping[Queue, int], latest: Mapping[Queue, int], messa
     return ends
 
 
-Measure = Callable[[Mapping[Queue, tuple[int, int]]], Mapping[Queue, QueueSize]]
+Measure = Callable[[Mapping[Queue, tuple[int, int]]], Mapping[Queue, "QueueSize"]]
 """Returns the stored bytes of queues, each from (first offset, maximum of bytes), without queues that have no answer.
 
 A size is that of whole stored batches: at least one, even if it is larger than the maximum.
@@ -88,10 +91,10 @@ class BytesLimit:
         return ends
 
 
-def _divided(size: QueueSize, first_offset: int, bytes_max: int) -> QueueSize:
+def _divided(size: "QueueSize", first_offset: int, bytes_max: int) -> "QueueSize":
     """The part of `size` that fits `bytes_max`, by the mean size of the messages; at least one message."""
     if size.size_bytes <= bytes_max or size.end_offset <= first_offset:
         return size
     messages = size.end_offset - first_offset
     taken = max(messages * bytes_max // size.size_bytes, 1)
-    return QueueSize(first_offset + taken, size.size_bytes * taken // messages)
+    return replace(size, end_offset=first_offset + taken, size_bytes=size.size_bytes * taken // messages)

@@ -8,16 +8,13 @@ from pyspark.sql.datasource import DataSourceReader, InputPartition
 
 from ortoo.client import Queue
 from ortoo.common.errors import Invalid
-from ortoo.spark.arrow.batch import BatchDecoder
-from ortoo.spark.arrow.buffers import MAP
-from ortoo.spark.arrow.schema import utc_schema
+from ortoo.spark.arrow.schema import MAP, utc_schema
 from ortoo.spark.core.columns import BY_NAME, chosen_names
 from ortoo.spark.core.link import ClusterLink, link_to
 from ortoo.spark.core.read_options import ReadOptions
 from ortoo.spark.reading.bounds import end_offsets, start_offsets
 from ortoo.spark.reading.data_loss import clip_to_stored
 from ortoo.spark.reading.planning import QueueSlice, plan
-from ortoo.spark.reading.slice_reader import Remainder, read_slice
 from ortoo.spark.reading.topic_state import OffsetSpan, current_state
 
 ROWS_MAX = 8_192
@@ -65,6 +62,9 @@ class TaskReader:
         If a read has no messages, Spark gives it one task that is not a MessageTask, which yields nothing. Errors:
         DataLoss, Unavailable after `fetchTimeoutMs`, Invalid.
         """
+        from ortoo.spark.arrow.batch import BatchDecoder
+        from ortoo.spark.reading.slice_reader import Remainder, read_slice
+
         options = self.options
         filter, timeout_ms = options.filter, options.fetch_timeout_ms
         decoder = BatchDecoder(self.schema)

@@ -1,9 +1,9 @@
 """Reads the slices of a task: exactly the planned offsets, or an error, or a counted loss."""
 
 from collections.abc import Iterator, Sequence
+from typing import TYPE_CHECKING
 
-from ortoo.client import Filter, Queue, ReceivedBatch
-from ortoo.client.offsets.offset_lookup import offset_ranges
+from ortoo.client import Filter, Queue
 from ortoo.common.errors import DataLoss, NotFound, OrtooError, OutOfRange, Unavailable
 from ortoo.common.logs.logger import get_logger
 from ortoo.spark.core import log_events
@@ -12,13 +12,16 @@ from ortoo.spark.reading.data_loss import Loss, clip_to_stored
 from ortoo.spark.reading.planning import QueueSlice
 from ortoo.spark.reading.topic_state import OffsetSpan
 
+if TYPE_CHECKING:
+    from ortoo.client import ReceivedBatch
+
 _RETRY_S = 0.5
 _log = get_logger("spark")
 
 
 def read_slice(
     link: ClusterLink, remainder: "Remainder", *, columns: Sequence[str], filter: Filter, timeout_ms: int
-) -> Iterator[ReceivedBatch]:
+) -> Iterator["ReceivedBatch"]:
     """Yield all batches of one slice; a broken read is resumed, unless it makes no progress for `timeout_ms`.
 
     Errors: DataLoss, Unavailable after the timeout, and those of the server.
@@ -115,13 +118,15 @@ class Remainder:
 
 def _stored_range(link: ClusterLink, queue: Queue) -> OffsetSpan | None:
     """The stored range of a queue; None if the queue does not exist. Errors: Unavailable when its enode is down."""
+    from ortoo.client.offsets.offset_lookup import offset_ranges
+
     try:
         ranges = link.run(offset_ranges(link.connection, {queue.topic}))
     except NotFound:
         return None
     if queue in ranges:
         return OffsetSpan(*ranges[queue])
-    description = link.run(link.admin.describe_topic(queue.topic))
+    description = link.run(link.topics.describe_topic(queue.topic))
     if any(p.enode == queue.enode and queue.queue_id < p.read_queue_count for p in description.topic.placements):
         raise Unavailable(f"the enode {queue.enode} is down")
     return None

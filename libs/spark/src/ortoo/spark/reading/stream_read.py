@@ -5,17 +5,15 @@ The driver has one `StreamReader` while the query runs. Spark stores its offsets
 
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import replace
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 from pyspark.sql.datasource import DataSourceStreamReader
 from pyspark.sql.streaming.datasource import ReadAllAvailable, ReadMaxBytes, ReadMaxRows, SupportsTriggerAvailableNow
 
-from ortoo.client import OrtooError, Queue, Unavailable
-from ortoo.client.offsets.offset_lookup import QueueSize, measure_queues
-from ortoo.common.errors import Invalid, Unsupported
+from ortoo.client import Queue
+from ortoo.common.errors import Invalid, OrtooError, Unavailable, Unsupported
 from ortoo.common.logs.logger import get_logger
 from ortoo.spark.core import log_events
-from ortoo.spark.core.group_offsets import commit_group, ensure_group
 from ortoo.spark.core.link import ClusterLink, link_to
 from ortoo.spark.core.offsets import SourceOffsets
 from ortoo.spark.core.read_options import ReadOptions
@@ -25,6 +23,9 @@ from ortoo.spark.reading.bounds import start_offsets
 from ortoo.spark.reading.data_loss import Loss, clip_to_stored
 from ortoo.spark.reading.stream_offsets import StreamLimits, StreamOffsets, ranges
 from ortoo.spark.reading.topic_state import OffsetSpan, TopicState, current_state, topics_gone
+
+if TYPE_CHECKING:
+    from ortoo.client.offsets.offset_lookup import QueueSize
 
 _POLL_S = 0.05
 _IDLE_AGE_FACTOR = 0.1
@@ -176,8 +177,10 @@ class StreamReader(DataSourceStreamReader, SupportsTriggerAvailableNow):
         self._losses += len(losses)
         self._lost += sum(loss.messages for loss in losses)
 
-    def _measure(self, starts: Mapping[Queue, tuple[int, int]]) -> dict[Queue, QueueSize]:
+    def _measure(self, starts: Mapping[Queue, tuple[int, int]]) -> dict[Queue, "QueueSize"]:
         """The stored bytes of queues, without those whose enode does not answer now. Errors: Unsupported."""
+        from ortoo.client.offsets.offset_lookup import QueueSize, measure_queues
+
         link = self._link()
         found = link.run(measure_queues(link.connection, starts))
         for size in found.values():
@@ -205,6 +208,8 @@ class StreamReader(DataSourceStreamReader, SupportsTriggerAvailableNow):
         group = self._options.consumer_group
         if not group or at in (self._committed, self._offsets.first):
             return
+        from ortoo.spark.core.group_offsets import commit_group, ensure_group
+
         try:
             if self._committed is None:
                 ensure_group(self._link(), group)

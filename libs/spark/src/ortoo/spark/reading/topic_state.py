@@ -4,12 +4,15 @@ import contextlib
 import re
 from collections.abc import Mapping, Sequence, Set
 from dataclasses import dataclass
+from typing import TYPE_CHECKING
 
-from ortoo.client import NotFound, OrtooError, Queue, TopicDescription
-from ortoo.client.offsets.offset_lookup import search_offset
-from ortoo.common.errors import Invalid, Unsupported
+from ortoo.client import Queue
+from ortoo.common.errors import Invalid, NotFound, OrtooError, Unsupported
 from ortoo.spark.core.link import ClusterLink
 from ortoo.spark.core.read_options import ReadOptions
+
+if TYPE_CHECKING:
+    from ortoo.client import TopicDescription
 
 
 @dataclass(frozen=True, slots=True)
@@ -39,7 +42,7 @@ def topic_names(link: ClusterLink, options: ReadOptions) -> tuple[str, ...]:
     if not options.pattern:
         return options.topics
     matches = re.compile(options.pattern).fullmatch
-    names = [topic.name for topic in link.run(link.admin.list_topics())]
+    names = [topic.name for topic in link.run(link.topics.list_topics())]
     return tuple(name for name in sorted(names) if not name.startswith("%") and matches(name))
 
 
@@ -72,22 +75,22 @@ def current_state(link: ClusterLink, options: ReadOptions, *, missing_allowed: b
     return TopicState(topic_ids, ordered, frozenset(expected - ranges.keys()))
 
 
-def _descriptions(link: ClusterLink, names: Sequence[str]) -> list[TopicDescription]:
+def _descriptions(link: ClusterLink, names: Sequence[str]) -> list["TopicDescription"]:
     """The existing topics among `names`, in one call."""
     try:
-        return link.run(link.admin.describe_topics(names))
+        return link.run(link.topics.describe_topics(names))
     except Unsupported:  # an older cluster
         found = []
         for name in names:
             with contextlib.suppress(NotFound):
-                found.append(link.run(link.admin.describe_topic(name)))
+                found.append(link.run(link.topics.describe_topic(name)))
         return found
 
 
 def topics_gone(link: ClusterLink, deleted: Set[int]) -> frozenset[int]:
     """The ids in `deleted` whose topics cannot be restored. None of them if the user may not list deleted topics."""
     try:
-        return frozenset(deleted - {one.topic.topic_id for one in link.run(link.admin.list_deleted_topics())})
+        return frozenset(deleted - {one.topic.topic_id for one in link.run(link.topics.list_deleted_topics())})
     except OrtooError:
         return frozenset()
 
@@ -112,5 +115,7 @@ def _assigned(options: ReadOptions, topic: str, queues: set[Queue]) -> set[Queue
 
 def offset_at(link: ClusterLink, queue: Queue, stored: OffsetSpan, time_ms: int) -> int:
     """The first offset in a queue stored at or after `time_ms`, or the end of the queue if there is none."""
+    from ortoo.client.offsets.offset_lookup import search_offset
+
     offset = link.run(search_offset(link.connection, queue, time_ms))
     return min(max(offset, stored.begin), stored.end)

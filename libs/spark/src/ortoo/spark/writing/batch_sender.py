@@ -6,6 +6,7 @@ in order, a few at a time. After a failure all unanswered batches are sent again
 
 import asyncio
 from collections import deque
+from collections.abc import Iterable
 from dataclasses import dataclass, field
 from typing import Any, Self
 
@@ -68,12 +69,16 @@ class BatchSender:
     async def __aexit__(self, *ended: Any) -> None:
         await self._background.__aexit__(*ended)
 
-    async def put(self, addressed: AddressedBatch) -> None:
-        """Send a batch; waits while too many bytes are unanswered. Errors: the error of an earlier batch."""
-        while self._bytes > self._bytes_max and self._error is None:
-            await self._wait_change()
-        if self._error is not None:
-            raise self._error
+    async def put(self, batches: Iterable[AddressedBatch]) -> None:
+        """Send batches; waits while too many bytes are unanswered. Errors: the error of an earlier batch."""
+        for addressed in batches:
+            while self._bytes > self._bytes_max and self._error is None:
+                await self._wait_change()
+            if self._error is not None:
+                raise self._error
+            self._put(addressed)
+
+    def _put(self, addressed: AddressedBatch) -> None:
         if not self._bytes:
             self._progress_s = self._connection.clock.monotonic_s()
         batch = ProducerBatch(addressed.queue, addressed.topic_id, asyncio.get_running_loop().create_future(), 0.0)

@@ -126,6 +126,9 @@ def _by_text(rows: Any, name: str) -> Iterator[tuple[str, Any]]:
 def _by_queue(rows: Any, route: Route, topic: str) -> Iterator[tuple[Queue | None, Any]]:
     """Rows by the queue that they name or that belongs to their message group; None = any queue."""
     names = set(rows.schema.names)
+    if not names & {"message_group", "queue_id"}:
+        yield None, rows.drop_columns([name for name in ("enode",) if name in names])
+        return
     queues = route.placed or route.writable
     choice = np.full(len(rows), -1, "i8")
     if "message_group" in names:
@@ -134,8 +137,9 @@ def _by_queue(rows: Any, route: Route, topic: str) -> Iterator[tuple[Queue | Non
         named = _named(rows, queues, topic)
         choice = np.where(named >= 0, named, choice)
     rest = rows.drop_columns([name for name in ("queue_id", "enode") if name in names])
-    for number in np.unique(choice):
-        part = rest if len(np.unique(choice)) == 1 else rest.filter(pa.array(choice == number))
+    numbers = np.unique(choice)
+    for number in numbers:
+        part = rest if len(numbers) == 1 else rest.filter(pa.array(choice == number))
         yield (queues[number] if number >= 0 else None), part
 
 

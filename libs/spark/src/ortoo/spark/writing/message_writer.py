@@ -13,9 +13,12 @@ from ortoo.common.process.randomness import Randomness
 from ortoo.spark.core.link import ClusterLink, link_to
 from ortoo.spark.writing.batch_sender import BatchSender
 from ortoo.spark.writing.invalid_rows import SendableRows
-from ortoo.spark.writing.lanes import Lanes, TaskIdentity
+from ortoo.spark.writing.lanes import AddressedBatch, Lanes, TaskIdentity
 from ortoo.spark.writing.sink_progress import SinkProgress
 from ortoo.spark.writing.write_options import WriteOptions
+
+PUT_BYTES_MAX = 4 << 20
+"""The approximate number of bytes that are given to the connection's thread at once."""
 
 
 @dataclass
@@ -104,13 +107,13 @@ class MessageWriter:
             try:
                 for batch in batches:
                     for messages in rows.messages(batch, clock.now_ms()):
-                        for addressed in lanes.add(messages, clock.now_ms()):
-                            link.run(sender.put(addressed))
+                        for some in _grouped(lanes.add(messages, clock.now_ms())):
+                            link.run(sender.put(some))
                     taken += len(batch)
                     if options.rate_max:
                         link.sleep(max(0.0, taken / options.rate_max - (clock.monotonic_s() - began_s)))
-                for addressed in lanes.finish(clock.now_ms()):
-                    link.run(sender.put(addressed))
+                for some in _grouped(lanes.finish(clock.now_ms())):
+                    link.run(sender.put(some))
                 return link.run(sender.flush())
             except Conflict as error:
                 if not options.is_repeatable or error.field != "batch.first_sequence":
@@ -119,3 +122,16 @@ class MessageWriter:
                     "an earlier attempt of this task wrote other rows. Repeated tasks must have the same rows in the "
                     f"same order (after a shuffle, sort within partitions). {error.message}"
                 ) from error
+
+
+def _grouped(batches: Iterator[AddressedBatch]) -> Iterator[list[AddressedBatch]]:
+    """The batches in groups of `PUT_BYTES_MAX`: each call of another thread costs as much as encoding 1,000 rows."""
+    group, size_bytes = list[AddressedBatch](), 0
+    for addressed in batches:
+        group.append(addressed)
+        size_bytes += len(addressed.batch.records)
+        if size_bytes >= PUT_BYTES_MAX:
+            yield group
+            group, size_bytes = [], 0
+    if group:
+        yield group

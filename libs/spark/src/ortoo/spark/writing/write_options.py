@@ -8,8 +8,8 @@ from ortoo.client import Codec
 from ortoo.common.cluster.names import check_topic_name
 from ortoo.common.errors import Invalid
 from ortoo.common.records.columns import Layout
+from ortoo.spark.core.cluster_options import CLUSTER_OPTIONS, ClusterOptions
 from ortoo.spark.core.columns import MESSAGE_TABLE, TYPES
-from ortoo.spark.core.link import CLUSTER_OPTIONS, ClusterOptions
 from ortoo.spark.core.options import OptionReader, suggestion
 
 KNOWN: Final = (

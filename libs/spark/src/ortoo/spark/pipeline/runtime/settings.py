@@ -5,7 +5,7 @@ from dataclasses import dataclass, field
 from pathlib import Path
 
 from ortoo.common.errors import Invalid
-from ortoo.spark.core.link import ClusterOptions
+from ortoo.spark.core.cluster_options import ClusterOptions
 from ortoo.spark.lake.table import Lake
 
 

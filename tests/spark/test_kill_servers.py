@@ -1,0 +1,212 @@
+"""Drivers, workers, a snode, an enode and the leader of three replicas are killed in turn, while a topic grows.
+
+`ORTOO_SPARK_KILLS_OF_EACH` sets the number of kills of each kind. `make spark-server-kills` uses 50.
+"""
+
+import contextlib
+import os
+import signal
+import sys
+import threading
+from collections.abc import Callable, Iterator
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from ortoo.client import Message, OrtooError, blocking, connect
+from ortoo.client.blocking.loop_thread import LoopThread
+from ortoo.common.process.clock import SystemClock
+from ortoo.common.process.randomness import Randomness
+from ortoo.spark.lake.table import Lake
+from ortoo.verification.servers.processes import SMALL_STORE, RoleProcess
+from tests.e2e.replica_cluster import leading, replica_cluster, whole
+from tests.spark.killed_driver import Driver
+from tests.spark.killed_jobs import BACK, COPY
+
+KILLS_OF_EACH = int(os.environ.get("ORTOO_SPARK_KILLS_OF_EACH", "1"))
+SENT_AT_ONCE = 50
+SEND_INTERVAL_S = 0.5
+KILL_AFTER_COMMITS = 3
+KILL_WITHIN_S = 180.0
+"""A kill comes after a random number of committed batches up to this, or at the latest after this time."""
+KILL_LATER_S = 1.0
+LOOK_S = 0.05
+FAILURES_MAX = 3
+"""Number of ends of unhurt drivers for each kill; a query may end when a server is away for long."""
+RUN_S = 14_400
+PLACES = "count(*) rows", "bit_xor(xxhash64(enode, queue_id, `offset`, body)) hash"
+BODIES = "count(*) rows", "count(distinct body) bodies", "bit_xor(xxhash64(body)) hash"
+
+
+class Growth:
+    """Sends numbered messages until it is stopped. A send whose outcome is unknown is not repeated."""
+
+    def __init__(self, address: str, topic: str) -> None:
+        self._address, self._topic = address, topic
+        self._ended = threading.Event()
+        self._thread = threading.Thread(target=self._run)
+        self.acknowledged = 0
+
+    def __enter__(self) -> "Growth":
+        self._thread.start()
+        return self
+
+    def __exit__(self, *error: object) -> None:
+        self._ended.set()
+        self._thread.join()
+
+    def _run(self) -> None:
+        first = 0
+        with blocking.connect(self._address) as client, client.producer(self._topic) as producer:
+            while not self._ended.wait(SEND_INTERVAL_S):
+                with contextlib.suppress(OrtooError):
+                    numbers = range(first, first + SENT_AT_ONCE)
+                    self.acknowledged += len(producer.send_many(Message(b"%d" % number) for number in numbers))
+                first += SENT_AT_ONCE
+
+
+class Servers:
+    """The cluster: an enode of three replicas, an enode of its own, a snode, and the kills of these."""
+
+    def __init__(self, thread: LoopThread, cluster: Any, lone: RoleProcess, client: Any) -> None:
+        self._thread, self._cluster, self._lone, self._client = thread, cluster, lone, client
+        self.kills: dict[str, Callable[[], None]] = {
+            "the snode": lambda: thread.run(cluster.snode.restart()),
+            "the enode": lambda: thread.run(lone.restart()),
+            "the leader": self._kill_leader,
+        }
+
+    @property
+    def address(self) -> str:
+        """Where clients connect."""
+        return str(self._cluster.address)
+
+    def _kill_leader(self) -> None:
+        self._thread.run(whole(self._client))  # otherwise two of three may be away
+        leader = self._thread.run(leading(self._cluster, self._client))
+        self._thread.run(leader.kill())
+        self._thread.run(leading(self._cluster, self._client))
+        self._thread.run(leader.start())
+
+
+@pytest.fixture
+def servers(folder: Path) -> Iterator[Servers]:
+    """The cluster of the test."""
+    thread = LoopThread()
+    try:
+        with thread.enter_context(replica_cluster(folder / "cluster")) as cluster:
+            environ = {"NAME": "enode-1", "NAMESRV_ADDRESS": cluster.namesrv.address, **SMALL_STORE}
+            lone = RoleProcess("enode", folder / "enode-1", environ)
+            try:
+                thread.run(lone.start())
+                with thread.enter_context(connect(cluster.address)) as client:
+                    thread.run(whole(client))
+                    yield Servers(thread, cluster, lone, client)
+            finally:
+                thread.run(lone.kill())
+    finally:
+        thread.close()
+
+
+class Jobs:
+    """The driver, started again whenever it ends."""
+
+    def __init__(self, servers: Servers, topic: str, folder: Path) -> None:
+        self._arguments, self._folder = (servers.address, topic, str(folder)), folder
+        self.failures = 0
+        self.driver = self._start()
+
+    def __enter__(self) -> "Jobs":
+        return self
+
+    def __exit__(self, *error: object) -> None:
+        if self.driver.ends_within(0) is None:
+            self.driver.kill()
+
+    def _start(self) -> Driver:
+        return Driver("tests.spark.killed_jobs", self._arguments, self._folder)
+
+    def look(self) -> None:
+        """Start the driver again if it has ended. Errors: AssertionError if it failed too often."""
+        if self.driver.ends_within(LOOK_S) is None:
+            return
+        self.failures += not self.driver.hurt
+        assert self.failures <= FAILURES_MAX * max(KILLS_OF_EACH, 1) * 5, self.driver.said()
+        self.driver = self._start()
+
+    @property
+    def commits(self) -> int:
+        """Number of committed batches of all queries."""
+        return sum(1 for _ in self._folder.glob("**/commits/[0-9]*"))
+
+    def wait_for_commits(self, count: int, later_s: float) -> None:
+        """Wait for `count` more committed batches, at most `KILL_WITHIN_S`, and then for `later_s`."""
+        clock, until = SystemClock(), self.commits + count
+        until_s = clock.monotonic_s() + KILL_WITHIN_S
+        while self.commits < until and clock.monotonic_s() < until_s:
+            self.look()
+        self.driver.ends_within(later_s)
+
+    def kill_driver(self) -> None:
+        """Kill the driver and its JVM."""
+        if self.driver.ends_within(0) is None:
+            self.driver.kill()
+        self.driver = self._start()
+
+    def kill_worker(self) -> None:
+        """Kill one of its Python processes, as soon as there are some."""
+        while not (workers := self.driver.worker_ids()):
+            self.look()
+        with contextlib.suppress(ProcessLookupError):  # it has just ended
+            os.kill(workers[Randomness().below(len(workers))], signal.SIGKILL)
+        self.driver.hurt = True
+
+    def finish(self) -> None:
+        """Let the driver end after one more pass, and wait for it."""
+        (self._folder / "finish").touch()
+        self.driver.hurt = True  # the pass that is running may have met a kill
+        while self.driver.ends_within(RUN_S) != 0:
+            self.failures += 1
+            assert self.failures <= FAILURES_MAX * max(KILLS_OF_EACH, 1) * 5, self.driver.said()
+            self.driver = self._start()
+
+
+@pytest.mark.long
+@pytest.mark.timeout(RUN_S)
+def test_kills_of_spark_and_of_servers_lose_and_double_nothing(spark: Any, servers: Servers, folder: Path) -> None:
+    """Check 6, 7 and 16: the lake has each message of the topic once, and so have the replay and the copy."""
+    topic, randomness = "grows", Randomness(11)
+    with blocking.connect(servers.address) as client:
+        for name, queues in ((topic, 2), (f"{topic}-{COPY}", 2)):
+            client.admin.create_topic(name, queue_count=queues)
+    kills: dict[str, int] = {}
+    with Jobs(servers, topic, folder) as jobs:
+        kinds = {"the driver": jobs.kill_driver, "a worker": jobs.kill_worker, **servers.kills}
+        with Growth(servers.address, topic) as growth:
+            for number in range(KILLS_OF_EACH * len(kinds)):
+                name, kill = list(kinds.items())[number % len(kinds)]
+                jobs.wait_for_commits(1 + randomness.below(KILL_AFTER_COMMITS), randomness.uniform(0.0, KILL_LATER_S))
+                kill()
+                kills[name] = kills.get(name, 0) + 1
+                tell(f"kill {number + 1}: {name}; {jobs.commits} batches, {growth.acknowledged} messages")
+        jobs.finish()
+    options = {"address": servers.address, "columns": "enode,queue_id,offset,body"}
+    source, back, copied = (
+        spark.read.format("ortoo").options(subscribe=f"{topic}{suffix}", **options).load()
+        for suffix in ("", f"-{BACK}", f"-{COPY}")
+    )
+    lake = Lake(str(folder / "lake"), "delta").read(spark)
+    places = [tuple(frame.selectExpr(*PLACES).first()) for frame in (source, lake)]
+    bodies = [tuple(frame.selectExpr(*BODIES).first()) for frame in (source, lake, back, copied)]
+    tell(f"kills {kills}, {jobs.failures} other ends of drivers, rows and hashes {places}, {bodies}")
+    assert places[0][0] >= growth.acknowledged > 0
+    assert len(set(places)) == 1
+    assert len(set(bodies)) == 1
+    assert all(count == KILLS_OF_EACH for count in kills.values())
+
+
+def tell(line: str) -> None:
+    """Print the progress of the test."""
+    sys.stdout.write(f"{line}\n")
+    sys.stdout.flush()
