@@ -23,7 +23,6 @@ from ortoo.v1.producer_pb2_grpc import ProducerServiceStub
 if TYPE_CHECKING:  # imported at the first use, because an application rarely uses all of them
     from ortoo.client.admin.admin import Admin
     from ortoo.client.core.received import ReceivedBatch, ReceivedMessage
-    from ortoo.client.core.telemetry import Telemetry
     from ortoo.client.pop.consumer import PopConsumer
     from ortoo.client.pop.popped import PoppedMessage
     from ortoo.client.pop.settings import PopSettings
@@ -31,6 +30,7 @@ if TYPE_CHECKING:  # imported at the first use, because an application rarely us
     from ortoo.client.pull.consumer import PullConsumer
     from ortoo.client.pull.settings import PullSettings
     from ortoo.client.push.consumer import Consumer, ConsumerSettings
+    from ortoo.client.tracing.telemetry import Telemetry
 
 
 class Client:
@@ -186,6 +186,6 @@ def _telemetry(clock: Clock) -> "Telemetry | None":
     """The telemetry of a client; its module is imported only beside OpenTelemetry."""
     if not sys.modules.keys() & {"opentelemetry.trace", "opentelemetry.metrics"}:
         return None
-    from ortoo.client.core.telemetry import telemetry_of_process
+    from ortoo.client.tracing.telemetry import telemetry_of_process
 
     return telemetry_of_process(clock)

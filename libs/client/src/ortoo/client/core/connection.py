@@ -23,7 +23,7 @@ from ortoo.common.process.randomness import Randomness
 from ortoo.common.process.retry import Backoff, RetryLog
 
 if TYPE_CHECKING:
-    from ortoo.client.core.telemetry import Telemetry
+    from ortoo.client.tracing.telemetry import Telemetry
 
 Stub = TypeVar("Stub")
 call_explainer: ContextVar[Callable[[str], object] | None] = ContextVar("call_explainer", default=None)

@@ -13,8 +13,7 @@ from ortoo.common.records.columns import BORN_AT, KEYS, MESSAGE_GROUP, MESSAGE_I
 from ortoo.common.records.message import Message
 from ortoo.common.records.message_id import message_id_text
 from ortoo.common.records.sealed_batch import SealedBatch
-from ortoo.common.records.text_rules import RECONSUME_TIMES, RETRY_TOPIC, whole_number
-from ortoo.common.records.trace_context import trace_context_of
+from ortoo.common.records.text_rules import RECONSUME_TIMES, RETRY_TOPIC, trace_context_of, whole_number
 from ortoo.common.records.view import RecordBatchView, open_batch
 
 ReplyCall = Callable[[str, RequestOptions, int | None, Message | bytes], Awaitable[bool]]

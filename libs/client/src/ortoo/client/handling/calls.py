@@ -17,7 +17,7 @@ from ortoo.client.handling.threads import HandlerThreads
 from ortoo.common.errors import Invalid
 
 if TYPE_CHECKING:
-    from ortoo.client.core.telemetry import Telemetry
+    from ortoo.client.tracing.telemetry import Telemetry
 
 G = TypeVar("G")
 R = TypeVar("R")
@@ -76,7 +76,7 @@ class HandlerCalls(Generic[G, R]):
         return handler if isinstance(handler, HandlerCalls) else cls(handler, threads=threads)
 
     def trace(self, telemetry: "Telemetry | None", group: str) -> None:
-        """Make a span for each call; what is given to the handler are messages of `group`."""
+        """Make a span for each call. The handler gets messages of `group`."""
         self._telemetry = None if telemetry is None else (telemetry, group)
 
     @asynccontextmanager

@@ -8,7 +8,7 @@ from ortoo.client.produce.producer_batch import SendFuture, SendFutures
 from ortoo.common.records.message import Message, message_of
 
 if TYPE_CHECKING:
-    from ortoo.client.core.telemetry import SendSpan, Telemetry
+    from ortoo.client.tracing.telemetry import SendSpan, Telemetry
 
 
 @contextmanager

@@ -25,7 +25,7 @@ from ortoo.common.process.clock import Clock
 from ortoo.v1 import pull_pb2
 
 if TYPE_CHECKING:
-    from ortoo.client.core.telemetry import Telemetry
+    from ortoo.client.tracing.telemetry import Telemetry
 
 Handler = Callable[[ReceivedMessage], Awaitable[None] | None]
 NackCall = Callable[[Sequence[ReceivedMessage], BaseException, int], Awaitable[pull_pb2.NackMessagesResponse]]

@@ -12,8 +12,13 @@ from apache.rocketmq.v2 import definition_pb2
 from apache.rocketmq.v2.definition_pb2 import Code, DigestType, Encoding, MessageType
 from ortoo.common.errors import Invalid
 from ortoo.common.records.message import BODY_AS_IS, BODY_BYTES_MAX, BODY_GZIP, Message
-from ortoo.common.records.text_rules import PROPERTIES_MAX, TEXT_BYTES_MAX
-from ortoo.common.records.trace_context import TRACEPARENT, is_traceparent, trace_context_of
+from ortoo.common.records.text_rules import (
+    PROPERTIES_MAX,
+    TEXT_BYTES_MAX,
+    TRACEPARENT,
+    is_traceparent,
+    trace_context_of,
+)
 from ortoo.snode.rocketmq.protocol.codes import GrpcProxyError
 from ortoo.snode.rocketmq.protocol.names import RESERVED_PROPERTIES, check_lite_topic
 

@@ -6,15 +6,14 @@ Only for a process whose application has set up OpenTelemetry before `connect`. 
 import asyncio
 import contextvars
 import sys
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from contextlib import contextmanager
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, Protocol
 
-from ortoo.client.core.received import MessageFields
 from ortoo.common.errors.findings import process_version
 from ortoo.common.process.clock import Clock
 from ortoo.common.records.message import Message, message_of
-from ortoo.common.records.trace_context import TRACEPARENT
+from ortoo.common.records.text_rules import TRACEPARENT
 
 if TYPE_CHECKING:
     from opentelemetry.context import Context
@@ -25,6 +24,22 @@ SCOPE = "ortoo.client"
 SCHEMA_URL = "https://opentelemetry.io/schemas/1.27.0"
 BUCKETS_S = (0.005, 0.01, 0.025, 0.05, 0.075, 0.1, 0.25, 0.5, 0.75, 1, 2.5, 5, 7.5, 10)
 """The bounds of durations that OpenTelemetry's conventions name."""
+
+
+class TracedMessage(Protocol):
+    """The fields of a received message that its span needs."""
+
+    @property
+    def topic(self) -> str: ...  # noqa: D102
+
+    @property
+    def message_id(self) -> str: ...  # noqa: D102
+
+    @property
+    def properties(self) -> Mapping[str, str]: ...  # noqa: D102
+
+    @property
+    def trace_context(self) -> str | None: ...  # noqa: D102
 
 
 def telemetry_of_process(clock: Clock) -> "Telemetry | None":
@@ -74,7 +89,7 @@ class Telemetry:
             raise
         sending.end()
 
-    def start_process(self, messages: Sequence[MessageFields], group: str) -> "ProcessSpan":
+    def start_process(self, messages: Sequence[TracedMessage], group: str) -> "ProcessSpan":
         """Begin the span of the processing of messages of one topic.
 
         It is below the span of the producer of a single message. For several messages it has links to the producers.
@@ -100,7 +115,7 @@ class Telemetry:
         return ProcessSpan(self, span, self._trace.set_span_in_context(span, parent), attributes)
 
     @contextmanager
-    def processing(self, messages: Sequence[MessageFields], group: str) -> Iterator[None]:
+    def processing(self, messages: Sequence[TracedMessage], group: str) -> Iterator[None]:
         """The span of the processing of messages in the block, as the current span."""
         process = self.start_process(messages, group)
         token = self._context.attach(process.context)
@@ -141,7 +156,7 @@ class Telemetry:
         if own.get_span_context().is_valid:
             span.add_link(own.get_span_context())
 
-    def _context_of(self, message: MessageFields) -> "Context":
+    def _context_of(self, message: TracedMessage) -> "Context":
         """The context that the producer has sent, or an empty context."""
         carrier = {**message.properties}
         if trace_context := message.trace_context:

@@ -37,7 +37,7 @@ Handler = Callable[[Any], Awaitable[None] | None]
 
 
 class Recorded:
-    """What the process has recorded."""
+    """The spans and metrics of the process."""
 
     def __init__(self) -> None:
         self.exporter = InMemorySpanExporter()
@@ -293,6 +293,6 @@ def test_a_process_without_opentelemetry_imports_none_of_it() -> None:
         "    async with connect('127.0.0.1:1') as mq:\n"
         "        mq.producer('t')\n"
         "asyncio.run(main())\n"
-        "print([name for name in sys.modules if 'opentelemetry' in name or 'client.core.telemetry' in name])\n"
+        "print([name for name in sys.modules if 'opentelemetry' in name or 'client.tracing.telemetry' in name])\n"
     )
     assert subprocess.check_output([sys.executable, "-c", program], text=True) == "[]\n"
