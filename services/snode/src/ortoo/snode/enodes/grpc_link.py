@@ -334,7 +334,10 @@ class GrpcEnodeLink(ReplicaLink):
         Errors: NotFound, Conflict (another delivery mode), Overloaded, Unsupported from an enode of an older version.
         """
         message = write(pop_pb.AwaitMessagesRequest, request)
-        return await self._call_leader(lambda link: link._awaits.send(message, wait_s=request.wait_ms / 1000))
+        end_s = self._clock.monotonic_s() + request.wait_ms / 1000
+        return await self._call_leader(
+            lambda link: link._awaits.send(message, wait_s=request.wait_ms / 1000), is_repeatable=True, poll_end_s=end_s
+        )
 
     async def settle(
         self, topic_id: int, group: str, parts: Sequence[LeasePart], verdict: LeaseVerdict
