@@ -32,7 +32,7 @@ from ortoo.client import log_events
 from ortoo.client.app import Client, connect
 from ortoo.client.apps.codecs import SCHEMA_ID, BodyCodec, Undecodable, codec_of
 from ortoo.client.apps.providers import Provider, Providers, parameters_of, result_of
-from ortoo.client.apps.running import RunningApp
+from ortoo.client.apps.running import RunningApp, mark_stopped, watch
 from ortoo.client.apps.schedules import DeclaredSchedule
 from ortoo.client.core.closed import ClientClosed
 from ortoo.client.core.filters import Filter
@@ -315,7 +315,7 @@ class App:
         """
         running = RunningApp()
         async with AsyncExitStack() as stack:
-            stack.callback(running.stop)
+            stack.callback(mark_stopped, running)
             for producer in self._producers:
                 await stack.enter_async_context(producer.open(mq))
             provided = await self._providers.make(stack)
@@ -329,7 +329,7 @@ class App:
             background = await stack.enter_async_context(Background(f"program {self.group}"))
             for declared, consumer, calls in zip(self._consumers, consumers, handlers, strict=True):
                 run = consumer.run(calls, concurrency=declared.concurrency)
-                background.spawn(declared.topic, running.watch(run))
+                background.spawn(declared.topic, watch(running, run))
             yield running
             if finish_timeout_s > 0 and consumers:
                 async with Background("stop") as stopping:

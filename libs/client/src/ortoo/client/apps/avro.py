@@ -39,8 +39,8 @@ class AvroSchema:
             raise Invalid(f"the Avro schema is invalid: {error}", field="schema") from error
         if any(map(_has_items_without_bytes, parsed)):
             raise Invalid(
-                "the Avro schema has an array whose items take no bytes, so a few bytes could stand for any number of "
-                "items; give the items a field",
+                "the Avro schema has an array whose items take no bytes: a small body could have any number of them. "
+                "Give the items a field",
                 field="schema",
             )
         # The reader in C has no limit for nesting: a body of a schema that contains itself could end the process.

@@ -22,15 +22,17 @@ class RunningApp:
         """Wait until `is_running` is false."""
         await self._stopped.wait()
 
-    async def watch(self, consumer: Awaitable[None]) -> None:
-        """Run a consumer of the program. Errors: those of the consumer."""
-        try:
-            await consumer
-        except Exception as error:
-            self.error = self.error or error
-            self.stop()
-            raise
 
-    def stop(self) -> None:
-        """Record that the block is left."""
-        self._stopped.set()
+async def watch(program: RunningApp, consumer: Awaitable[None]) -> None:
+    """Run a consumer of a program. Errors: those of the consumer."""
+    try:
+        await consumer
+    except Exception as error:
+        program.error = program.error or error
+        mark_stopped(program)
+        raise
+
+
+def mark_stopped(program: RunningApp) -> None:
+    """Record that the block of a program is left."""
+    program._stopped.set()
