@@ -192,6 +192,12 @@ class ReplicaLink:
             is_repeatable=is_repeatable,
         )
 
+    async def _repeat(
+        self, method: Callable[[EnodeServiceStub], Callable[..., Awaitable[Answer]]], request: object
+    ) -> Answer:
+        """As `_call`, for a request whose second execution changes nothing."""
+        return await self._call(method, request, is_repeatable=True)
+
     async def _call_leader(
         self,
         operation: "Callable[[ReplicaLink], Awaitable[Answer]]",
