@@ -9,7 +9,7 @@ from itertools import takewhile
 
 import pytest
 
-from ortoo.common.errors import AlreadyExists, Invalid, NotFound, OrtooError, Overloaded
+from ortoo.common.errors import AlreadyExists, Conflict, Invalid, NotFound, OrtooError, Overloaded
 from ortoo.common.process.randomness import Randomness
 from ortoo.common.records.batch import Message, encode, open_batch
 from ortoo.enode.changes.schedules import CatchUp, SchedulePut
@@ -235,9 +235,9 @@ async def test_schedules_have_limits(monkeypatch: pytest.MonkeyPatch) -> None:
     for name in ("a", "b"):
         await one.schedules.create(schedule(name, every_s=1), replaces=False)
     await one.schedules.create(schedule("b", every_s=2), replaces=True)
-    with pytest.raises(Overloaded, match="schedules of the topic"):
+    with pytest.raises(Conflict, match="schedules of the topic"):
         await one.schedules.create(schedule("c", every_s=1), replaces=False)
-    with monkeypatch.context() as patch, pytest.raises(Overloaded, match="bytes"):
+    with monkeypatch.context() as patch, pytest.raises(Conflict, match="bytes"):
         patch.setattr(runner, "TOTAL_BYTES_MAX", 100)
         await one.schedules.create(schedule("b", every_s=3), replaces=True)
     large = encode([Message(b"x" * (64 << 10))], now_ms=0).records

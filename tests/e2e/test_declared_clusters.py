@@ -45,6 +45,25 @@ access_key = "bob"
 enabled = false
 secret_env = "BOB_SECRET"
 """
+SCHEDULES = """
+[[schedule]]
+topic = "everything"
+name = "refresh"
+every = "90s"
+suspended = true
+body_base64 = "/w=="
+properties = ["b=2", "a=1=1"]
+
+[[schedule]]
+topic = "everything"
+name = "report"
+cron = "0 6 * * 1-5"
+timezone = "Europe/Berlin"
+catch_up = "all"
+body_base64 = "cmVwb3J0"
+keys = ["k"]
+tag = "daily"
+"""
 SAME = "everything is as the file says"
 
 
@@ -106,3 +125,30 @@ async def test_an_export_makes_another_cluster_equal(
         await typed(cluster.address, "apply", "-f", str(exported))
         again = await typed(cluster.address, "export")
         assert again.replace("ORTOO_SECRET", "SECRET") == exported.read_text()
+
+
+async def test_schedules_are_declared_and_exported(tmp_path: Path) -> None:
+    """A second run changes nothing, and a changed rule or message is one line. The export declares the same."""
+    (file := tmp_path / "declared.toml").write_text('[[topic]]\nname = "everything"\nqueues = 1\n' + SCHEDULES)
+    async with open_cluster(tmp_path / "cluster") as cluster, connect(cluster.address) as mq:
+        assert "changed 3 entries" in await typed(cluster.address, "apply", "-f", str(file))
+        assert await typed(cluster.address, "apply", "-f", str(file)) == SAME
+        (exported := tmp_path / "exported.toml").write_text(await typed(cluster.address, "export"))
+        assert await typed(cluster.address, "apply", "-f", str(exported)) == SAME
+        refresh = await mq.admin.schedules.describe("everything", "refresh")
+        report = await mq.admin.schedules.describe("everything", "report")
+        assert refresh.message is not None
+        assert report.message is not None
+        assert (refresh.period_ms, refresh.suspended, refresh.message.body) == (90_000, True, b"\xff")
+        assert dict(refresh.message.properties) == {"a": "1=1", "b": "2"}
+        assert (report.cron, report.timezone, report.catch_up) == ("0 6 * * 1-5", "Europe/Berlin", "all")
+        assert (report.message.body, report.message.tag, tuple(report.message.keys)) == (b"report", "daily", ("k",))
+        changed = exported.read_text().replace('cron = "0 6 * * 1-5"', 'cron = "0 7 * * 1-5"')
+        file.write_text(changed.replace("suspended = true\n", "suspended = false\n"))
+        told = await typed(cluster.address, "apply", "-f", str(file))
+        assert "~ schedule everything/report: cron '0 6 * * 1-5' → '0 7 * * 1-5'" in told
+        assert "~ schedule everything/refresh: suspended True → False" in told
+        assert not (await mq.admin.schedules.describe("everything", "refresh")).suspended
+        again = await mq.admin.schedules.describe("everything", "report")
+        assert again.message is not None
+        assert (again.cron, again.message.body) == ("0 7 * * 1-5", b"report")

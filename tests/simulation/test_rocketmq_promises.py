@@ -1,5 +1,6 @@
 """The promises to RocketMQ's clients about leases, order, polls, namespaces and unsupported messages."""
 
+import asyncio
 from collections.abc import AsyncIterator
 from contextlib import asynccontextmanager
 from dataclasses import dataclass
@@ -15,6 +16,7 @@ from apache.rocketmq.v2.service_pb2_grpc import MessagingServiceStub
 from ortoo.client import Message, connect
 from ortoo.common.grpc.channels import Channels
 from ortoo.testing.pytest_broker import Broker
+from tests.integration.pull_group import beside
 
 pytestmark = pytest.mark.ortoo
 EVERYTHING = d.FilterExpression(type=d.TAG, expression="*")
@@ -181,3 +183,28 @@ async def test_the_message_of_a_killed_push_consumer_comes_back_within_a_minute(
             waited_s += 2
             assert waited_s < 60
         assert again[0].body == b"x"
+
+
+async def test_a_client_that_leaves_ends_its_polls(broker: Broker) -> None:
+    """A program with seven parked polls closes at once. The next message goes to another client, at its first attempt.
+
+    Polls of other clients stay open.
+    """
+    await broker.create_topic("one", queues=1)
+    async with rocket() as leaving, rocket() as other:
+        other.headers = (("x-mq-client-id", "rocket-2"), ("x-mq-language", "JAVA"))
+        twenty = Duration(seconds=20)
+        polls = [beside(leaving.receive(timeout_s=25, long_polling_timeout=twenty)) for _ in range(7)]
+        staying = beside(other.receive(timeout_s=25, long_polling_timeout=twenty))
+        await broker.clock.advance("2s")
+        begun_ms = broker.clock.now_ms()
+        request = s.NotifyClientTerminationRequest(group=leaving.group)
+        answer = await leaving.stub.NotifyClientTermination(request, metadata=leaving.headers, timeout=8)
+        assert answer.status.code == Code.OK
+        for status, found in await asyncio.gather(*polls):
+            assert (status.code, found) == (Code.MESSAGE_NOT_FOUND, [])
+        assert broker.clock.now_ms() - begun_ms < 1_000
+        assert not staying.done()
+        await broker.send("one", b"next")
+        _, [message] = await staying
+        assert (message.body, message.system_properties.delivery_attempt) == (b"next", 1)

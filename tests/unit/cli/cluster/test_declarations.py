@@ -56,6 +56,11 @@ def test_only_what_differs_is_changed(tmp_path: Path) -> None:
         ("[[topic]]\nname='t'\npublish_order=['enode-0']", "topic[0].publish_order"),
         ("[[group]]\nname='g'\nretry='soon'", "group[0].retry"),
         ("[[user]]\nname='ann'", "user[0].access_key"),
+        ("[[schedule]]\nname='s'\nevery='1s'", "schedule[0].topic"),
+        ("[[schedule]]\nname='s'\ntopic='t'", "schedule[0].cron"),
+        ("[[schedule]]\nname='s'\ntopic='t'\nevery='often'", "schedule[0].every"),
+        ("[[schedule]]\nname='s'\ntopic='t'\nevery='1s'\nbody='a'\nbody_base64='YQ=='", "schedule[0].body"),
+        ("[[schedule]]\nname='s'\ntopic='t'\nevery='1s'\nbody_base64='?'", "schedule[0].body_base64"),
     ],
 )
 def test_what_is_wrong_is_named_before_anything_is_done(tmp_path: Path, text: str, field: str) -> None:

@@ -191,3 +191,28 @@ def test_a_deeply_nested_body_is_refused_and_ends_no_process() -> None:
     for schema_id in (codec.schema_id, *codec.decoders):
         with pytest.raises(Undecodable, match="recursion"):
             codec.read(b"\x02" * 1_000_000, schema_id)
+
+
+EMPTY: dict[str, Any] = {"type": "record", "name": "Empty", "fields": [{"name": "nothing", "type": "null"}]}
+
+
+@pytest.mark.parametrize(
+    "items",
+    ["null", EMPTY, {"type": "fixed", "name": "None_", "size": 0}, {"type": "array", "items": "null"}],
+)
+def test_arrays_of_items_without_bytes_are_refused(items: Any) -> None:
+    """A body of ten bytes would be an array of a billion items."""
+    array = {"type": "array", "items": items}
+    for kind in (array, ["null", array]):
+        schema = {"type": "record", "name": "Many", "fields": [{"name": "items", "type": kind}]}
+        with pytest.raises(Invalid, match="take no bytes"):
+            avro_schema(schema)(dict)
+        with pytest.raises(Invalid, match="take no bytes"):
+            avro_schema({"type": "record", "name": "New", "fields": []}, older=[schema])(dict)
+
+
+def test_other_arrays_are_accepted() -> None:
+    """A union has its index, also for null."""
+    array = {"type": "array", "items": ["null", "int"]}
+    schema = {"type": "record", "name": "Good", "fields": [{"name": "items", "type": array}]}
+    assert avro_schema(schema)(type("Good", (), {}))

@@ -135,14 +135,14 @@ async def test_a_settlement_that_takes_too_long_fails_no_pop_that_waits() -> Non
         assert replica.streams == 1
 
 
-async def test_a_channel_that_is_closed_fails_what_waits_at_once() -> None:
-    """As when certificates were renewed twice; the next request uses another channel."""
+async def test_a_channel_that_is_closed_fails_what_waits() -> None:
+    """As when certificates were renewed twice. A request fails after the timeout of requests, and not of its poll."""
     replica = Replica()
-    async with served(replica) as (links, channels):
+    async with served(replica, timeout_s=1.0) as (links, channels):
         link = links.to("e", replica.address)
         waiting = popping(link)
         await until(lambda: replica.pops)
-        async with asyncio.timeout(5):
+        async with asyncio.timeout(20):
             await channels.channel_to(replica.address).close()
             with pytest.raises(Unavailable):
                 await waiting
@@ -171,12 +171,14 @@ async def test_a_link_that_is_broken_off_takes_no_request() -> None:
                 await settling(link)
 
 
-async def test_a_pop_that_a_former_leader_answers_late_is_not_taken() -> None:
-    """Its answer may come within a grace period. Later, the next leader may have leased its messages to others."""
+async def test_a_pop_that_a_former_leader_does_not_answer_is_sent_to_the_next() -> None:
+    """Its answer may come within a grace period. Later the next leader is asked, which knows the attempt."""
     first, second = Replica(), Replica()
+    second.there.set()
     async with served(first, second) as (links, _):
         popped = popping(links.to("e", first.address, 1))
         await until(lambda: first.pops == 1)
         links.to("e", second.address, 2)
-        await asyncio.wait([popped], timeout=20)
-        assert isinstance(popped.exception() if popped.done() else None, Unavailable)
+        async with asyncio.timeout(20):
+            await popped
+        assert (first.pops, second.pops) == (1, 1)

@@ -70,6 +70,7 @@ if TYPE_CHECKING:
     from ortoo.client.app import Client, connect
     from ortoo.client.apps.app import App, TopicProducer
     from ortoo.client.apps.avro import avro_schema
+    from ortoo.client.apps.running import RunningApp
     from ortoo.client.core.closed import ClientClosed, ConsumerClosed
     from ortoo.client.core.filters import Filter, Sql
     from ortoo.client.core.handlers import RetryLater
@@ -196,6 +197,7 @@ __all__ = [
     "RequestOptions",
     "RequestTimeout",
     "RetryLater",
+    "RunningApp",
     "ScheduleAdmin",
     "ScheduleInfo",
     "SendFuture",
@@ -269,6 +271,7 @@ _MODULES: dict[str, tuple[str, ...]] = {
     "ortoo.client.app": ("Client", "connect"),
     "ortoo.client.apps.app": ("App", "TopicProducer"),
     "ortoo.client.apps.avro": ("avro_schema",),
+    "ortoo.client.apps.running": ("RunningApp",),
     "ortoo.client.core.closed": ("ClientClosed", "ConsumerClosed"),
     "ortoo.client.core.filters": ("Filter", "Sql"),
     "ortoo.client.core.handlers": ("RetryLater",),

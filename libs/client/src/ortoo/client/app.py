@@ -1,8 +1,9 @@
 """The client: one connection to the cluster, and the producers, consumers and calls made over it."""
 
 import os
+import sys
 from collections.abc import AsyncIterator, Sequence
-from contextlib import asynccontextmanager
+from contextlib import AbstractContextManager, asynccontextmanager, nullcontext
 from functools import cached_property
 from typing import TYPE_CHECKING
 
@@ -21,13 +22,15 @@ from ortoo.v1.producer_pb2_grpc import ProducerServiceStub
 
 if TYPE_CHECKING:  # imported at the first use, because an application rarely uses all of them
     from ortoo.client.admin.admin import Admin
-    from ortoo.client.core.received import ReceivedBatch
+    from ortoo.client.core.received import ReceivedBatch, ReceivedMessage
     from ortoo.client.pop.consumer import PopConsumer
+    from ortoo.client.pop.popped import PoppedMessage
     from ortoo.client.pop.settings import PopSettings
     from ortoo.client.produce.transactions import TransactionalProducer, TransactionChecker
     from ortoo.client.pull.consumer import PullConsumer
     from ortoo.client.pull.settings import PullSettings
     from ortoo.client.push.consumer import Consumer, ConsumerSettings
+    from ortoo.client.tracing.telemetry import Telemetry
 
 
 class Client:
@@ -112,6 +115,14 @@ class Client:
 
         return PopConsumer(self._connection, group, topic, filter, settings or PopSettings())
 
+    def processing(self, *messages: "ReceivedMessage | PoppedMessage", group: str = "") -> AbstractContextManager[None]:
+        """The span of the processing of received messages of one topic in a `with` block, for OpenTelemetry.
+
+        Handlers of `run` and of `App` do not need it. Without OpenTelemetry the block has no effect.
+        """
+        telemetry = self._connection.telemetry
+        return nullcontext() if telemetry is None or not messages else telemetry.processing(messages, group)
+
     def fetch(
         self, queue: Queue, from_offset: int = 0, to_offset: int = 0, *, follow: bool = False, filter: Filter = "*"
     ) -> "AsyncIterator[ReceivedBatch]":
@@ -136,6 +147,7 @@ async def connect(
     tls_ca_file: str = "",
     tls_certificate_file: str = "",
     tls_key_file: str = "",
+    telemetry: bool = True,
     clock: Clock | None = None,
     randomness: Randomness | None = None,
 ) -> AsyncIterator[Client]:
@@ -150,18 +162,30 @@ async def connect(
     `tls_ca_file` (PEM, or "system") holds the roots of the server certificates and turns TLS on.
     `tls_certificate_file` and `tls_key_file` are the client's certificate.
     Their defaults are ORTOO_TLS_CA_FILE, ORTOO_TLS_CERTIFICATE_FILE and ORTOO_TLS_KEY_FILE.
+    If the application has set up OpenTelemetry, the client makes spans and metrics, unless `telemetry` is false.
     """
     environ = os.environ if addresses and not profile else effective_environment(profile)
     address_list = addresses_from(addresses, environ) if isinstance(addresses, str) else list(addresses)
+    clock = clock or current_clock()
     connection = Connection(
         address_list,
         client_id=client_id,
         zone=zone,
         credentials=credentials_from(access_key, secret_key, environ),
         tls=tls_from(tls_ca_file, tls_certificate_file, tls_key_file, environ),
-        clock=clock or current_clock(),
+        telemetry=_telemetry(clock) if telemetry else None,
+        clock=clock,
         randomness=randomness or current_randomness(),
     )
     requester = Requester(connection)
     async with connection, requester, Session(connection, requester) as session:
         yield Client(connection, session, requester)
+
+
+def _telemetry(clock: Clock) -> "Telemetry | None":
+    """The telemetry of a client; its module is imported only beside OpenTelemetry."""
+    if not sys.modules.keys() & {"opentelemetry.trace", "opentelemetry.metrics"}:
+        return None
+    from ortoo.client.tracing.telemetry import telemetry_of_process
+
+    return telemetry_of_process(clock)

@@ -376,6 +376,7 @@ class Message(_message.Message):
     DELIVER_AT_MS_FIELD_NUMBER: _builtins.int
     EXPIRE_AT_MS_FIELD_NUMBER: _builtins.int
     PRIORITY_FIELD_NUMBER: _builtins.int
+    TRACE_CONTEXT_FIELD_NUMBER: _builtins.int
     body: _builtins.bytes
     """The content. In JSON: base64."""
     tag: _builtins.str
@@ -392,6 +393,8 @@ class Message(_message.Message):
     """Expiry time, milliseconds since 1970-01-01 UTC. From then on the message is not delivered. 0 = it never expires."""
     priority: _builtins.int
     """A larger number is more urgent, in a topic of MESSAGE_TYPE_PRIORITY. Absent = 0, the lowest."""
+    trace_context: _builtins.str
+    """W3C trace context of the producer, as in OpenTelemetry's `traceparent`; empty = none."""
     @_builtins.property
     def keys(self) -> _containers.RepeatedScalarFieldContainer[_builtins.str]:
         """Keys for search."""
@@ -413,10 +416,11 @@ class Message(_message.Message):
         deliver_at_ms: _builtins.int = ...,
         expire_at_ms: _builtins.int = ...,
         priority: _builtins.int | None = ...,
+        trace_context: _builtins.str = ...,
     ) -> None: ...
     _HasFieldArgType: _TypeAlias = _typing.Literal["_priority", b"_priority", "priority", b"priority"]  # noqa: Y015
     def HasField(self, field_name: _HasFieldArgType) -> _builtins.bool: ...
-    _ClearFieldArgType: _TypeAlias = _typing.Literal["_priority", b"_priority", "body", b"body", "born_at_ms", b"born_at_ms", "deliver_at_ms", b"deliver_at_ms", "expire_at_ms", b"expire_at_ms", "keys", b"keys", "message_group", b"message_group", "message_id", b"message_id", "priority", b"priority", "properties", b"properties", "tag", b"tag"]  # noqa: Y015
+    _ClearFieldArgType: _TypeAlias = _typing.Literal["_priority", b"_priority", "body", b"body", "born_at_ms", b"born_at_ms", "deliver_at_ms", b"deliver_at_ms", "expire_at_ms", b"expire_at_ms", "keys", b"keys", "message_group", b"message_group", "message_id", b"message_id", "priority", b"priority", "properties", b"properties", "tag", b"tag", "trace_context", b"trace_context"]  # noqa: Y015
     def ClearField(self, field_name: _ClearFieldArgType) -> None: ...
     _WhichOneofReturnType__priority: _TypeAlias = _typing.Literal["priority"]  # noqa: Y015
     _WhichOneofArgType__priority: _TypeAlias = _typing.Literal["_priority", b"_priority"]  # noqa: Y015

@@ -16,6 +16,7 @@ from ortoo.snode.rocketmq.lite.subscriptions import LiteSubscriptions
 from ortoo.snode.rocketmq.presence.heartbeats import ClientActivity
 from ortoo.snode.rocketmq.protocol.caller import Caller
 from ortoo.snode.rocketmq.receive.auto_renewal import LEASE_MS, AutoRenewedLease, AutoRenewedLeases
+from ortoo.snode.rocketmq.receive.open_polls import OpenPolls
 from ortoo.verification.time.virtual_clock import VirtualClock
 
 
@@ -41,7 +42,7 @@ async def test_a_client_that_went_to_another_snode_keeps_what_it_has() -> None:
     transactions: Any = SimpleNamespace(
         watch_transactions=lambda client: None, unwatch_transactions=lambda client: None
     )
-    presence = ClientActivity(clients, leases, transactions, registration, LiteSubscriptions(), clock)
+    presence = ClientActivity(clients, leases, transactions, registration, LiteSubscriptions(), OpenPolls(), clock)
     client = clients.touch(Caller("c"), clock.monotonic_s())
     client.group = "g"
     await registration.register(client)

@@ -18,6 +18,8 @@ TEXT = st.text(
     st.characters(min_codepoint=33, max_codepoint=0x2FFF, exclude_characters="|\x7f"), min_size=1, max_size=20
 ).filter(lambda text: text.isprintable())
 
+TRACEPARENT = f"00-{'4b' * 16}-{'f0' * 8}-01"
+
 
 def sent(**system: object) -> definition_pb2.Message:
     """A message with a body, an id and more."""
@@ -62,6 +64,26 @@ def test_what_was_sent_is_what_is_delivered(
     for field in ("tag", "keys", "message_id", "body_encoding", "born_timestamp", "born_host", "trace_context"):
         assert getattr(system, field) == getattr(message.system_properties, field)
     assert system.HasField("tag") == (tag is not None)
+
+
+def test_a_trace_context_in_the_property_of_the_standard_is_read_and_written() -> None:
+    """The column is empty or the property is: each gets the value of the other. Another text stays a property."""
+    message = sent()
+    message.user_properties["traceparent"] = TRACEPARENT
+    stored = read_message(message, 0, NOW_MS, str).message
+    assert stored.trace_context == TRACEPARENT
+    in_column = read_message(sent(trace_context=TRACEPARENT), 0, NOW_MS, str).message
+    for each in (stored, in_column):
+        written = write_message(each, PLACE)
+        assert written.system_properties.trace_context == TRACEPARENT
+        assert dict(written.user_properties) == {"traceparent": TRACEPARENT}
+    message.system_properties.trace_context = "own"
+    back = write_message(read_message(message, 0, NOW_MS, str).message, PLACE)
+    assert (back.system_properties.trace_context, back.user_properties["traceparent"]) == ("own", TRACEPARENT)
+    for other in ("", "x" * 2000, TRACEPARENT.upper()):
+        message = sent()
+        message.user_properties["traceparent"] = other
+        assert read_message(message, 0, NOW_MS, str).message.trace_context is None
 
 
 def test_a_delivery_has_what_some_client_cannot_do_without() -> None:

@@ -1,4 +1,4 @@
-"""`ortoo apply` and `ortoo export`: topics, groups and users declared in a file."""
+"""`ortoo apply` and `ortoo export`: topics, groups, users and schedules declared in a file."""
 
 import json
 import re
@@ -9,6 +9,13 @@ from typing import TYPE_CHECKING, Annotated, Any, NamedTuple
 
 import typer
 
+from ortoo.cli.cluster.declared_schedules import (
+    SCHEDULE_KEYS,
+    canonical_schedule,
+    existing_schedules,
+    exported_schedule,
+    put_schedule,
+)
 from ortoo.cli.cluster.users import secret_of
 from ortoo.cli.terminal.completion import SYSTEM_PREFIX
 from ortoo.cli.terminal.output import CommandOutput
@@ -69,22 +76,22 @@ GROUP_SETTINGS: Mapping[str, GroupSetting] = {
 }
 """Each setting of a group by its name in files; the option has - in place of _."""
 GROUP_KEYS: Mapping[str, type] = {"name": str} | {key: one.kind for key, one in GROUP_SETTINGS.items()}
-IDENTITY = {"topic": "name", "group": "name", "user": "access_key"}
+IDENTITY = {"topic": "name", "group": "name", "user": "access_key", "schedule": "name"}
 """The key that identifies an entry of each kind."""
-KEYS = {"topic": TOPIC_KEYS, "group": GROUP_KEYS, "user": USER_KEYS}
+KEYS = {"topic": TOPIC_KEYS, "group": GROUP_KEYS, "user": USER_KEYS, "schedule": SCHEDULE_KEYS}
 LITE = "lite"
 """The type of topics whose lite topics may have a time to live."""
 Entry = dict[str, Any]
 
 
 class DeclaredChange(NamedTuple):
-    """One topic, group or user to create or change."""
+    """One topic, group, user or schedule to create or change."""
 
     kind: str
     name: str
     is_new: bool
     desired: Entry
-    """The new values; for an existing topic, group or user only those that differ."""
+    """The new values; if it exists, only those that differ."""
     previous: Entry
 
     def __str__(self) -> str:
@@ -100,9 +107,11 @@ async def apply(
     file: Annotated[Path, typer.Option("-f", "--file", help="TOML as `ortoo export` prints it.")],
     dry_run: Annotated[bool, typer.Option("--dry-run", help="Only show what would change.")] = False,
 ) -> CommandOutput:
-    """Create and change topics, groups and users as declared in a file. All others stay unchanged."""
+    """Create and change topics, groups, users and schedules as declared in a file. All others stay unchanged."""
     declared = read_declarations(file)
-    changes = plan_changes(declared, await _read_existing(mq, with_users="user" in declared))
+    present = await _read_existing(mq, with_users="user" in declared)
+    present["schedule"] = await existing_schedules(mq, declared.get("schedule", ()))
+    changes = plan_changes(declared, present)
     variables = {one.name: one.desired.pop("secret_env") for one in changes if one.kind == "user" and one.is_new}
     # All of them before the first change.
     secrets = {name: secret_of(one, "secret_env") for name, one in variables.items()} if not dry_run else {}
@@ -112,6 +121,9 @@ async def apply(
                 await _make_topic(mq, change)
             case "group":
                 await mq.admin.groups.update(change.name, **group_changes(change.desired))
+            case "schedule":
+                topic, _, name = change.name.partition("/")
+                await put_schedule(mq, topic, name, change.desired)
             case _:
                 enabled = change.desired.get("enabled")
                 await mq.admin.users.put(change.name, secret_key=secrets.get(change.name, ""), enabled=enabled)
@@ -131,7 +143,7 @@ async def export(
         bool, typer.Option("--without-enodes", help="Leave out the enodes of topics, for another cluster.")
     ] = False,
 ) -> CommandOutput:
-    """Print all topics, groups and users as TOML for `ortoo apply`.
+    """Print all topics, groups, users and schedules as TOML for `ortoo apply`.
 
     The secrets of users are left out: each user names an environment variable for its secret.
     """
@@ -140,12 +152,13 @@ async def export(
         "topic": [_exported_topic(one, with_enodes=not without_enodes) for one in found["topic"]],
         "group": found["group"],
         "user": [{**one, "secret_env": _variable(one["access_key"])} for one in found["user"]],
+        "schedule": [exported_schedule(one) for one in await existing_schedules(mq, None)],
     }
     return CommandOutput(present, as_toml(present))
 
 
 def read_declarations(file: Path) -> dict[str, list[Entry]]:
-    """Read the topics, groups and users that a TOML file declares, with values as servers return them.
+    """Read the topics, groups, users and schedules that a TOML file declares, with values as servers return them.
 
     Errors: Invalid, with the entry and the key.
     """
@@ -154,31 +167,34 @@ def read_declarations(file: Path) -> dict[str, list[Entry]]:
     except (tomllib.TOMLDecodeError, UnicodeDecodeError) as error:
         raise Invalid(f"{file} is not valid TOML: {error}", field="file") from error
     for kind in values.keys() - KEYS.keys():
-        raise Invalid(f"{file} has {kind!r}; expected [[topic]], [[group]] and [[user]]", field=kind)
+        raise Invalid(f"{file} has {kind!r}; expected [[topic]], [[group]], [[user]] and [[schedule]]", field=kind)
     declared: dict[str, list[Entry]] = {"topic": [], "group": []}
     for kind, entries in values.items():
         names = set[str]()
         declared[kind] = []
         for number, entry in enumerate(entries):
             _check(entry, kind, f"{kind}[{number}]")
-            if (name := entry[IDENTITY[kind]]) in names:
+            if (name := _name(kind, entry)) in names:
                 raise Invalid(f"{kind} {name} is declared twice", field=f"{kind}[{number}].{IDENTITY[kind]}")
             names.add(name)
-            declared[kind].append({key: _canonical(kind, key, value, number) for key, value in entry.items()})
+            canonical = {key: _canonical(kind, key, value, number) for key, value in entry.items()}
+            declared[kind].append(
+                canonical_schedule(canonical, f"{kind}[{number}]") if kind == "schedule" else canonical
+            )
     return declared
 
 
 def plan_changes(declared: Mapping[str, list[Entry]], present: Mapping[str, list[Entry]]) -> list[DeclaredChange]:
-    """The topics, groups and users to create or change so that the cluster has the `declared` values, in this order.
+    """The entries to create or change so that the cluster has the `declared` values, in the order of KEYS.
 
     `present` has the current values. Errors: Invalid for a value that cannot be changed, and for a new user without a
     secret.
     """
     changes = []
     for kind, identity in IDENTITY.items():
-        existing = {entry[identity]: entry for entry in present.get(kind, ())}
+        existing = {_name(kind, entry): entry for entry in present.get(kind, ())}
         for number, entry in enumerate(declared.get(kind, ())):
-            name = entry[identity]
+            name = _name(kind, entry)
             previous = existing.get(name)
             if previous is None:
                 if kind == "user" and not entry.get("secret_env"):
@@ -186,7 +202,7 @@ def plan_changes(declared: Mapping[str, list[Entry]], present: Mapping[str, list
                         f"user {name} does not exist; expected the environment variable with its secret key",
                         field=f"user[{number}].secret_env",
                     )
-                desired = {key: value for key, value in entry.items() if key != identity}
+                desired = {key: value for key, value in entry.items() if key not in (identity, "topic")}
                 changes.append(DeclaredChange(kind, name, True, desired, {}))
                 continue
             if kind == "topic":
@@ -198,8 +214,14 @@ def plan_changes(declared: Mapping[str, list[Entry]], present: Mapping[str, list
     return changes
 
 
+def _name(kind: str, entry: Entry) -> str:
+    """The name of an entry, by which it is known; that of a schedule has its topic."""
+    name = str(entry[IDENTITY[kind]])
+    return f"{entry.get('topic', '')}/{name}" if kind == "schedule" else name
+
+
 def _differences(kind: str, entry: Entry, previous: Entry) -> Iterator[tuple[str, Any]]:
-    """The declared values that an existing topic, group or user does not have."""
+    """The declared values that an existing entry does not have."""
     for key, value in entry.items():
         if key == "enodes":
             # A topic leaves no enode by a declaration, because its messages are there.
@@ -235,7 +257,7 @@ def _canonical(kind: str, key: str, value: Any, number: int) -> Any:
 
 
 def as_toml(present: Mapping[str, list[Entry]]) -> str:
-    """Write topics, groups and users as TOML."""
+    """Write topics, groups, users and schedules as TOML."""
     return "\n".join(_lines(present)).rstrip()
 
 

@@ -129,10 +129,19 @@ async def _remaining(mq: "Client", enode: str, topics: "Sequence[TopicInfo]") ->
     if here or len(transactions) == LISTED_MAX:  # others beyond the limit may be on this enode
         remaining.append(RemainingMessages("(any)", "(transactions)", here))
     with contextlib.suppress(Unsupported):  # by a snode of an older version, whose enodes have none
-        schedules = (await mq.admin.schedules.list(limit=LISTED_MAX)).schedules
-        if here := sum(one.queue.enode == enode for one in schedules):
+        if here := await _count_schedules(mq, enode, topics):
             remaining.append(RemainingMessages("(any)", "(schedules)", here))
     return remaining
+
+
+async def _count_schedules(mq: "Client", enode: str, topics: "Sequence[TopicInfo]") -> int:
+    """The number of schedules on an enode. A topic has fewer than the limit of a list, all topics may have more."""
+    listed = (await mq.admin.schedules.list(limit=LISTED_MAX)).schedules
+    if len(listed) == LISTED_MAX:
+        listed = tuple(
+            [one for topic in topics for one in (await mq.admin.schedules.list(topic.name, limit=LISTED_MAX)).schedules]
+        )
+    return sum(one.queue.enode == enode for one in listed)
 
 
 async def _count_delayed(mq: "Client", enode: str, topic: str) -> int:

@@ -35,7 +35,14 @@ async def put(
 ) -> CommandOutput:
     """Create or change a user; options that are not given are unchanged."""
     secret_key = secret_of(secret_env, "--secret-env") if secret_env else ""
-    user = await mq.admin.users.put(access_key, secret_key=secret_key, enabled=enabled)
+    try:
+        user = await mq.admin.users.put(access_key, secret_key=secret_key, enabled=enabled)
+    except Invalid as error:
+        if secret_env or error.field != "secret_key":
+            raise
+        raise Invalid(
+            f"{error.message}: set an environment variable to the secret and name it here", field="--secret-env"
+        ) from None
     return CommandOutput(user, f"user {user.access_key} is {'enabled' if user.enabled else 'disabled'}")
 
 

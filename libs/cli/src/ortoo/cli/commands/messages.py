@@ -4,14 +4,13 @@ import asyncio
 import os
 import signal
 import sys
-from collections.abc import AsyncIterator, Callable, Sequence
+from collections.abc import AsyncIterator, Callable
 from functools import partial
 from operator import itemgetter
 from typing import TYPE_CHECKING, Annotated, NamedTuple, TypeVar
 
 import typer
 
-from ortoo.cli.commands.deferred.delays import milliseconds_of
 from ortoo.cli.terminal.command import GroupName, TopicName
 from ortoo.cli.terminal.completion import complete_enodes
 from ortoo.cli.terminal.output import (
@@ -26,6 +25,7 @@ from ortoo.cli.terminal.output import (
 )
 from ortoo.cli.terminal.printing import print_note
 from ortoo.cli.terminal.targets import target_of, time_of
+from ortoo.cli.terminal.values import milliseconds_of, properties_of
 from ortoo.common.errors import DataLoss, Invalid, NotFound
 from ortoo.common.machine.printable import printable_line
 from ortoo.common.process.clock import SystemClock
@@ -336,17 +336,6 @@ def _filter_of(tags: str, sql: str | None) -> "Filter":
     if tags != "*":
         raise Invalid("expected only one of --tags and --sql; in SQL the tag is TAGS", field="sql")
     return Sql(sql)
-
-
-def properties_of(pairs: Sequence[str]) -> dict[str, str]:
-    """The properties of a message from texts NAME=VALUE. Errors: Invalid."""
-    properties = {}
-    for pair in pairs:
-        name, equals, value = pair.partition("=")
-        if not equals:
-            raise Invalid(f"{pair!r}; expected NAME=VALUE", field="property")
-        properties[name] = value
-    return properties
 
 
 def _receipt_output(receipt: "Receipt") -> CommandOutput:

@@ -4,11 +4,11 @@ from typing import TYPE_CHECKING, Annotated
 
 import typer
 
-from ortoo.cli.commands.deferred.delays import milliseconds_of
 from ortoo.cli.terminal.command import TopicName
 from ortoo.cli.terminal.completion import complete_deleted_topics, complete_enodes, complete_orphaned_topics
 from ortoo.cli.terminal.output import Columns, CommandOutput, OutputTable, text_of_time
 from ortoo.cli.terminal.targets import target_of
+from ortoo.cli.terminal.values import milliseconds_of
 from ortoo.common.errors import Invalid
 
 if TYPE_CHECKING:

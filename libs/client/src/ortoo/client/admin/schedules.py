@@ -74,7 +74,7 @@ class ScheduleAdmin:
         `name` is unique in the topic. Late occurrences, such as those during an outage, follow `catch_up`: last, skip
         or all. Repeating the call has no effect. With `replace`, another definition replaces the existing one, and a
         schedule whose rule stays the same continues.
-        Errors: Invalid, AlreadyExists (another definition), NotFound (the topic), Overloaded (too many schedules).
+        Errors: Invalid, AlreadyExists (another definition), NotFound (the topic), Conflict (too many schedules).
         """
         request = schedule_pb2.CreateScheduleRequest(
             topic=topic,

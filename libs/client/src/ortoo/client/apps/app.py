@@ -32,6 +32,7 @@ from ortoo.client import log_events
 from ortoo.client.app import Client, connect
 from ortoo.client.apps.codecs import SCHEMA_ID, BodyCodec, Undecodable, codec_of
 from ortoo.client.apps.providers import Provider, Providers, parameters_of, result_of
+from ortoo.client.apps.running import RunningApp, mark_stopped, watch
 from ortoo.client.apps.schedules import DeclaredSchedule
 from ortoo.client.core.closed import ClientClosed
 from ortoo.client.core.filters import Filter
@@ -304,14 +305,17 @@ class App:
         self._providers.set_value(value, kind or type(value))
 
     @asynccontextmanager
-    async def running(self, mq: Client, *, finish_timeout_s: float = 0.0) -> AsyncIterator[None]:
+    async def running(self, mq: Client, *, finish_timeout_s: float = 0.0) -> AsyncIterator[RunningApp]:
         """Run until the block ends. Then no message is taken, and running handlers get `finish_timeout_s` to finish.
 
-        Messages of handlers that have not finished by then are released without counting an attempt.
+        Messages of handlers that have not finished by then are released without counting an attempt. The value of the
+        block tells a health check whether the program still runs.
 
         Errors: Invalid for a missing dependency, or the error that ended a consumer, as an ExceptionGroup.
         """
+        running = RunningApp()
         async with AsyncExitStack() as stack:
+            stack.callback(mark_stopped, running)
             for producer in self._producers:
                 await stack.enter_async_context(producer.open(mq))
             provided = await self._providers.make(stack)
@@ -324,9 +328,10 @@ class App:
             ]
             background = await stack.enter_async_context(Background(f"program {self.group}"))
             for declared, consumer, calls in zip(self._consumers, consumers, handlers, strict=True):
-                background.spawn(declared.topic, consumer.run(calls, concurrency=declared.concurrency))
-            yield
-            if finish_timeout_s > 0:
+                run = consumer.run(calls, concurrency=declared.concurrency)
+                background.spawn(declared.topic, watch(running, run))
+            yield running
+            if finish_timeout_s > 0 and consumers:
                 async with Background("stop") as stopping:
                     await asyncio.wait([stopping.spawn("stop", it.stop(finish_timeout_s)) for it in consumers])
 

@@ -37,6 +37,12 @@ class AvroSchema:
             ids = [fingerprint(to_parsing_canonical_form(one), "CRC-64-AVRO") for one in parsed]
         except Exception as error:  # fastavro raises various kinds
             raise Invalid(f"the Avro schema is invalid: {error}", field="schema") from error
+        if any(map(_has_items_without_bytes, parsed)):
+            raise Invalid(
+                "the Avro schema has an array whose items take no bytes: a small body could have any number of them. "
+                "Give the items a field",
+                field="schema",
+            )
         # The reader in C has no limit for nesting: a body of a schema that contains itself could end the process.
         self._read = _read_py.schemaless_reader if any(map(_is_recursive, parsed)) else fastavro.schemaless_reader
         self._write = fastavro.schemaless_writer
@@ -83,6 +89,40 @@ def _is_recursive(schema: Any, inside: frozenset[str] = frozenset()) -> bool:
         case {"type": inner}:
             return _is_recursive(inner, inside)
     return False
+
+
+def _has_items_without_bytes(schema: Any, named: dict[str, Any] | None = None) -> bool:
+    """Whether a parsed schema has an array whose items may be encoded as no bytes. `named` are the known types."""
+    named = {} if named is None else named
+    match schema:
+        case list():
+            return any(_has_items_without_bytes(one, named) for one in schema)
+        case {"type": "array", "items": items}:
+            return _has_items_without_bytes(items, named) or _takes_no_bytes(items, named)
+        case {"type": "map", "values": inner} | {"type": dict() | list() as inner}:
+            return _has_items_without_bytes(inner, named)
+        case {"type": "record" | "error", "name": name, "fields": fields}:
+            named[name] = schema
+            return any(_has_items_without_bytes(one["type"], named) for one in fields)
+        case {"type": "fixed", "name": name}:
+            named[name] = schema
+    return False
+
+
+def _takes_no_bytes(schema: Any, named: dict[str, Any]) -> bool:
+    """Whether each value of a schema is encoded as no bytes."""
+    match schema:
+        case str():
+            return schema == "null" or (schema in named and _takes_no_bytes(named[schema], named))
+        case {"type": "record" | "error", "fields": fields}:
+            return all(_takes_no_bytes(one["type"], named) for one in fields)
+        case {"type": "fixed", "size": size}:
+            return bool(size == 0)
+        case {"type": "null"}:
+            return True
+        case {"type": dict() as inner}:
+            return _takes_no_bytes(inner, named)
+    return False  # a union has its index, an array its end, and all others a value
 
 
 _schemas: dict[Any, AvroSchema] = {}

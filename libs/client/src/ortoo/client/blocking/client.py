@@ -1,6 +1,7 @@
 """The client for programs without an event loop: the same calls, each returning when it has completed."""
 
 from collections.abc import Callable, Iterable, Sequence
+from contextlib import AbstractContextManager
 from functools import cached_property
 
 from ortoo.client import app as asynchronous
@@ -9,6 +10,8 @@ from ortoo.client.blocking.consumers import BlockingConsumer, BlockingPopConsume
 from ortoo.client.blocking.facade import BlockingFacade, ClosableFacade, blocking, entering, iterating, opening
 from ortoo.client.blocking.loop_thread import LoopThread, new_loop_thread
 from ortoo.client.core.queues import Receipt
+from ortoo.client.core.received import ReceivedMessage
+from ortoo.client.pop.popped import PoppedMessage
 from ortoo.client.produce.producer import Producer as AsyncProducer
 from ortoo.client.produce.transactions import Transaction as AsyncTransaction
 from ortoo.client.produce.transactions import TransactionalProducer as AsyncTransactionalProducer
@@ -78,6 +81,10 @@ class BlockingClient(ClosableFacade[asynchronous.Client]):
         """Number of replies that came after their request had ended, and were dropped."""
         return self._wrapped.late_replies
 
+    def processing(self, *messages: ReceivedMessage | PoppedMessage, group: str = "") -> AbstractContextManager[None]:
+        """The span of the processing of received messages; see `ortoo.client.Client.processing`."""
+        return self._wrapped.processing(*messages, group=group)
+
     producer = opening(asynchronous.Client.producer, BlockingProducer)
     consumer = opening(asynchronous.Client.consumer, BlockingConsumer)
     pull_consumer = opening(asynchronous.Client.pull_consumer, BlockingPullConsumer)
@@ -109,6 +116,7 @@ def connect(
     tls_ca_file: str = "",
     tls_certificate_file: str = "",
     tls_key_file: str = "",
+    telemetry: bool = True,
 ) -> BlockingClient:
     """Connect to a cluster through one or more snodes, host:port each; see `ortoo.client.connect`.
 
@@ -127,6 +135,7 @@ def connect(
                 tls_ca_file=tls_ca_file,
                 tls_certificate_file=tls_certificate_file,
                 tls_key_file=tls_key_file,
+                telemetry=telemetry,
             )
         )
     except BaseException:

@@ -5,7 +5,7 @@ import os
 import shlex
 from collections.abc import AsyncGenerator, Awaitable, Callable, Sequence
 from contextvars import ContextVar
-from typing import Any, Self, TypeVar
+from typing import TYPE_CHECKING, Any, Self, TypeVar
 
 import grpc
 
@@ -21,6 +21,9 @@ from ortoo.common.grpc.tls import SYSTEM, TlsClient
 from ortoo.common.process.clock import Clock
 from ortoo.common.process.randomness import Randomness
 from ortoo.common.process.retry import Backoff, RetryLog
+
+if TYPE_CHECKING:
+    from ortoo.client.tracing.telemetry import Telemetry
 
 Stub = TypeVar("Stub")
 call_explainer: ContextVar[Callable[[str], object] | None] = ContextVar("call_explainer", default=None)
@@ -42,11 +45,13 @@ class Connection:
         zone: str = "",
         credentials: Credentials | None = None,
         tls: TlsClient | None = None,
+        telemetry: "Telemetry | None" = None,
         call_timeout_s: float = CALL_TIMEOUT_S,
         attempts_max: int = CALL_ATTEMPTS_MAX,
     ) -> None:
         """`addresses` are host:port of snodes, tried in this order. Without a `client_id`, an id is generated.
 
+        `telemetry` makes spans and metrics of messages.
         Calls are not signed without `credentials`, and not encrypted without `tls`. `call` waits `call_timeout_s` for
         each answer and makes at most `attempts_max` attempts.
 
@@ -60,6 +65,7 @@ class Connection:
                 raise Invalid(f"{address!r} is not host:port, such as localhost:8081", field="addresses")
         self.clock = clock
         self.randomness = randomness
+        self.telemetry = telemetry
         self.backoff = Backoff()
         self.retry_log = RetryLog(clock)
         self.zone = zone

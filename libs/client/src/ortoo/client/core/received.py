@@ -9,11 +9,11 @@ from ortoo.client.core.queues import Queue
 from ortoo.common.errors import Invalid, Unsupported
 from ortoo.common.groups.group_topics import RETRY_PREFIX, group_of_topic
 from ortoo.common.groups.requests import RequestOptions, request_of
-from ortoo.common.records.columns import BORN_AT, KEYS, MESSAGE_GROUP, MESSAGE_ID, PROPERTIES, TAG
+from ortoo.common.records.columns import BORN_AT, KEYS, MESSAGE_GROUP, MESSAGE_ID, PROPERTIES, TAG, TRACE_CONTEXT
 from ortoo.common.records.message import Message
 from ortoo.common.records.message_id import message_id_text
 from ortoo.common.records.sealed_batch import SealedBatch
-from ortoo.common.records.text_rules import RECONSUME_TIMES, RETRY_TOPIC, whole_number
+from ortoo.common.records.text_rules import RECONSUME_TIMES, RETRY_TOPIC, trace_context_of, whole_number
 from ortoo.common.records.view import RecordBatchView, open_batch
 
 ReplyCall = Callable[[str, RequestOptions, int | None, Message | bytes], Awaitable[bool]]
@@ -186,6 +186,12 @@ class MessageFields:
     def message_group(self) -> str | None:
         """The message group, if it has one."""
         return self._batch.view.values(MESSAGE_GROUP)[self._batch.row(self._index)]
+
+    @property
+    def trace_context(self) -> str | None:
+        """The W3C trace context that the producer sent, in this field or in the property `traceparent`."""
+        own = self._batch.view.values(TRACE_CONTEXT)[self._batch.row(self._index)]
+        return trace_context_of(own, self.properties)
 
     @property
     def born_at_ms(self) -> int | None:

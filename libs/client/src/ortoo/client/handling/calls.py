@@ -7,14 +7,17 @@ session of the handler is a failure like any other.
 
 import asyncio
 import inspect
-from collections.abc import AsyncIterator, Awaitable, Callable
+from collections.abc import AsyncIterator, Awaitable, Callable, Sequence
 from contextlib import asynccontextmanager
-from contextvars import copy_context
+from contextvars import Context, copy_context
 from dataclasses import dataclass
-from typing import Any, Generic, TypeVar, cast
+from typing import TYPE_CHECKING, Any, Generic, TypeVar, cast
 
 from ortoo.client.handling.threads import HandlerThreads
 from ortoo.common.errors import Invalid
+
+if TYPE_CHECKING:
+    from ortoo.client.tracing.telemetry import Telemetry
 
 G = TypeVar("G")
 R = TypeVar("R")
@@ -57,6 +60,7 @@ class HandlerCalls(Generic[G, R]):
         self._argument = argument
         self._failure_of = failure_of
         self._threads = None if is_async(handler) else HandlerThreads(threads)
+        self._telemetry: tuple[Telemetry, str] | None = None
         self.running = 0
         """Number of calls whose block has not ended."""
         self.idle = asyncio.Event()
@@ -70,6 +74,10 @@ class HandlerCalls(Generic[G, R]):
     ) -> "HandlerCalls[G, R]":
         """Make the calls of a handler; a `HandlerCalls` is returned unchanged."""
         return handler if isinstance(handler, HandlerCalls) else cls(handler, threads=threads)
+
+    def trace(self, telemetry: "Telemetry | None", group: str) -> None:
+        """Make a span for each call. The handler gets messages of `group`."""
+        self._telemetry = None if telemetry is None else (telemetry, group)
 
     @asynccontextmanager
     async def ended(self, given: G) -> AsyncIterator[HandlerEnd[R]]:
@@ -112,17 +120,32 @@ class HandlerCalls(Generic[G, R]):
 
     async def _call(self, given: G) -> tuple[HandlerEnd[R], bool]:
         """Call the handler. Returns its end, and whether a cancellation of the caller may have interrupted it."""
+        if self._telemetry is None:
+            return await self._call_in(given, copy_context())
+        telemetry, group = self._telemetry
+        messages = cast("Any", given if isinstance(given, Sequence) else (given,))
+        process = telemetry.start_process(messages, group)
+        try:
+            end, is_interrupted = await self._call_in(given, telemetry.run_context(process))
+        except BaseException as stop:
+            process.end(stop)
+            raise
+        process.end(end.raised)
+        return end, is_interrupted
+
+    async def _call_in(self, given: G, context: Context) -> tuple[HandlerEnd[R], bool]:
+        """Call the handler with the context variables of `context`."""
         if self._threads is None:
-            end = await self._end_on_loop(given, lambda: self._handler(self._argument(given)))
+            end = await self._end_on_loop(given, lambda: self._handler(self._argument(given)), context)
             return end, end.failure is not None
-        end = await self._end_in_thread(given, self._threads)
+        end = await self._end_in_thread(given, self._threads, context)
         if not inspect.isawaitable(end.result):
             return end, False
         coroutine = end.result  # of a function that returns one, such as a decorated handler
-        end = await self._end_on_loop(given, lambda: coroutine)
+        end = await self._end_on_loop(given, lambda: coroutine, context)
         return end, end.failure is not None
 
-    async def _end_on_loop(self, given: G, call: Callable[[], Any]) -> HandlerEnd[R]:
+    async def _end_on_loop(self, given: G, call: Callable[[], Any], context: Context) -> HandlerEnd[R]:
         """Call and await the handler in a task of its own.
 
         There, a handler that cancels its current task does not look like a stop of the consumer.
@@ -136,7 +159,7 @@ class HandlerCalls(Generic[G, R]):
 
         task = cast("asyncio.Task[Any]", asyncio.current_task())
         cancellations = task.cancelling()
-        work = asyncio.get_running_loop().create_task(end())
+        work = asyncio.get_running_loop().create_task(end(), context=context)
         try:
             return await work
         except asyncio.CancelledError as error:
@@ -146,7 +169,7 @@ class HandlerCalls(Generic[G, R]):
                 raise
             return self._failed(given, error)  # it cancelled its task and returned
 
-    async def _end_in_thread(self, given: G, threads: HandlerThreads) -> HandlerEnd[R]:
+    async def _end_in_thread(self, given: G, threads: HandlerThreads, context: Context) -> HandlerEnd[R]:
         """Call the handler in a thread, and wait for its end also if the caller is cancelled."""
 
         def end() -> HandlerEnd[R]:
@@ -155,7 +178,7 @@ class HandlerCalls(Generic[G, R]):
             except BaseException as error:
                 return self._failed(given, error)
 
-        work = asyncio.get_running_loop().run_in_executor(threads, copy_context().run, end)
+        work = asyncio.get_running_loop().run_in_executor(threads, context.run, end)
         while not work.done():
             try:
                 await asyncio.wait((work,))

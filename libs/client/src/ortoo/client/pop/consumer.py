@@ -240,6 +240,7 @@ class PopConsumer:
         While no snode answers, `run` retries.
         """
         calls: HandlerCalls[PoppedMessage, None] = HandlerCalls.of(handler, threads=concurrency)
+        calls.trace(self._connection.telemetry, self._request.group)
 
         slots = asyncio.Semaphore(concurrency)
         waiting: deque[PoppedMessage] = deque()

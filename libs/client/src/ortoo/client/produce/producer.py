@@ -1,7 +1,8 @@
 """The producer: messages in, batches out, receipts back."""
 
 import asyncio
-from collections.abc import Callable, Iterable, Sequence
+from collections.abc import Callable, Iterable, Iterator, Sequence
+from functools import partial
 from itertools import islice
 from typing import Any, Self
 
@@ -13,18 +14,17 @@ from ortoo.client.produce.in_flight import FailureAction, InFlight
 from ortoo.client.produce.produce_call import ProduceCall
 from ortoo.client.produce.producer_batch import ProducerBatch, SendFuture, SendFutures, UnreportedErrors
 from ortoo.client.produce.producer_settings import CHUNK_MESSAGES, ProducerSettings
+from ortoo.client.produce.publish import publish_once
 from ortoo.client.produce.queue_batcher import LINGERING_BYTES_MAX, PROMPT_BATCHES_MAX, QueueBatcher, closing
 from ortoo.client.produce.routes import ROUTE_REFRESH_MIN_S, Route, query_route
+from ortoo.client.produce.spans import enqueue_traced, sending, sending_many
 from ortoo.client.requests.requester import DEDUP_ID, Requester
 from ortoo.common.errors import NOT_ACCEPTED_FIELD, Invalid, NotFound, OrtooError, Overloaded, Unavailable
-from ortoo.common.grpc.messages import read, write
 from ortoo.common.logs.logger import get_logger
 from ortoo.common.process.background import Background
 from ortoo.common.records.batch import BatchBuilder
 from ortoo.common.records.message import Message, message_of
 from ortoo.common.records.message_fields import NO_RARE_FIELDS, RareFields
-from ortoo.v1 import producer_pb2, record_pb2
-from ortoo.v1.producer_pb2_grpc import ProducerServiceStub
 
 _log = get_logger("producer")
 
@@ -43,6 +43,8 @@ class Producer:
         self._topic = topic
         self._settings = settings
         self._clock = connection.clock
+        self._telemetry = telemetry = connection.telemetry
+        self._enqueue_traced = telemetry and partial(enqueue_traced, telemetry, topic, self._enqueue)
         self._background = Background(f"producer {topic}")
         self._route: Route
         self._batchers: dict[Queue, QueueBatcher] = {}
@@ -89,7 +91,7 @@ class Producer:
         Errors: Invalid and NotFound (nothing stored), Unavailable when no answer came in time (outcome unknown).
         """
         await self.wait_for_room()
-        return await self._enqueue(message)
+        return await (self._enqueue_traced or self._enqueue)(message)
 
     async def send_once(self, message: Message | bytes, dedup_id: str) -> Receipt:
         """Send a message with a dedup id; the topic stores one message per id, also if several producers send it.
@@ -99,12 +101,8 @@ class Producer:
         (outcome unknown, retry with the same id).
         """
         self._check_open()
-        plain = message_of(message)
-        with_dedup_id = plain.replace(properties={**plain.properties, DEDUP_ID: dedup_id})
-        with_dedup_id.check()
-        request = producer_pb2.PublishRequest(topic=self._topic, messages=[write(record_pb2.Message, with_dedup_id)])
-        [receipt] = (await self._connection.call(ProducerServiceStub, "Publish", request)).receipts
-        return read(Receipt, receipt, stored_at_ms=0)
+        with sending(self._telemetry, self._topic) as stamp:
+            return await publish_once(self._connection, self._topic, stamp(message), dedup_id)
 
     async def request(self, message: Message | bytes, *, timeout_s: float = 3.0) -> Message:
         """Send a request and wait up to `timeout_s` for the reply of a consumer.
@@ -112,7 +110,8 @@ class Producer:
         Errors: RequestTimeout, Invalid and NotFound (nothing stored), Overloaded if 10,000 requests already wait.
         """
         self._check_open()
-        return await self._requester.request(self._topic, message, timeout_s)
+        with sending(self._telemetry, self._topic, "request") as stamp:
+            return await self._requester.request(self._topic, stamp(message), timeout_s)
 
     async def enqueue(self, message: Message | bytes) -> SendFuture:
         """Take a message and send it with others; await the result for its receipt, or `flush` for all messages.
@@ -121,7 +120,7 @@ class Producer:
         """
         if self._must_yield or self._unacknowledged_bytes > self._settings.memory_bytes_max:
             await self._yield_and_wait()
-        return self._enqueue(message)
+        return (self._enqueue_traced or self._enqueue)(message)
 
     def enqueue_nowait(self, message: Message | bytes) -> SendFuture:
         """Take a message without waiting; see `enqueue`. Errors: Invalid, Overloaded (too many bytes in flight)."""
@@ -129,7 +128,7 @@ class Producer:
             raise Overloaded(
                 f"{unacknowledged} bytes wait for an answer; use `await enqueue(...)` to wait", retry_after_ms=10
             )
-        return self._enqueue(message)
+        return (self._enqueue_traced or self._enqueue)(message)
 
     async def wait_for_room(self) -> None:
         """Wait until `enqueue_nowait` accepts a message."""
@@ -139,8 +138,11 @@ class Producer:
 
     async def send_many(self, messages: Iterable[Message | bytes]) -> SendFutures:
         """Take many messages, waiting while too many bytes are in flight; await the result, or `flush`."""
+        with sending_many(self._telemetry, self._topic, messages) as (stamped, ending):
+            return ending(await self._send_many(iter(stamped)))
+
+    async def _send_many(self, source: Iterator[Message | bytes]) -> SendFutures:
         runs: list[tuple[SendFuture, int]] = []
-        source = iter(messages)
         while chunk := list(islice(source, CHUNK_MESSAGES)):
             if not {bytes, Message}.issuperset(kinds := set(map(type, chunk))) or len(kinds) > 1:
                 chunk = list(map(message_of, chunk))

@@ -208,6 +208,18 @@ class SendFuture:
         message_id = self._message_id or message_id_text(topic_id, queue.enode, queue_id, offset)
         return Receipt(message_id, queue, offset, batch.stored_at_ms, handle)
 
+    @property
+    def batch(self) -> ProducerBatch:
+        """The batch of the message."""
+        return self._batch
+
+    @property
+    def failure(self) -> BaseException | None:
+        """The error of a message that is done. It stays unreported."""
+        if self._batch.future.cancelled():
+            return None
+        return self._batch.future.exception() or self._batch.rejected.get(self._row)
+
     def following(self, messages: int) -> "SendFuture":
         """The future of the message `messages` rows after this message, in the same batch."""
         return self._batch.send_future(self._row + messages)
@@ -229,6 +241,10 @@ class SendFutures:
 
     def __len__(self) -> int:
         return self._count
+
+    def firsts(self) -> list[SendFuture]:
+        """The future of the first message of each batch."""
+        return [first for first, _ in self._runs]
 
     def __iter__(self) -> Iterator[SendFuture]:
         return (first.following(place) if place else first for first, count in self._runs for place in range(count))

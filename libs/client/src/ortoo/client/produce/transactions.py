@@ -27,6 +27,7 @@ from ortoo.client.core.queues import Queue
 from ortoo.client.core.wire import wire_queue
 from ortoo.client.handling.calls import HandlerCalls
 from ortoo.client.produce.routes import Route, query_route
+from ortoo.client.produce.spans import sending
 from ortoo.common.errors import OrtooError, Unavailable
 from ortoo.common.errors.status import rpc_errors
 from ortoo.common.grpc.messages import read, write
@@ -128,6 +129,10 @@ class TransactionalProducer:
         If no verdict arrives, a producer of the group gets a check after `check_after_ms` (0 = the cluster's setting, 6
         s). Errors: Invalid and NotFound (nothing is stored), Unavailable (no answer).
         """
+        with sending(self._connection.telemetry, self._topic) as stamp:
+            return await self._begin([stamp(message) for message in messages], check_after_ms)
+
+    async def _begin(self, messages: Sequence[Message], check_after_ms: int) -> Transaction:
         queue = self._queue(messages)
         request = producer_pb2.BeginTransactionRequest(
             topic=self._topic,

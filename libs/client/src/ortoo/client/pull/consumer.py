@@ -223,6 +223,7 @@ class PullConsumer:
             async with calls.ended([message]) as end:
                 return end.failure
 
+        calls.trace(self._connection.telemetry, self._member.group)
         with self._exclusive():
             self._member.set_handler(handle_directly, ordered=ordered)
             try:

@@ -184,6 +184,7 @@ class Consumer:
             concurrency=concurrency,
             retry_delay_ms=self._settings.retry_delay_ms,
             runs=self._runs,
+            telemetry=self._connection.telemetry,
         )
         await handlers.run(aiter(self))
 

@@ -8,6 +8,7 @@ with a message group fails, the rest of its queue waits until this message succe
 import asyncio
 from collections import deque
 from collections.abc import AsyncIterator, Awaitable, Callable, Sequence
+from typing import TYPE_CHECKING
 
 from ortoo.client import log_events
 from ortoo.client.core.handlers import LocalAttempts, RetryLater, log_fields
@@ -22,6 +23,9 @@ from ortoo.common.logs.logger import get_logger
 from ortoo.common.process.background import Background, pause
 from ortoo.common.process.clock import Clock
 from ortoo.v1 import pull_pb2
+
+if TYPE_CHECKING:
+    from ortoo.client.tracing.telemetry import Telemetry
 
 Handler = Callable[[ReceivedMessage], Awaitable[None] | None]
 NackCall = Callable[[Sequence[ReceivedMessage], BaseException, int], Awaitable[pull_pb2.NackMessagesResponse]]
@@ -43,10 +47,12 @@ class PushHandlers:
         concurrency: int,
         retry_delay_ms: float,
         runs: HandlerRuns,
+        telemetry: "Telemetry | None" = None,
     ) -> None:
         """`nack` None = broadcast: this consumer keeps a failed message and retries it after `retry_delay_ms`."""
         self._group = group
         self._calls: HandlerCalls[ReceivedMessage, None] = HandlerCalls(handler, threads=concurrency)
+        self._calls.trace(telemetry, group)
         self._member = member
         self._nack = nack
         self._clock = clock

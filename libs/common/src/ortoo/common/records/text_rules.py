@@ -81,6 +81,9 @@ REQUEST_LIMITS = MessageLimits(
 COPY_LIMITS = MessageLimits(PROPERTIES_MAX + 32, 2 * TEXT_BYTES_MAX, COPY_RECORD_BYTES_MAX, system_properties=True)
 """For copies that a server makes: their additional properties, such as origin and reason, always fit."""
 
+TRACEPARENT = "traceparent"
+"""The property in which OpenTelemetry's agents send and read the W3C trace context."""
+_TRACEPARENT = re.compile("[0-9a-f]{2}-[0-9a-f]{32}-[0-9a-f]{16}-[0-9a-f]{2}(-.{0,200})?")
 _CONTROL = re.compile("[\x00-\x1f\x7f-\x9f]")
 
 
@@ -178,3 +181,16 @@ def whole_number(text: str, bits: int = 31) -> int | None:
     """
     number = int(text) if len(text) <= DIGITS_MAX and text.isascii() and text.isdecimal() else None
     return number if number is not None and number.bit_length() <= bits else None
+
+
+def trace_context_of(own: str | None, properties: Mapping[str, str]) -> str | None:
+    """The trace context `own` of a message, or that in its properties if it has none of its own."""
+    if own or TRACEPARENT not in properties:
+        return own
+    carried = properties[TRACEPARENT]
+    return carried if is_traceparent(carried) else own
+
+
+def is_traceparent(text: str) -> bool:
+    """Whether a text has the form of a W3C trace context."""
+    return _TRACEPARENT.fullmatch(text) is not None

@@ -10,7 +10,7 @@ import heapq
 from collections.abc import Sequence
 from dataclasses import replace
 
-from ortoo.common.errors import AlreadyExists, Invalid, NotFound, OrtooError, Overloaded
+from ortoo.common.errors import AlreadyExists, Conflict, Invalid, NotFound, OrtooError
 from ortoo.common.grpc.enum_values import known_or
 from ortoo.common.logs.logger import get_logger
 from ortoo.common.process.background import Background, pause
@@ -73,7 +73,7 @@ class ScheduleRunner:
         """Store a schedule that begins now; returns it. Repeating the same definition has no effect.
 
         With `replaces`, another definition replaces the existing one. A schedule whose rule stays the same continues.
-        Errors: Invalid, AlreadyExists (another definition), NotFound (the topic), Overloaded.
+        Errors: Invalid, AlreadyExists (another definition), NotFound (the topic), Conflict (too many schedules).
         """
         return await self._background.run_shielded("schedule", self._create(requested, replaces=replaces))
 
@@ -248,7 +248,7 @@ class ScheduleRunner:
         return known
 
     def _check_room(self, new: SchedulePut, known: SchedulePut | None) -> None:
-        """Refuse a schedule that is too much for its topic or this enode. Errors: Overloaded."""
+        """Refuse a schedule that is too much for its topic or this enode. Errors: Conflict."""
         others = [one for one in self._schedules.all() if one is not known]
         in_topic = sum(one.topic_id == new.topic_id for one in others)
         size = sum(len(one.records) for one in others) + len(new.records)
@@ -258,7 +258,7 @@ class ScheduleRunner:
             (size, TOTAL_BYTES_MAX, "bytes in messages of schedules"),
         ):
             if count > maximum:
-                raise Overloaded(f"{what}: an enode keeps {maximum}; delete schedules that are no longer needed")
+                raise Conflict(f"{what}: an enode keeps {maximum}; delete schedules that are no longer needed")
 
 
 def messages_of(schedule: SchedulePut, occurrences: Sequence[int]) -> list[Message]:

@@ -45,6 +45,12 @@ class Users:
             enabled = existing is None or existing.enabled
         if not secret_key and existing is not None:
             secret_key = existing.secret_key
+        if not secret_key:
+            raise Invalid(
+                f"user {access_key} does not exist; a new user needs a secret of {SECRET_LENGTH_MIN} to "
+                f"{SECRET_LENGTH_MAX} characters",
+                field="secret_key",
+            )
         if not SECRET_LENGTH_MIN <= len(secret_key) <= SECRET_LENGTH_MAX:
             raise Invalid(
                 f"the secret has {len(secret_key)} characters; give {SECRET_LENGTH_MIN} to {SECRET_LENGTH_MAX}",

@@ -1,7 +1,8 @@
 """All requests of a snode to an enode, sent to its current leader."""
 
 import asyncio
-from collections.abc import Callable, Iterable, Mapping, Sequence
+from collections.abc import Awaitable, Callable, Iterable, Mapping, Sequence
+from dataclasses import replace
 from itertools import count
 from typing import Any
 
@@ -13,6 +14,7 @@ from ortoo.common.groups.pop import (
     LeaseVerdict,
     Popped,
     PopRequest,
+    Redeliver,
     ReplayRequest,
     RetryRequest,
     StaleMessage,
@@ -126,12 +128,12 @@ class GrpcEnodeLink(ReplicaLink):
     async def query_offset_groups(self, topic_id: int) -> list[str]:
         """The groups that have an offset in a topic, sorted by name."""
         request = lag_pb.QueryOffsetGroupsRequest(topic_id=topic_id)
-        return list((await self._call(lambda stub: stub.QueryOffsetGroups, request)).groups)
+        return list((await self._repeat(lambda stub: stub.QueryOffsetGroups, request)).groups)
 
     async def describe_lags(self, group: str) -> list[TopicLag]:
         """The unfinished messages of a group, by topic."""
         request = lag_pb.DescribeLagsRequest(group=group)
-        response = await self._call(lambda stub: stub.DescribeLags, request)
+        response = await self._repeat(lambda stub: stub.DescribeLags, request)
         return [read(TopicLag, one) for one in response.lags]
 
     async def record_failed_attempt(
@@ -156,7 +158,7 @@ class GrpcEnodeLink(ReplicaLink):
     async def find_deferred(self, topic_id: int, message_id: str) -> DeferredMessage | None:
         """The delayed message, or the message of an open transaction, with this id; None if it was not found."""
         request = deferred_pb.FindDeferredRequest(topic_id=topic_id, message_id=message_id)
-        response = await self._call(lambda stub: stub.FindDeferred, request)
+        response = await self._repeat(lambda stub: stub.FindDeferred, request)
         if not response.found:
             return None
         half = read(OpenHalf, response.half) if response.HasField("half") else None
@@ -186,7 +188,7 @@ class GrpcEnodeLink(ReplicaLink):
     async def query_starts(self, topic_id: int, group: str, queue_ids: Iterable[int] = ()) -> dict[int, StoredOffset]:
         """As `query_offsets`, with the interrupted deliveries."""
         request = pb.QueryOffsetsRequest(topic_id=topic_id, group=group, queue_ids=queue_ids)
-        response = await self._call(lambda stub: stub.QueryOffsets, request)
+        response = await self._repeat(lambda stub: stub.QueryOffsets, request)
         interrupted = {one.queue_id: read(Interruption, one) for one in response.interruptions}
         return {item.queue_id: StoredOffset(item.offset, interrupted.get(item.queue_id)) for item in response.offsets}
 
@@ -204,13 +206,13 @@ class GrpcEnodeLink(ReplicaLink):
 
     async def describe_queues(self, topic_id: int) -> list[QueueRange]:
         """The stored range of each queue of a topic on the enode."""
-        response = await self._call(lambda stub: stub.DescribeQueues, pb.DescribeQueuesRequest(topic_id=topic_id))
+        response = await self._repeat(lambda stub: stub.DescribeQueues, pb.DescribeQueuesRequest(topic_id=topic_id))
         return [QueueRange(q.queue_id, q.begin_offset, q.end_offset) for q in response.queues]
 
     async def describe_queues_of_topics(self, topic_ids: Sequence[int]) -> dict[int, list[QueueRange]]:
         """The stored range of each queue of many topics, without topics that the enode does not have."""
         request = topics_pb.DescribeQueuesOfTopicsRequest(topic_ids=topic_ids)
-        response = await self._call(lambda stub: stub.DescribeQueuesOfTopics, request)
+        response = await self._repeat(lambda stub: stub.DescribeQueuesOfTopics, request)
         return {
             topic.topic_id: list(map(QueueRange, count(), topic.begin_offsets, topic.end_offsets))
             for topic in response.topics
@@ -226,7 +228,7 @@ class GrpcEnodeLink(ReplicaLink):
                 for q, offset, bytes_max in starts
             ]
         )
-        response = await self._call(lambda stub: stub.MeasureQueues, request)
+        response = await self._repeat(lambda stub: stub.MeasureQueues, request)
         return [error_of(one.failure) if one.HasField("failure") else read(QueueSize, one) for one in response.sizes]
 
     async def trim_queues(self, topic_id: int, begins: Mapping[int, int]) -> list[TrimmedRange]:
@@ -247,7 +249,7 @@ class GrpcEnodeLink(ReplicaLink):
     async def list_delayed(self, topic_id: int, from_ms: int, limit: int) -> list[DelayedEntry]:
         """The delayed messages of a topic with a delivery time from `from_ms` on, sorted by this time."""
         request = deferred_pb.ListDelayedRequest(topic_id=topic_id, from_ms=from_ms, limit=limit)
-        response = await self._call(lambda stub: stub.ListDelayed, request)
+        response = await self._repeat(lambda stub: stub.ListDelayed, request)
         return [read(DelayedEntry, one) for one in response.entries]
 
     async def store_half(
@@ -262,7 +264,7 @@ class GrpcEnodeLink(ReplicaLink):
             check_after_ms=check_after_ms,
             key=key,
         )
-        return (await self._call(lambda stub: stub.StoreHalf, request)).number
+        return (await self._call(lambda stub: stub.StoreHalf, request, is_repeatable=key != 0)).number
 
     async def settle_half(self, topic_id: int, number: int, verdict: HalfVerdict, source: VerdictSource) -> None:
         """End a transaction. Errors: NotFound, Conflict if it ended with another verdict."""
@@ -272,14 +274,14 @@ class GrpcEnodeLink(ReplicaLink):
             verdict=verdict.value,  # type: ignore[arg-type]
             source=source.value,  # type: ignore[arg-type]
         )
-        await self._call(lambda stub: stub.SettleHalf, request)
+        await self._repeat(lambda stub: stub.SettleHalf, request)
 
     async def list_halves(self, topic_id: int, producer_group: str, *, parked_only: bool, limit: int) -> list[OpenHalf]:
         """The open transactions, the oldest first. Topic id 0 means all topics, an empty group means all groups."""
         request = deferred_pb.ListHalvesRequest(
             topic_id=topic_id, producer_group=producer_group, parked_only=parked_only, limit=limit
         )
-        response = await self._call(lambda stub: stub.ListHalves, request)
+        response = await self._repeat(lambda stub: stub.ListHalves, request)
         return [read(OpenHalf, one) for one in response.halves]
 
     async def resume_half(self, topic_id: int, number: int) -> None:
@@ -296,7 +298,7 @@ class GrpcEnodeLink(ReplicaLink):
     async def find_offset(self, topic_id: int, queue_id: int, stored_at_ms: int) -> int:
         """The first offset in a queue that was stored at or after `stored_at_ms`."""
         request = pb.FindOffsetRequest(topic_id=topic_id, queue_id=queue_id, stored_at_ms=stored_at_ms)
-        return (await self._call(lambda stub: stub.FindOffset, request)).offset
+        return (await self._repeat(lambda stub: stub.FindOffset, request)).offset
 
     async def find_messages(
         self, topic_id: int, *, key: str, message_id: str, begin_ms: int, end_ms: int, limit: int
@@ -313,8 +315,15 @@ class GrpcEnodeLink(ReplicaLink):
 
     async def pop(self, request: PopRequest) -> Popped:
         """Lease messages; waits up to `request.wait_ms` for the first one. Errors: NotFound, Overloaded."""
-        message = pop_pb.LeaseRequest(pop=encode_pop(request))
-        response = await self._call_leader(lambda link: link._send_lease(message, request.wait_ms / 1000))
+        deadline_s = self._clock.monotonic_s() + request.wait_ms / 1000
+
+        def send(link: ReplicaLink) -> Awaitable[pop_pb.LeaseResponse]:
+            wait_s = max(0.0, deadline_s - self._clock.monotonic_s())
+            message = pop_pb.LeaseRequest(pop=encode_pop(replace(request, wait_ms=int(wait_s * 1000))))
+            return link._send_lease(message, wait_s)
+
+        # A repeated attempt gets the same messages.
+        response = await self._call_leader(send, is_repeatable=True, poll_end_s=deadline_s)
         return decode_popped(response.popped)
 
     async def await_messages(self, request: AwaitRequest) -> bool:
@@ -323,14 +332,20 @@ class GrpcEnodeLink(ReplicaLink):
         Errors: NotFound, Conflict (another delivery mode), Overloaded, Unsupported from an enode of an older version.
         """
         message = write(pop_pb.AwaitMessagesRequest, request)
-        return await self._call_leader(lambda link: link._awaits.send(message, wait_s=request.wait_ms / 1000))
+        end_s = self._clock.monotonic_s() + request.wait_ms / 1000
+        return await self._call_leader(
+            lambda link: link._awaits.send(message, wait_s=request.wait_ms / 1000), is_repeatable=True, poll_end_s=end_s
+        )
 
     async def settle(
         self, topic_id: int, group: str, parts: Sequence[LeasePart], verdict: LeaseVerdict
     ) -> list[StaleMessage]:
         """Ack, nack, release or renew leased messages; returns the messages whose lease has ended."""
         request = pop_pb.LeaseRequest(settle=encode_settlement(topic_id, group, parts, verdict))
-        return decode_stale((await self._call_leader(lambda link: link._send_lease(request))).settled)
+        response = await self._call_leader(
+            lambda link: link._send_lease(request), is_repeatable=not isinstance(verdict, Redeliver)
+        )
+        return decode_stale(response.settled)
 
     async def peek(self, request: PopRequest) -> Popped:
         """The messages that a pop would return, and the number of leased messages. The call leases nothing."""
@@ -359,7 +374,7 @@ class GrpcEnodeLink(ReplicaLink):
     async def use_mode(self, topic_id: int, group: str, mode: DeliveryMode) -> None:
         """Set the delivery mode of a group for a topic, if none is set. Errors: Conflict if another mode is set."""
         request = lives_pb.UseDeliveryModeRequest(topic_id=topic_id, group=group, mode=mode.value)  # type: ignore[arg-type]
-        await self._call(lambda stub: stub.UseDeliveryMode, request)
+        await self._repeat(lambda stub: stub.UseDeliveryMode, request)
 
     async def set_mode(self, topic_id: int, group: str, mode: DeliveryMode, *, force: bool) -> DeliveryMode | int:
         """Change the delivery mode of a group for a topic; returns the previous mode.
@@ -374,7 +389,7 @@ class GrpcEnodeLink(ReplicaLink):
 
     async def query_modes(self, group: str) -> list[tuple[int, DeliveryMode | int]]:
         """The delivery modes of a group by topic id. A mode that this process does not know stays a number."""
-        response = await self._call(lambda stub: stub.QueryModes, lives_pb.QueryModesRequest(group=group))
+        response = await self._repeat(lambda stub: stub.QueryModes, lives_pb.QueryModesRequest(group=group))
         return [(one.topic_id, known_or(DeliveryMode, one.mode, one.mode)) for one in response.modes]
 
     async def store_schedule(self, schedule: StoredSchedule, *, replaces: bool) -> StoredSchedule:
@@ -389,7 +404,7 @@ class GrpcEnodeLink(ReplicaLink):
         request = schedules_pb.ListStoredSchedulesRequest(
             topic_id=topic_id, name=name, limit=limit, with_messages=with_messages
         )
-        response = await self._call(lambda stub: stub.ListStoredSchedules, request)
+        response = await self._repeat(lambda stub: stub.ListStoredSchedules, request)
         return list(map(decode_schedule, response.schedules))
 
     async def change_schedule(self, topic_id: int, name: str, change: ScheduleChange) -> None:

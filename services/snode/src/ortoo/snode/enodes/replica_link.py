@@ -8,7 +8,7 @@ from typing import Any, Protocol, TypeVar
 
 import grpc
 
-from ortoo.common.errors import NotLeader, OrtooError, Unavailable, Unsupported
+from ortoo.common.errors import NOT_ACCEPTED_FIELD, NotLeader, OrtooError, Unavailable, Unsupported
 from ortoo.common.errors.status import cancellation_count, rpc_errors
 from ortoo.common.grpc import bulk_calls
 from ortoo.common.grpc.bulk_field import BulkMessage
@@ -183,29 +183,61 @@ class ReplicaLink:
         method: Callable[[EnodeServiceStub], Callable[..., Awaitable[Answer]]],
         request: object,
         timeout_s: float | None = None,
+        *,
+        is_repeatable: bool = False,
     ) -> Answer:
-        """Send a request to the leader, once. Errors: those of the enode, Unavailable on timeout."""
+        """Send a request to the leader. Errors: those of the enode, Unavailable on timeout."""
         return await self._call_leader(
-            lambda link: link._call_unary(method(link._stub), request, timeout_s or self._timeout_s)
+            lambda link: link._call_unary(method(link._stub), request, timeout_s or self._timeout_s),
+            is_repeatable=is_repeatable,
         )
 
-    async def _call_leader(self, operation: "Callable[[ReplicaLink], Awaitable[Answer]]") -> Answer:
-        """The leader's answer. A replica that does not lead refuses without effect, so the next replica is asked."""
+    async def _repeat(
+        self, method: Callable[[EnodeServiceStub], Callable[..., Awaitable[Answer]]], request: object
+    ) -> Answer:
+        """As `_call`, for a request whose second execution changes nothing."""
+        return await self._call(method, request, is_repeatable=True)
+
+    async def _call_leader(
+        self,
+        operation: "Callable[[ReplicaLink], Awaitable[Answer]]",
+        *,
+        is_repeatable: bool = False,
+        poll_end_s: float | None = None,
+    ) -> Answer:
+        """The leader's answer. A replica that does not lead refuses without effect, so the next replica is asked.
+
+        While no leader can be reached, the request waits for the timeout of requests. It is then sent again if it
+        certainly had no effect, or if it `is_repeatable`: a second execution changes nothing. The wait of a poll begins
+        with its first failure, and ends at `poll_end_s` at the latest.
+        """
         link: ReplicaLink = self
         wait_s = RETRY_DELAY_MIN_S
-        deadline_s = self._clock.monotonic_s() + self._timeout_s
+        begun_s = None if poll_end_s is not None else self._clock.monotonic_s()
         while True:
             try:
                 return await operation(link)
-            except NotLeader as moved:
-                previous, link = link, self._leaders.redirect(self._enode, moved)
-                while link is previous:
+            except Unavailable as error:
+                begun_s = self._clock.monotonic_s() if begun_s is None else begun_s
+                deadline_s = begun_s + self._timeout_s
+                failed = link
+                if isinstance(error, NotLeader):
+                    link = self._leaders.redirect(self._enode, error)
+                    if link is not failed:
+                        continue
+                elif not is_repeatable and error.field != NOT_ACCEPTED_FIELD:
+                    raise
+                elif poll_end_s is not None:
+                    deadline_s = min(deadline_s, poll_end_s)
+                while link is failed:
                     if self._clock.monotonic_s() + wait_s >= deadline_s:
                         raise
                     await self._clock.sleep(wait_s)
                     link, wait_s = self._leaders.redirect(self._enode, NotLeader()), min(2 * wait_s, RETRY_DELAY_MAX_S)
-                    if not moved.epoch:  # no new leader is known: this replica may be about to lead
-                        break
+                    if not isinstance(error, NotLeader) and link is failed and link._closed_error is not None:
+                        raise  # no link replaces it
+                    if not (isinstance(error, NotLeader) and error.epoch):
+                        break  # no new leader is known: this replica may be about to lead, or to be back
 
     async def _call_unary(self, method: Callable[..., Awaitable[Answer]], request: object, timeout_s: float) -> Answer:
         with rpc_errors(self._peer, is_internal=True):

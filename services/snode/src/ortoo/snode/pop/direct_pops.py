@@ -51,7 +51,7 @@ class DirectPops:
             except BaseException:
                 self._pops.release_later(results)
                 raise
-            if len(failures) == len(rotated):
+            if len(failures) == len(rotated) and not call.wait_ms:
                 raise failures[0]
             merged = merge(results)
             if merged.batches or not call.wait_ms:

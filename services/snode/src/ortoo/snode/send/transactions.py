@@ -104,7 +104,12 @@ class TransactionProcessor:
         ]
         batch = encode(named, now_ms=self.runtime.clock.now_ms())
         number = await self.links.to(to.enode).store_half(
-            topic.topic_id, to.queue_id, batch, producer_group, check_after_ms, key
+            topic.topic_id,
+            to.queue_id,
+            batch,
+            producer_group,
+            check_after_ms,
+            key or self.runtime.randomness.id64(),  # with a key, the request is repeated while no leader answers
         )
         ids = tuple(message.message_id or "" for message in named)
         return StartedTransaction(self._transaction_id(to, topic.topic_id, number), ids, to)

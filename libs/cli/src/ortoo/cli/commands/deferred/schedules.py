@@ -7,11 +7,11 @@ from typing import TYPE_CHECKING, Annotated
 
 import typer
 
-from ortoo.cli.commands.deferred.delays import Limit, milliseconds_of
-from ortoo.cli.commands.messages import properties_of
+from ortoo.cli.commands.deferred.delays import Limit
 from ortoo.cli.terminal.completion import complete_topics
 from ortoo.cli.terminal.output import Columns, CommandOutput, OutputTable, content_fields, text_of_time
 from ortoo.cli.terminal.printing import print_note
+from ortoo.cli.terminal.values import milliseconds_of, properties_of
 from ortoo.common.errors import Invalid
 
 if TYPE_CHECKING:

@@ -12,6 +12,7 @@ from ortoo.snode.rocketmq.protocol.caller import Caller
 from ortoo.snode.rocketmq.protocol.codes import ok_status
 from ortoo.snode.rocketmq.protocol.names import group_name
 from ortoo.snode.rocketmq.receive.auto_renewal import AutoRenewedLeases
+from ortoo.snode.rocketmq.receive.open_polls import OpenPolls
 from ortoo.snode.rocketmq.send.transactions import TransactionActivity
 
 
@@ -24,6 +25,7 @@ class ClientActivity:
     transactions: TransactionActivity
     registration: ClientRegistration
     lite_subscriptions: LiteSubscriptions
+    open_polls: OpenPolls
     clock: Clock
 
     async def heartbeat(self, caller: Caller, request: pb.HeartbeatRequest) -> pb.HeartbeatResponse:
@@ -39,7 +41,10 @@ class ClientActivity:
     async def terminate(
         self, caller: Caller, request: pb.NotifyClientTerminationRequest
     ) -> pb.NotifyClientTerminationResponse:
-        """Remove a client that ends, and release its messages, so that no attempt counts. Errors: GrpcProxyError."""
+        """Remove a client that ends, end its polls, and release its messages, so that no attempt counts.
+
+        Errors: GrpcProxyError.
+        """
         if request.HasField("group") and request.group.name:
             group_name(request.group)
         client = self.clients.remove(caller.client_id)
@@ -47,6 +52,7 @@ class ClientActivity:
             self.registration.unregister(client)
             self.transactions.unwatch_transactions(client)
         self.lite_subscriptions.remove(caller.client_id)
+        self.open_polls.end(caller.client_id)  # otherwise they would take messages for a client that has left
         await self.leases.release_client(caller.client_id, counts=False)
         return pb.NotifyClientTerminationResponse(status=ok_status())
 

@@ -12,7 +12,13 @@ from apache.rocketmq.v2 import definition_pb2
 from apache.rocketmq.v2.definition_pb2 import Code, DigestType, Encoding, MessageType
 from ortoo.common.errors import Invalid
 from ortoo.common.records.message import BODY_AS_IS, BODY_BYTES_MAX, BODY_GZIP, Message
-from ortoo.common.records.text_rules import PROPERTIES_MAX, TEXT_BYTES_MAX
+from ortoo.common.records.text_rules import (
+    PROPERTIES_MAX,
+    TEXT_BYTES_MAX,
+    TRACEPARENT,
+    is_traceparent,
+    trace_context_of,
+)
 from ortoo.snode.rocketmq.protocol.codes import GrpcProxyError
 from ortoo.snode.rocketmq.protocol.names import RESERVED_PROPERTIES, check_lite_topic
 
@@ -89,7 +95,7 @@ def read_message(sent: definition_pb2.Message, index: int, now_ms: int, peer: Ca
         priority=system.priority if kind == PRIORITY else None,
         body_encoding=_BODY_ENCODINGS[system.body_encoding],
         born_host=system.born_host or peer(),
-        trace_context=system.trace_context if system.HasField("trace_context") else None,
+        trace_context=trace_context_of(system.trace_context if system.HasField("trace_context") else None, properties),
     )
     message.check(f"messages[{index}]")
     recovery_s = None
@@ -134,6 +140,8 @@ def write_message(message: Message, info: DeliveryInfo, namespace: str = "") -> 
         system.priority = message.priority
     if message.trace_context is not None:
         system.trace_context = message.trace_context
+        if is_traceparent(message.trace_context):  # OpenTelemetry's agents read the property
+            written.user_properties.setdefault(TRACEPARENT, message.trace_context)
     if info.receipt_handle:
         system.receipt_handle = info.receipt_handle
     if info.invisible_ms:

@@ -29,6 +29,7 @@ from ortoo.snode.rocketmq.protocol.filters import compile_filter
 from ortoo.snode.rocketmq.protocol.messages import DeliveryInfo, timestamp, to_ms, write_message
 from ortoo.snode.rocketmq.protocol.names import group_name, lite_topic_of, topic_name
 from ortoo.snode.rocketmq.receive.auto_renewal import LEASE_MS, AutoRenewedLease, AutoRenewedLeases
+from ortoo.snode.rocketmq.receive.open_polls import OpenPolls
 from ortoo.snode.rocketmq.receive.unconfirmed_responses import Receiver, UnconfirmedResponses
 
 INVISIBLE_MS_MIN = 10_000
@@ -94,6 +95,7 @@ class ReceiveMessageActivity:
     leases: AutoRenewedLeases
     initial_position: InitialPosition
     lite_pop_processor: LitePopProcessor
+    open_polls: OpenPolls
     clock: Clock
     unconfirmed: UnconfirmedResponses = field(default_factory=UnconfirmedResponses)
     releasing: dict[Receiver, asyncio.Future[None]] = field(default_factory=dict)
@@ -117,7 +119,7 @@ class ReceiveMessageActivity:
             await self._on_undelivered(caller, receiver, undelivered)
         requested = call.messages_max
         call = replace(call, messages_max=self.unconfirmed.limit_messages(receiver, requested))
-        result = await self._pop(call)
+        result = await self.open_polls.run(caller.client_id, self._pop(call)) or PopResult([])
         try:
             _charge_memory(result)
         except OrtooError:

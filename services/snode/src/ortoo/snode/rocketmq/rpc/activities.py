@@ -20,6 +20,7 @@ from ortoo.snode.rocketmq.presence.heartbeats import ClientActivity
 from ortoo.snode.rocketmq.presence.telemetry import TelemetryActivity
 from ortoo.snode.rocketmq.protocol.caller import Caller, Context, caller_of
 from ortoo.snode.rocketmq.receive.auto_renewal import AutoRenewedLeases
+from ortoo.snode.rocketmq.receive.open_polls import OpenPolls
 from ortoo.snode.rocketmq.receive.pull_message import PullMessageActivity
 from ortoo.snode.rocketmq.receive.receive_message import InitialPosition, ReceiveMessageActivity
 from ortoo.snode.rocketmq.receive.settlement import SettlementActivity
@@ -52,15 +53,18 @@ class MessagingActivities:
         owners, lite_topics = LiteOwners(directory, enodes, runtime), LiteTopics(cluster, topics.propagation)
         subscriptions = LiteSubscriptions(clients.notify_unsubscribed, owners.release)
         lite_pop_processor = LitePopProcessor(pop_processor, lite_topics, subscriptions, owners, watch, runtime)
+        open_polls = OpenPolls()
         initial_position = InitialPosition(watch, pull.reader)
         self.route = RouteActivity(watch, topics.producer_topics, settings.rocketmq_advertised_address)
         self.transactions = TransactionActivity(send_components.transactions, directory)
-        self.client_activity = ClientActivity(clients, leases, self.transactions, registration, subscriptions, clock)
+        self.client_activity = ClientActivity(
+            clients, leases, self.transactions, registration, subscriptions, open_polls, clock
+        )
         self.send_message = SendMessageActivity(
             topics.producer_topics, send_components.publisher, self.transactions, lite_topics, clients, clock
         )
         self.receive_message = ReceiveMessageActivity(
-            directory, pop_processor, clients, leases, initial_position, lite_pop_processor, clock
+            directory, pop_processor, clients, leases, initial_position, lite_pop_processor, open_polls, clock
         )
         self.settlement = SettlementActivity(directory, pop_processor, leases, registration)
         self.recall_message = RecallMessageActivity(cluster, send_components.delayed)
