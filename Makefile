@@ -47,7 +47,7 @@ SKIPS := build/skips
 RUNS := spark-tests official-tests all-tests
 
 .PHONY: help setup demo demo-ha dev check test bench bench-store bench-surroundings bench-peers bench-guard crash descriptors simulate take-overs hand-overs rejoin lost-disks directory-away protos protos-check docs site clean
-.PHONY: quick-seeds planted cancellations mutants
+.PHONY: quick-seeds seeds planted cancellations mutants
 .PHONY: demo-spark spark-setup spark-tests spark-long spark-kills spark-server-kills spark-matrix bench-spark bench-spark-kafka
 .PHONY: alerts deep drain explore full-enode hostile rolling upgrade dist install-tests resolve-check release wheels image-check manifests deploy-tools sbom arm-check
 .PHONY: lint types imports quick-tests official-tests all-tests compiled
@@ -190,6 +190,10 @@ hostile: $(READY)  ## Half-open connections, floods alone and together, the larg
 simulate: $(READY)  ## Simulate a cluster with faults, 300 seeds (SEED=1000 SEEDS=5000 ENODE_REPLICAS=3 for others); docs/simulation.md
 	@$(PY) -m ortoo.verification.simulation --seed $(or $(SEED),1) --seeds $(or $(SEEDS),300) --replicas $(or $(ENODE_REPLICAS),1) \
 	  --workers $$(nproc)
+
+seeds: $(READY)  ## Simulate 2,000 seeds with three replicas in the background; it continues when it runs again (REPLICAS=5 FROM=1 COUNT=1000)
+	@nice -n 19 $(PY) -m ortoo.verification.simulation --replicas $(or $(REPLICAS),3) --seed $(or $(FROM),1) \
+	  --seeds $(or $(COUNT),2000) --workers $(or $(WORKERS),$$(nproc)) --results build/seeds/replicas-$(or $(REPLICAS),3).txt
 
 take-overs: $(READY)  ## Kill, freeze, empty, stop and cut off the leader of three real replicas under load, 12 rounds (ROUNDS=100)
 	@$(PY) -m tests.e2e.failovers --rounds $(or $(ROUNDS),12)
