@@ -304,9 +304,7 @@ quick-tests: $(READY)
 # Fixed and random seeds of the simulated cluster, alone and with replicas. A failing seed prints the command that
 # repeats it.
 quick-seeds: $(READY)
-	@$(PY) -m ortoo.verification.simulation --seed 1 --seeds 46 --random 4 --workers 2
-	@$(PY) -m ortoo.verification.simulation --seed 1 --seeds 6 --random 6 --workers 2 --replicas 3
-	@$(PY) -m ortoo.verification.simulation --seed 1 --seeds 4 --random 4 --workers 2 --replicas 5
+	@$(PY) -m ortoo.verification.simulation --workers 2 --batch 1:46:4 --batch 3:6:6 --batch 5:4:4
 
 # Many of these wait for processes and clocks, so one more runs at once than there are cores, beside Spark and the
 # official clients. With two more, deadlines of tests pass on a slow machine. Each free worker takes the next test.
