@@ -217,8 +217,8 @@ cancellations: $(READY)  ## Cancelled calls: 1,000 in each of ten runs, restarts
 	@$(PY) -m ortoo.verification.simulation --scenario cancelling --no-faults --seeds $(or $(SEEDS),300) --workers $$(nproc)
 	@$(PY) -m ortoo.verification.simulation --scenario cancelling --seeds $(or $(SEEDS),300) --workers $$(nproc)
 
-planted: $(READY)  ## Search for the first seed that finds each planted bug, half an hour: the table in docs/simulation.md
-	@$(PY) -m tests.simulation.planted.table
+planted: $(READY)  ## Search for the first seed that finds each planted bug: the table in docs/simulation.md (SEEDS=15 NAME=joins_empty)
+	@$(PY) -m tests.simulation.planted.table --seeds $(or $(SEEDS),500) $(NAME)
 
 mutants: $(READY)  ## Mutate the deciding modules in thousands of ways and count the mutants that the quick tests catch, an hour (NAME=state for one)
 	@$(PY) -m tests.mutation.table $(if $(NAME),"$(NAME)")
