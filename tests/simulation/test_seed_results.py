@@ -1,4 +1,4 @@
-"""A search through many seeds goes on after a failure, continues when it runs again, and ends in a table."""
+"""A search through many seeds survives failures and stops, and ends with a table."""
 
 import sys
 from pathlib import Path

@@ -73,7 +73,7 @@ class CallSide:
             return None
         if self._unread or self._is_receiving_done:
             message = self._take()
-            await _next_turn()  # as in grpc's core, the reader goes on in a later turn
+            await _next_turn()  # as in grpc's core, the reader continues in a later turn
             return message
         reading: asyncio.Future[bytes | None] = self.endpoint.loop.create_future()
         self._reading = reading
@@ -105,7 +105,7 @@ class CallSide:
         self._stream.send(packet, to_server=not self._at_server)
         try:
             if self._has_room:
-                await _next_turn()  # as in grpc's core, the writer goes on in a later turn
+                await _next_turn()  # as in grpc's core, the writer continues in a later turn
             elif not await writing:
                 raise failed_batch("the call ended before the message was taken")
         finally:

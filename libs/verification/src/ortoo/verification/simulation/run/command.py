@@ -30,7 +30,7 @@ def main(arguments: Sequence[str]) -> int:
         action="append",
         default=[],
         metavar="REPLICAS:SEEDS:RANDOM",
-        help="with --workers: these numbers in place of --replicas, --seeds and --random; several may be given",
+        help="with --workers: these numbers in place of --replicas, --seeds and --random",
     )
     parser.add_argument("--first", action="store_true", help="stop at the first seed that fails")
     parser.add_argument("--shrink", action="store_true", help="leave out the faults that are not needed")

@@ -35,11 +35,11 @@ class SeedBatch:
 
 
 def run_seeds(batches: Sequence[SeedBatch], *, workers: int, results_file: Path | None = None) -> int:
-    """Run all seeds, the batch with the most replicas first because its runs are the longest; go on after a failure.
+    """Run all seeds, also after a failure. The batch with the most replicas is first, because its runs are the longest.
 
     Failures are printed at once. With `results_file`, which needs a single batch, seeds with a result in this file are
-    not run again, and the results of all seeds of the batch end in a table. Returns 1 if there were failures. Errors:
-    Conflict if the file has results of other options.
+    not run again. The results of all seeds of the batch are then printed as a table. Returns 1 if there were failures.
+    Errors: Conflict if the file has results of other options.
     """
     drawn = Randomness().below(RANDOM_BELOW)
     kept = [SeedResults(batch.options, results_file) for batch in batches]
