@@ -47,7 +47,7 @@ SKIPS := build/skips
 RUNS := spark-tests official-tests all-tests
 
 .PHONY: help setup demo demo-ha dev check test bench bench-store bench-surroundings bench-peers bench-guard crash descriptors simulate take-overs hand-overs rejoin lost-disks directory-away protos protos-check docs site clean
-.PHONY: quick-seeds planted cancellations mutants
+.PHONY: quick-seeds seeds planted cancellations mutants
 .PHONY: demo-spark spark-setup spark-tests spark-long spark-kills spark-server-kills spark-matrix bench-spark bench-spark-kafka
 .PHONY: alerts deep drain explore full-enode hostile rolling upgrade dist install-tests resolve-check release wheels image-check manifests deploy-tools sbom arm-check
 .PHONY: lint types imports quick-tests official-tests all-tests compiled
@@ -191,6 +191,10 @@ simulate: $(READY)  ## Simulate a cluster with faults, 300 seeds (SEED=1000 SEED
 	@$(PY) -m ortoo.verification.simulation --seed $(or $(SEED),1) --seeds $(or $(SEEDS),300) --replicas $(or $(ENODE_REPLICAS),1) \
 	  --workers $$(nproc)
 
+seeds: $(READY)  ## Simulate 2,000 seeds with three replicas in the background; it continues when it runs again (REPLICAS=5 FROM=1 COUNT=1000)
+	@nice -n 19 $(PY) -m ortoo.verification.simulation --replicas $(or $(REPLICAS),3) --seed $(or $(FROM),1) \
+	  --seeds $(or $(COUNT),2000) --workers $(or $(WORKERS),$$(nproc)) --results build/seeds/replicas-$(or $(REPLICAS),3).txt
+
 take-overs: $(READY)  ## Kill, freeze, empty, stop and cut off the leader of three real replicas under load, 12 rounds (ROUNDS=100)
 	@$(PY) -m tests.e2e.failovers --rounds $(or $(ROUNDS),12)
 
@@ -213,8 +217,8 @@ cancellations: $(READY)  ## Cancelled calls: 1,000 in each of ten runs, restarts
 	@$(PY) -m ortoo.verification.simulation --scenario cancelling --no-faults --seeds $(or $(SEEDS),300) --workers $$(nproc)
 	@$(PY) -m ortoo.verification.simulation --scenario cancelling --seeds $(or $(SEEDS),300) --workers $$(nproc)
 
-planted: $(READY)  ## Search for the first seed that finds each planted bug, half an hour: the table in docs/simulation.md
-	@$(PY) -m tests.simulation.planted.table
+planted: $(READY)  ## Search for the first seed that finds each planted bug: the table in docs/simulation.md (SEEDS=15 NAME=joins_empty)
+	@$(PY) -m tests.simulation.planted.table --seeds $(or $(SEEDS),500) $(NAME)
 
 mutants: $(READY)  ## Mutate the deciding modules in thousands of ways and count the mutants that the quick tests catch, an hour (NAME=state for one)
 	@$(PY) -m tests.mutation.table $(if $(NAME),"$(NAME)")
@@ -300,9 +304,7 @@ quick-tests: $(READY)
 # Fixed and random seeds of the simulated cluster, alone and with replicas. A failing seed prints the command that
 # repeats it.
 quick-seeds: $(READY)
-	@$(PY) -m ortoo.verification.simulation --seed 1 --seeds 46 --random 4 --workers 2
-	@$(PY) -m ortoo.verification.simulation --seed 1 --seeds 6 --random 6 --workers 2 --replicas 3
-	@$(PY) -m ortoo.verification.simulation --seed 1 --seeds 4 --random 4 --workers 2 --replicas 5
+	@$(PY) -m ortoo.verification.simulation --workers 2 --batch 1:46:4 --batch 3:6:6 --batch 5:4:4
 
 # Many of these wait for processes and clocks, so one more runs at once than there are cores, beside Spark and the
 # official clients. With two more, deadlines of tests pass on a slow machine. Each free worker takes the next test.

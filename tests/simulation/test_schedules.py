@@ -17,6 +17,21 @@ from ortoo.verification.simulation.run.simulation import run
 from tests.simulation.scripted_cluster import ScriptedCluster, play
 
 
+def test_clients_are_listed_when_redis_stops_answering_meanwhile() -> None:
+    """The known clients are listed: the snode has not noticed yet that the membership store is silent."""
+
+    async def script(stage: ScriptedCluster) -> None:
+        async with stage.connect("app") as client:
+            await client.admin.ensure_topic("t", queue_count=1)
+            async with client.pop_consumer("g", "t", "*", PopSettings()) as consumer:
+                await consumer.pop(wait_ms=100)
+                stage.world.redis.stop_answering()
+                assert "app" in [one.client_id for one in await client.admin.groups.list_clients()]
+                stage.world.redis.resume_answering()
+
+    play(script, shape=ClusterShape(enodes=1, snodes=2))
+
+
 def test_a_message_whose_parking_is_asked_for_twice_has_one_dead_letter() -> None:
     """A full disk delays the dead letter, the caller disconnects meanwhile, and asks again at another time (G9)."""
 

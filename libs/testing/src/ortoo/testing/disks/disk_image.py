@@ -199,11 +199,17 @@ class DiskImage:
         self.folders: dict[Path, Folder] = {}
         self.contents: dict[int, FileContent] = {}
         self.files_made = 0
+        self._used_bytes: int | None = None
+        """The result of `used_bytes`; None after a change of a size or a name."""
 
     def apply(self, operation: Operation) -> None:
         """Apply one operation; the caller has checked it, or recorded it where it succeeded."""
         if isinstance(operation, WriteFile | ResizeFile):
-            self.contents[operation.number].change(operation)
+            content = self.contents[operation.number]
+            size_bytes = len(content.current)
+            content.change(operation)
+            if len(content.current) != size_bytes:
+                self._used_bytes = None
         elif isinstance(operation, SyncData):
             content = self.contents[operation.number]
             if operation.failed:
@@ -211,6 +217,7 @@ class DiskImage:
             else:
                 content.sync()
         else:
+            self._used_bytes = None
             self._apply_name(operation)
 
     def _apply_name(self, operation: CreateFile | RenameFile | RemoveFile | SyncFolder | MakeFolder) -> None:
@@ -248,9 +255,18 @@ class DiskImage:
 
     def used_bytes(self) -> int:
         """The total size of all files with a name."""
-        return sum(
-            len(self.contents[number].current) for one in self.folders.values() for number in one.current.values()
-        )
+        if self._used_bytes is None:
+            self._used_bytes = sum(
+                len(self.contents[number].current) for one in self.folders.values() for number in one.current.values()
+            )
+        return self._used_bytes
+
+    def remove(self, path: Path) -> None:
+        """Remove a file, durably."""
+        folder = self.folders[path.parent]
+        folder.change(path.name, "", folder.current[path.name])
+        folder.sync()
+        self._used_bytes = None
 
 
 def _outside(lost: WriteFile | ResizeFile, newer: WriteFile) -> Iterator[WriteFile | ResizeFile]:

@@ -1,8 +1,9 @@
 """The part that both ends of a call share: received messages that are not read yet, and the write window."""
 
 import asyncio
+import types
 from collections import deque
-from collections.abc import Sequence
+from collections.abc import Generator, Sequence
 from typing import TypeVar
 
 from ortoo.testing.memory_grpc.connection import CallStream
@@ -70,12 +71,12 @@ class CallSide:
         """
         if self._reading is not None:
             return None
-        loop = self.endpoint.loop
-        reading: asyncio.Future[bytes | None] = loop.create_future()
         if self._unread or self._is_receiving_done:
-            loop.call_soon(_resolve, reading, self._take())
-        else:
-            self._reading = reading
+            message = self._take()
+            await _next_turn()  # as in grpc's core, the reader continues in a later turn
+            return message
+        reading: asyncio.Future[bytes | None] = self.endpoint.loop.create_future()
+        self._reading = reading
         return await reading
 
     def _take(self) -> bytes | None:
@@ -99,18 +100,16 @@ class CallSide:
             raise failed_batch("another write waits")
         if self._is_too_large("Sent", size, self._limits.send_bytes_max):
             raise failed_batch("the message is too large")
-        loop = self.endpoint.loop
-        writing = self._writing = loop.create_future()
+        writing = self._writing = self.endpoint.loop.create_future()
         self._in_flight_bytes += size
         self._stream.send(packet, to_server=not self._at_server)
-        if self._has_room:
-            loop.call_soon(_resolve, writing, True)
         try:
-            is_written = await writing
+            if self._has_room:
+                await _next_turn()  # as in grpc's core, the writer continues in a later turn
+            elif not await writing:
+                raise failed_batch("the call ended before the message was taken")
         finally:
             self._writing = None
-        if not is_written:
-            raise failed_batch("the call ended before the message was taken")
 
     def send_control(self, packet: Packet) -> None:
         """Send a packet without a message, while the call is open."""
@@ -173,6 +172,12 @@ class CallSide:
         if self._read_bytes * 2 >= self._limits.window_bytes and not self._is_closed:
             self.send_control(Packet(self.method, read_bytes=self._read_bytes))
             self._read_bytes = 0
+
+
+@types.coroutine
+def _next_turn() -> Generator[None, None, None]:
+    """Let the loop run other callbacks first. Cheaper than a future that is resolved in the next turn."""
+    yield
 
 
 def as_bytes(message: object) -> bytes:

@@ -145,13 +145,16 @@ class SimulatedNetwork:
         """The delay of a packet; it may be the one that breaks its connection."""
         client, server = self._connections.get(connection, (OUTSIDE, OUTSIDE))
         source, target = (client, server) if to_server else (server, client)
-        if self.watchers and any(watcher(source, target, packet) for watcher in tuple(self.watchers)):
-            connection.reset()
-            return 0.0
-        for machine in (source, target):
-            if machine in self._breaking and happens(self._chance, self._breaking[machine]):
-                connection.reset()
-                return 0.0
+        if self.watchers:
+            for watcher in tuple(self.watchers):
+                if watcher(source, target, packet):
+                    connection.reset()
+                    return 0.0
+        if self._breaking:
+            for machine in (source, target):
+                if machine in self._breaking and happens(self._chance, self._breaking[machine]):
+                    connection.reset()
+                    return 0.0
         if packet.read_bytes and packet.message is None and source in self._slow_readers:
             return self._slow_readers[source]
         return self._drawn_s(source, target)
@@ -160,10 +163,11 @@ class SimulatedNetwork:
         """Write a packet into the trace."""
         client, server = self._connections.get(connection, (OUTSIDE, OUTSIDE))
         source, target = (client, server) if to_server else (server, client)
-        for trap in [trap for trap in self._traps if trap.machine in (source, target)]:
-            trap.left -= 1
-            if not trap.left:
-                self._loop.call_soon(self._spring, trap, context=self._loop.outside.context)
+        for trap in self._traps:
+            if trap.machine in (source, target):
+                trap.left -= 1
+                if not trap.left:
+                    self._loop.call_soon(self._spring, trap, context=self._loop.outside.context)
         message = packet.message
         self._trace.add(
             self._loop.time(),
@@ -181,9 +185,12 @@ class SimulatedNetwork:
             trap.happen()
 
     def _drawn_s(self, source: str, target: str) -> float:
-        between = SELDOM_S if happens(self._chance, SELDOM) else USUAL_S
-        drawn_s = self._chance.uniform(*between) * self._slow.get(source, 1.0) * self._slow.get(target, 1.0)
-        return drawn_s + self._late.get((source, target), 0.0)
+        uniform = self._chance.uniform
+        low_s, high_s = SELDOM_S if uniform(0.0, 1.0) < SELDOM else USUAL_S
+        drawn_s = uniform(low_s, high_s)
+        if self._slow:
+            drawn_s *= self._slow.get(source, 1.0) * self._slow.get(target, 1.0)
+        return drawn_s + self._late.get((source, target), 0.0) if self._late else drawn_s
 
     def _parting(self, source: str, target: str) -> int:
         self._partings += 1

@@ -178,9 +178,9 @@ class Routes:
         change = RouteChange(
             version,
             topics=tuple(topic for topic in stored.topics if self.topics.get(topic.name) != topic),
-            deleted_topics=tuple(self.topics.keys() - {topic.name for topic in stored.topics}),
+            deleted_topics=tuple(sorted(self.topics.keys() - {topic.name for topic in stored.topics})),
             groups=tuple(group for group in stored.groups if self.groups.get(group.name) != group),
-            deleted_groups=tuple(self.groups.keys() - {group.name for group in stored.groups}),
+            deleted_groups=tuple(sorted(self.groups.keys() - {group.name for group in stored.groups})),
             deletions=tuple(one for one in stored.deletions if self.deleted.get(one.topic_id) != one),
             handle_keys=handle_keys if handle_keys != self.handle_keys else None,
             group_deletions=tuple(one for one in stored.group_deletions if self.deleted_groups.get(one.name) != one),
@@ -234,9 +234,9 @@ class Routes:
             return RouteChange(
                 self.version,
                 topics=tuple(one for one in contents.topics if one.version > since),
-                deleted_topics=tuple({one.topic.name for one in topics} - self.topics.keys()),
+                deleted_topics=tuple(sorted({one.topic.name for one in topics} - self.topics.keys())),
                 groups=tuple(one for one in contents.groups if one.version > since),
-                deleted_groups=tuple({one.name for one in groups} - self.groups.keys()),
+                deleted_groups=tuple(sorted({one.name for one in groups} - self.groups.keys())),
                 resumed_to=contents,
             )
 

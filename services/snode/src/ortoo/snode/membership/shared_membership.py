@@ -80,7 +80,8 @@ class SharedMembership(Membership):
         self.is_connected = False
         """Whether the store answers. Otherwise the known members are all that can be known."""
         self.read_store: Callable[[], AsyncIterator[list[tuple[str, GroupMember]]]] = super().read_all
-        """Reads the members of all groups from the store."""
+        """Reads the members of all groups from the store. Errors: `read_errors`."""
+        self.read_errors: tuple[type[Exception], ...] = ()
         self._incarnation = incarnation
         self._followed: dict[str, FollowedGroup] = {}
         self._numbers: dict[Key, int] = {}
@@ -116,8 +117,16 @@ class SharedMembership(Membership):
                     await waiting.wait()
 
     async def read_all(self) -> AsyncIterator[list[tuple[str, GroupMember]]]:
-        """The members of all groups in the store; the known ones while it does not answer."""
-        async for part in self.read_store() if self.is_connected else super().read_all():
+        """The members of all groups in the store; while it does not answer, the known ones.
+
+        If the store stops answering during the reading, the known members follow those that were read.
+        """
+        if self.is_connected:
+            with contextlib.suppress(*self.read_errors):
+                async for part in self.read_store():
+                    yield part
+                return
+        async for part in super().read_all():
             yield part
 
     def is_complete(self, group: str) -> bool:

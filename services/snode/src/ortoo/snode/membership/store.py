@@ -122,7 +122,7 @@ class MembershipStore:
         self._stored = StoredMembers(self.client, self._key, self.runtime.clock)
         self.membership.on_unpublished = self._wake.set
         self.membership.on_unread = self._unread.set
-        self.membership.read_store = self._stored.read_all
+        self.membership.read_store, self.membership.read_errors = self._stored.read_all, self._failures
 
     @property
     def _timeout_s(self) -> float:

@@ -2,7 +2,7 @@
 
 import asyncio
 import contextlib
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
 from functools import partial
 from pathlib import Path
 
@@ -26,6 +26,7 @@ from ortoo.testing.simulation.kernel.event_loop import VirtualLoop
 from ortoo.testing.simulation.kernel.random_streams import happens
 
 CAPACITY_BYTES = 256 << 20
+NO_FOLDER = Folder()
 INTERRUPTED = 0.8
 """The probability that a stop interrupts a piece of work."""
 CUT_AFTER = (1, 1, 1, 1, 2, 2, 3, 5, 8)
@@ -87,6 +88,7 @@ class MachineDisk:
         self._capacity_bytes = capacity_bytes
         self._image = DiskImage()
         self._awaited: dict[Callable[[], None], str] = {}
+        self._durable_files: dict[Path, tuple[dict[str, int], Mapping[str, FileContent]]] = {}
         self.current: SimulatedDisk = self.open()
         """The disk of the running process."""
 
@@ -173,9 +175,7 @@ class MachineDisk:
 
     def remove(self, path: Path) -> None:
         """Remove a file, durably."""
-        folder = self._image.folders[path.parent]
-        folder.change(path.name, "", folder.current[path.name])
-        folder.sync()
+        self._image.remove(path)
 
     def files(self) -> list[Path]:
         """The files on the disk, by name."""
@@ -192,10 +192,14 @@ class MachineDisk:
         )
         return next((path for path, one in named if one == number), None)
 
-    def durable_files(self, folder: Path) -> dict[str, FileContent]:
-        """The files that a folder certainly keeps in a power cut, by name."""
-        names = self._image.folders.get(folder, Folder()).durable
-        return {name: self._image.contents[number] for name, number in names.items()}
+    def durable_files(self, folder: Path) -> Mapping[str, FileContent]:
+        """The files that a folder certainly keeps in a power cut, by name: the same mapping until a name changes."""
+        names = self._image.folders.get(folder, NO_FOLDER).durable
+        known = self._durable_files.get(folder)
+        if known is None or known[0] is not names:
+            contents = self._image.contents
+            known = self._durable_files[folder] = names, {name: contents[number] for name, number in names.items()}
+        return known[1]
 
 
 def _interrupted(work: Callable[[], object]) -> None:

@@ -37,10 +37,39 @@ class OutsideSimulation(RuntimeError):
     """Code asked for a socket, a thread or another part of the real world."""
 
 
-class _Timer(asyncio.TimerHandle):
-    """A timer that records whether it is still in the heap."""
+class _Ready(asyncio.Handle):
+    """A handle that is created without the questions of debug mode: a run creates hundreds of thousands."""
 
-    waits = True
+    __slots__ = ()
+
+    def __init__(self, callback: Callable[..., object], args: tuple[Any, ...], loop: Any, context: Context) -> None:
+        self._context = context
+        self._loop = loop
+        self._callback = callback
+        self._args = args
+        self._cancelled = False
+        self._repr = None
+        self._source_traceback = None
+
+
+class _Timer(asyncio.TimerHandle):
+    """A timer that records whether it is still in the heap; created without the questions of debug mode."""
+
+    __slots__ = ("waits",)
+
+    def __init__(
+        self, when: float, callback: Callable[..., object], args: tuple[Any, ...], loop: Any, context: Context
+    ) -> None:
+        self._context = context
+        self._loop = loop
+        self._callback = callback
+        self._args = args
+        self._cancelled = False
+        self._repr = None
+        self._source_traceback = None
+        self._when = when
+        self._scheduled = False
+        self.waits = True
 
 
 class VirtualLoop(asyncio.BaseEventLoop):
@@ -94,29 +123,42 @@ class VirtualLoop(asyncio.BaseEventLoop):
             self._runnable.remove(process)
 
     def _run_once(self) -> None:
-        """One turn of one process: run the callbacks that were ready when the turn began."""
+        """Turns until the loop is told to stop: each runs a process's callbacks that were ready when it began."""
+        while not self._stopping and (process := self._next_process()) is not None:
+            ready = process.ready
+            for _ in range(len(ready)):
+                handle = ready.popleft()
+                if not handle._cancelled:
+                    try:
+                        handle._context.run(handle._callback, *handle._args)  # type: ignore[attr-defined]
+                    except (SystemExit, KeyboardInterrupt):
+                        raise
+                    except BaseException as error:
+                        self.call_exception_handler(
+                            {"message": f"Exception in callback {handle!r}", "exception": error}
+                        )
+                if process.ready is not ready or process.paused:
+                    break  # its callback killed or paused it
+            else:
+                if process.turn_s:
+                    self._occupy(process)
+                elif not ready:
+                    self.rest(process)
+
+    def _next_process(self) -> SimulatedProcess | None:
+        """The process that takes the next turn, after time has passed if all wait; None when the loop must stop."""
         timers, runnable = self._timers, self._runnable
         if timers and timers[0][0] <= self._now_s:
             self._fire()
         while not runnable and not self._stopping:
             self._pass_time()
-        if not runnable:
-            return
+        count = len(runnable)
+        if not count:
+            return None
         self._turns += 1
         if self._turns > TURNS_MAX:
             raise SimulationStuck(f"{TURNS_MAX} turns without any time passing; {runnable[0].name} always has work")
-        process = runnable[int(self._order.uniform(0, len(runnable))) if len(runnable) > 1 else 0]
-        ready = process.ready
-        for _ in range(len(ready)):
-            handle = ready.popleft()
-            if not handle._cancelled:
-                handle._run()
-            if process.ready is not ready or process.paused:
-                return  # its callback killed or paused it
-        if process.turn_s:
-            self._occupy(process)
-        elif not ready:
-            self.rest(process)
+        return runnable[int(self._order.uniform(0, count)) if count > 1 else 0]
 
     def _occupy(self, process: SimulatedProcess) -> None:
         """Let the last turn of a process take time: other processes run meanwhile, and its events wait."""
@@ -167,7 +209,7 @@ class VirtualLoop(asyncio.BaseEventLoop):
     ) -> asyncio.Handle:
         """Run `callback` in its process's next turn."""
         context = copy_context() if context is None else context
-        handle = asyncio.Handle(callback, args, self, context)
+        handle = _Ready(callback, args, self, context)
         node = context.get(NODE)
         self._queue(handle, node if isinstance(node, SimulatedProcess) else self.outside)
         return handle
@@ -187,7 +229,9 @@ class VirtualLoop(asyncio.BaseEventLoop):
         context = copy_context() if context is None else context
         timer = _Timer(when, callback, args, self, context)
         self._timer_number += 1
-        heapq.heappush(self._timers, (when, self._timer_number, timer, process_of(context) or self.outside))
+        node = context.get(NODE)
+        process = node if isinstance(node, SimulatedProcess) else self.outside
+        heapq.heappush(self._timers, (when, self._timer_number, timer, process))
         return timer
 
     def call_later(
@@ -198,8 +242,9 @@ class VirtualLoop(asyncio.BaseEventLoop):
 
     def create_future(self) -> NumberedFuture:
         """A future of this loop."""
-        self._task_number += 1
-        return NumberedFuture(number=self._task_number, loop=self)
+        future = NumberedFuture(loop=self)
+        self._task_number = future.number = self._task_number + 1
+        return future
 
     def create_task(  # type: ignore[override]  # every task here is a numbered one
         self, coro: Coroutine[Any, Any, Any], *, name: str | None = None, context: Context | None = None, **_: Any

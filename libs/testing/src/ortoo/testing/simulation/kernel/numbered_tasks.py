@@ -41,12 +41,9 @@ class NumberedTask(asyncio.Task[Any]):
 
 
 class NumberedFuture(asyncio.Future[Any]):
-    """A future with a number."""
+    """A future with a number, which the loop sets: a constructor here would take time for each of them."""
 
-    def __init__(self, *, number: int, loop: asyncio.AbstractEventLoop) -> None:
-        """A future that has no result yet."""
-        self.number = number
-        super().__init__(loop=loop)
+    number: int
 
     def __hash__(self) -> int:
         return self.number

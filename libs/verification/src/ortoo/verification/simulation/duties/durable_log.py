@@ -1,7 +1,10 @@
 """The part of a replica's files that its disk keeps in a power cut."""
 
+import bisect
 import json
-from dataclasses import dataclass
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, field
+from functools import lru_cache
 from pathlib import Path
 from typing import Any
 
@@ -20,13 +23,24 @@ COMPARED_BYTES = 16 << 10
 
 
 @dataclass(frozen=True, slots=True)
+class _Segments:
+    """The segments among the durable files of a folder, by position."""
+
+    files: Mapping[str, FileContent]
+    bases: Sequence[int]
+    contents: Sequence[FileContent]
+
+
+@dataclass(slots=True)
 class DurableLog:
     """The durable files in the folder of one replica."""
 
     disk: MachineDisk
     folder: Path
+    _listed: _Segments = field(default=_Segments({}, (), ()))
+    """The segments that were listed last. The disk makes another mapping of files when their names change."""
 
-    def hard_state(self) -> dict[str, Any]:
+    def hard_state(self) -> Mapping[str, Any]:
         """The fields of the hard state; empty without the file."""
         return self._fields(HARD_STATE_NAME)
 
@@ -42,16 +56,15 @@ class DurableLog:
     def lacks(self, end: int, compared_bytes: int = COMPARED_BYTES) -> str:
         """The first loss that a power cut may cause in the last `compared_bytes` before `end`; empty = none."""
         segments = self._segments()
-        bases = sorted(base for base in segments if base < end)
-        if not bases:
+        bases = segments.bases
+        count = bisect.bisect_left(bases, end)
+        if not count:
             return f"no segment before {end}"
         begin = max(bases[0], end - compared_bytes)
-        for number, base in enumerate(bases):
-            stop = bases[number + 1] if number + 1 < len(bases) else end
-            if stop <= begin:
-                continue
+        for number in range(bisect.bisect_right(bases, begin) - 1, count):
+            base, one = bases[number], segments.contents[number]
+            stop = bases[number + 1] if number + 1 < count else end
             low, high = max(0, begin - base), stop - base
-            one = segments[base]
             if len(one.durable) < high:
                 return f"the segment at {base} ends at {base + len(one.durable)}"
             if one.durable[low:high] != one.current[low:high]:
@@ -61,17 +74,29 @@ class DurableLog:
     def has_bytes_at(self, position: int) -> bool:
         """Whether a part of a frame is at a multiple of the alignment. Segments are filled with zeros before."""
         segments = self._segments()
-        base = max((base for base in segments if base <= position), default=-1)
-        return base >= 0 and any(segments[base].durable[position - base : position - base + FRAME_BYTES])
+        number = bisect.bisect_right(segments.bases, position) - 1
+        if number < 0:
+            return False
+        begin = position - segments.bases[number]
+        return any(segments.contents[number].durable[begin : begin + FRAME_BYTES])
 
-    def _segments(self) -> dict[int, FileContent]:
+    def _segments(self) -> _Segments:
         files = self.disk.durable_files(self.folder)
-        named = [(name.removesuffix(SEGMENT_SUFFIX), one) for name, one in files.items() if SEGMENT_SUFFIX in name]
-        return {int(base): one for base, one in named}
+        if files is not self._listed.files:
+            named = [
+                (int(name.removesuffix(SEGMENT_SUFFIX)), one) for name, one in files.items() if SEGMENT_SUFFIX in name
+            ]
+            named.sort(key=lambda one: one[0])
+            self._listed = _Segments(files, [base for base, _ in named], [one for _, one in named])
+        return self._listed
 
-    def _fields(self, name: str) -> dict[str, Any]:
+    def _fields(self, name: str) -> Mapping[str, Any]:
         found = self.disk.durable_files(self.folder).get(name)
-        if found is None:
-            return {}
-        fields: dict[str, Any] = json.loads(bytes(found.durable).partition(b"\n")[0])
-        return fields
+        return {} if found is None else _decoded(bytes(found.durable))
+
+
+@lru_cache(maxsize=256)
+def _decoded(content: bytes) -> Mapping[str, Any]:
+    """The fields of a small file: each message between replicas is compared with them, and they seldom change."""
+    fields: dict[str, Any] = json.loads(content.partition(b"\n")[0])
+    return fields

@@ -1,7 +1,7 @@
 """Checks each message between replicas against the disk of its sender, and each truncation against its record."""
 
 import weakref
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
 from functools import partial
 from pathlib import Path
 from typing import Any
@@ -82,7 +82,7 @@ class ReplicaDuties:
         if self._starts.setdefault((name, incarnation), weakref.ref(driver))() is not driver:
             self.broken(f"{name} has opened its log twice as start {incarnation}")
 
-    def _check_vote(self, name: str, kind: str, epoch: int, hard_state: dict[str, Any], to: ReplicaMachine) -> None:
+    def _check_vote(self, name: str, kind: str, epoch: int, hard_state: Mapping[str, Any], to: ReplicaMachine) -> None:
         stored, (voted, *_) = hard_state["epoch"], hard_state["leader"]
         if epoch > stored:
             self.broken(f"{name} sends {kind} of epoch {epoch} to {to.name}, and has stored a vote in {stored}")

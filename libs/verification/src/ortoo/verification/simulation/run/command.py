@@ -7,8 +7,9 @@ from contextlib import ExitStack
 from dataclasses import replace
 from pathlib import Path
 
+from ortoo.common.errors import Conflict
 from ortoo.verification.simulation.run.outcome import RunOptions
-from ortoo.verification.simulation.run.seeds import run_seeds
+from ortoo.verification.simulation.run.seeds import SeedBatch, run_seeds
 from ortoo.verification.simulation.run.shrink import shrink
 from ortoo.verification.simulation.run.simulation import run
 
@@ -20,6 +21,17 @@ def main(arguments: Sequence[str]) -> int:
     parser.add_argument("--seeds", type=int, default=0, help="number of seeds to run, beginning with --seed")
     parser.add_argument("--random", type=int, default=0, help="with --workers: number of further, random seeds")
     parser.add_argument("--workers", type=int, default=0, help="number of processes")
+    parser.add_argument(
+        "--results", type=Path, help="with --workers: continue with the seeds without a result in this file"
+    )
+    parser.add_argument(
+        "--batch",
+        type=_batch,
+        action="append",
+        default=[],
+        metavar="REPLICAS:SEEDS:RANDOM",
+        help="with --workers: these numbers in place of --replicas, --seeds and --random",
+    )
     parser.add_argument("--first", action="store_true", help="stop at the first seed that fails")
     parser.add_argument("--shrink", action="store_true", help="leave out the faults that are not needed")
     parser.add_argument("--seconds", type=float, default=30.0, help="virtual seconds of trouble")
@@ -44,10 +56,22 @@ def main(arguments: Sequence[str]) -> int:
     )
     # gRPC never starts a call made in the last turn of a run, and Python warns when it is collected.
     warnings.filterwarnings("ignore", "coroutine 'UnaryUnaryCall._invoke' was never awaited")
+    if given.results and (given.random or given.batch or not given.workers):
+        parser.error("--results needs --workers, and is not for --random or --batch")
     if given.shrink:
         return _shrink(choices)
     if given.workers:
-        return run_seeds(choices, given.seeds, workers=given.workers, random_seeds=given.random)
+        try:
+            batches = [
+                SeedBatch(replace(choices, replicas=replicas), count, drawn) for replicas, count, drawn in given.batch
+            ]
+            return run_seeds(
+                batches or [SeedBatch(choices, given.seeds, given.random)],
+                workers=given.workers,
+                results_file=given.results,
+            )
+        except Conflict as error:
+            parser.error(str(error))
     failed = 0
     for seed in range(given.seed, given.seed + (given.seeds or 1)):
         with ExitStack() as files:
@@ -61,6 +85,11 @@ def main(arguments: Sequence[str]) -> int:
         if failed and given.first:
             break
     return 1 if failed else 0
+
+
+def _batch(text: str) -> tuple[int, int, int]:
+    replicas, seeds, drawn = map(int, text.split(":"))
+    return replicas, seeds, drawn
 
 
 def _shrink(choices: RunOptions) -> int:

@@ -45,7 +45,7 @@ LOOK_S = 0.5
 SCENARIO_DRAWN = 0.2
 """The probability that a scenario takes part. Many small runs find more than few large ones."""
 RATE_PER_S = (0.5, 4.0)
-COLLECT_S = 10.0
+COLLECT_S = 30.0
 """The interval of garbage collections in virtual time, and their only moments: finalizers are part of the run."""
 
 
