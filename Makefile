@@ -263,7 +263,7 @@ protos-check: $(READY) $(GENERATOR)/.ready  ## Lint protos/ and compare libs/wir
 
 docs: $(READY)  ## Regenerate the generated documents, such as the list of decisions and the client's public names
 	@$(PY) -m tests.repo.adr_index docs/adr
-	@$(PY) -m tests.repo.client_api docs/client-api.md
+	@$(PY) -m tests.repo.client_api docs
 	@$(PY) -m tests.repo.settings_page docs/reference/settings.md
 	@$(PY) -m tests.repo.operator_reference docs/reference
 	@$(PY) -m tests.repo.log_events_page docs/operations/log-events.md

@@ -1,4 +1,4 @@
-"""The public names of `ortoo.client`, as text: `make docs` writes docs/client-api.md, a test compares it."""
+"""The public names of `ortoo.client`, as text: `make docs` writes two pages of docs, and a test compares them."""
 
 import enum
 import inspect
@@ -20,15 +20,17 @@ HEAD = """# Client API
 
 For application developers: the public names of the Python client, with their methods and arguments.
 
-An application may rely on the names in `ortoo.client.__all__`, and on no others.
+An application may rely on the names in `ortoo.client.__all__`, and on no others. The names for programs without an
+event loop are those of the [blocking client](blocking-client-api.md).
 A change of this list is a deliberate change of the API. `make docs` generates this page.
 
 ```python
 """
-BLOCKING = """
-## Without an event loop
+BLOCKING = """# Blocking client API
 
-These are the names of `ortoo.client.blocking`. Other types in their signatures come from `ortoo.client`.
+For application developers: the public names of `ortoo.client.blocking`, the client for programs without an event loop.
+
+Other types in their signatures come from `ortoo.client` ([client API](client-api.md)). `make docs` generates this page.
 
 ```python
 """
@@ -38,14 +40,17 @@ PARTS = (ColumnFields, TopicCalls)
 """Base classes without a public name; their members belong to the class that inherits them."""
 
 
-def api_of(module: ModuleType) -> str:
+def api_of(module: ModuleType, head: str = HEAD) -> str:
     """The page for a module with `__all__`: each public name, and one line for each of its public members."""
-    return HEAD + _names_of(module)
+    return head + _names_of(module)
 
 
-def page() -> str:
-    """The whole page: the client, and the blocking client for programs without an event loop."""
-    return api_of(ortoo.client) + BLOCKING + _names_of(ortoo.client.blocking)
+def pages() -> dict[str, str]:
+    """The pages by their file names: the client, and the blocking client for programs without an event loop."""
+    return {
+        "client-api.md": api_of(ortoo.client),
+        "blocking-client-api.md": api_of(ortoo.client.blocking, BLOCKING),
+    }
 
 
 _NAMES = {name: getattr(ortoo.client, name) for name in ortoo.client.__all__} | {
@@ -104,4 +109,5 @@ def _signature(name: str, value: object) -> str:
 
 
 if __name__ == "__main__":
-    Path(sys.argv[1]).write_text(page(), encoding="utf-8")
+    for name, text in pages().items():
+        (Path(sys.argv[1]) / name).write_text(text, encoding="utf-8")

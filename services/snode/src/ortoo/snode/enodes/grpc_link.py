@@ -1,24 +1,12 @@
 """All requests of a snode to an enode, sent to its current leader."""
 
 import asyncio
-from collections.abc import Awaitable, Callable, Iterable, Mapping, Sequence
-from dataclasses import replace
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from itertools import count
 from typing import Any
 
 from ortoo.common.errors import OrtooError, Unavailable
 from ortoo.common.errors.status import error_of
-from ortoo.common.groups.pop import (
-    AwaitRequest,
-    LeasePart,
-    LeaseVerdict,
-    Popped,
-    PopRequest,
-    Redeliver,
-    ReplayRequest,
-    RetryRequest,
-    StaleMessage,
-)
 from ortoo.common.grpc.bulk_calls import batch_of
 from ortoo.common.grpc.enum_values import known_or
 from ortoo.common.grpc.messages import read, write
@@ -26,6 +14,7 @@ from ortoo.common.records.sealed_batch import SealedBatch
 from ortoo.snode.cluster.routes import DeliveryMode
 from ortoo.snode.cluster.wire import encode_batch
 from ortoo.snode.enodes.append_wire import encode_append
+from ortoo.snode.enodes.grpc_pops import GrpcPopLink
 from ortoo.snode.enodes.link import (
     AppendedBatch,
     DeferredMessage,
@@ -50,21 +39,11 @@ from ortoo.snode.enodes.link import (
     TrimmedRange,
     VerdictSource,
 )
-from ortoo.snode.enodes.pop_wire import (
-    decode_popped,
-    decode_stale,
-    encode_pop,
-    encode_replay,
-    encode_retry,
-    encode_settlement,
-)
-from ortoo.snode.enodes.replica_link import ReplicaLink
 from ortoo.snode.enodes.schedule_wire import decode_schedule, encode_schedule
 from ortoo.v1 import enode_deferred_pb2 as deferred_pb
 from ortoo.v1 import enode_delivery_modes_pb2 as lives_pb
 from ortoo.v1 import enode_locks_pb2 as locks_pb
 from ortoo.v1 import enode_pb2 as pb
-from ortoo.v1 import enode_pop_pb2 as pop_pb
 from ortoo.v1 import enode_schedules_pb2 as schedules_pb
 from ortoo.v1 import enode_topics_pb2 as topics_pb
 from ortoo.v1 import lag_pb2 as lag_pb
@@ -73,7 +52,7 @@ FIND_TIMEOUT_S = 30.0
 """Timeout of a search, which may have to wait until its process has started and the index has caught up."""
 
 
-class GrpcEnodeLink(ReplicaLink):
+class GrpcEnodeLink(GrpcPopLink):
     """The connection to one enode.
 
     Concurrency: all methods belong to one event loop. Any number of calls may run at once. Appends to one queue are
@@ -312,54 +291,6 @@ class GrpcEnodeLink(ReplicaLink):
         )
         response = await self._call(lambda stub: stub.FindMessages, request, max(self._timeout_s, FIND_TIMEOUT_S))
         return [MessagePlace(one.queue_id, one.offset) for one in response.places]
-
-    async def pop(self, request: PopRequest) -> Popped:
-        """Lease messages; waits up to `request.wait_ms` for the first one. Errors: NotFound, Overloaded."""
-        deadline_s = self._clock.monotonic_s() + request.wait_ms / 1000
-
-        def send(link: ReplicaLink) -> Awaitable[pop_pb.LeaseResponse]:
-            wait_s = max(0.0, deadline_s - self._clock.monotonic_s())
-            message = pop_pb.LeaseRequest(pop=encode_pop(replace(request, wait_ms=int(wait_s * 1000))))
-            return link._send_lease(message, wait_s)
-
-        # A repeated attempt gets the same messages.
-        response = await self._call_leader(send, is_repeatable=True, poll_end_s=deadline_s)
-        return decode_popped(response.popped)
-
-    async def await_messages(self, request: AwaitRequest) -> bool:
-        """Wait up to `request.wait_ms` until a pop may return messages; returns whether it may.
-
-        Errors: NotFound, Conflict (another delivery mode), Overloaded, Unsupported from an enode of an older version.
-        """
-        message = write(pop_pb.AwaitMessagesRequest, request)
-        end_s = self._clock.monotonic_s() + request.wait_ms / 1000
-        return await self._call_leader(
-            lambda link: link._awaits.send(message, wait_s=request.wait_ms / 1000), is_repeatable=True, poll_end_s=end_s
-        )
-
-    async def settle(
-        self, topic_id: int, group: str, parts: Sequence[LeasePart], verdict: LeaseVerdict
-    ) -> list[StaleMessage]:
-        """Ack, nack, release or renew leased messages; returns the messages whose lease has ended."""
-        request = pop_pb.LeaseRequest(settle=encode_settlement(topic_id, group, parts, verdict))
-        response = await self._call_leader(
-            lambda link: link._send_lease(request), is_repeatable=not isinstance(verdict, Redeliver)
-        )
-        return decode_stale(response.settled)
-
-    async def peek(self, request: PopRequest) -> Popped:
-        """The messages that a pop would return, and the number of leased messages. The call leases nothing."""
-        return decode_popped(await self._call(lambda stub: stub.PopQueues, encode_pop(request, peek=True)))
-
-    async def retry_messages(self, request: RetryRequest) -> list[str]:
-        """Copy messages to a group's retry topic; returns the ids of the copies."""
-        response = await self._call(lambda stub: stub.RetryMessages, encode_retry(request))
-        return list(response.message_ids)
-
-    async def replay(self, request: ReplayRequest) -> list[tuple[int, int]]:
-        """Send dead letters again; returns their ranges. A dry run only returns the ranges that would be sent."""
-        response = await self._call(lambda stub: stub.ReplayStored, encode_replay(request))
-        return [(one.first_offset, one.count) for one in response.ranges]
 
     async def append_deduplicated(
         self, topic_id: int, queue_id: int, batch: SealedBatch, ids: Sequence[str]
