@@ -7,9 +7,9 @@ from typing import Any
 
 import pytest
 
-from ortoo.cli.doctor.findings import DoctorFinding
 from ortoo.cli.doctor.run import _findings_behind
 from ortoo.client import ClusterFinding, connect
+from ortoo.client.admin.doctor.findings import DoctorFinding
 from ortoo.verification.servers.cluster import InProcessCluster, open_cluster
 from ortoo.verification.servers.ports import free_address
 from tests.integration.guarded_cluster import SECRET, guarded

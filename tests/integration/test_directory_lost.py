@@ -7,9 +7,9 @@ from pathlib import Path
 
 import pytest
 
-from ortoo.cli.doctor.findings import DoctorFinding
 from ortoo.cli.doctor.run import _findings_behind
 from ortoo.client import AlreadyExists, Client, Conflict, ConsumerSettings, Message, NotFound, connect
+from ortoo.client.admin.doctor.findings import DoctorFinding
 from ortoo.common.process.clock import SystemClock
 from ortoo.enode.app import RunningEnode
 from ortoo.namesrv.offline.backup import backup, restore

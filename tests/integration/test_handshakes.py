@@ -5,8 +5,8 @@ from pathlib import Path
 import pytest
 from grpc_health.v1 import health_pb2, health_pb2_grpc
 
-from ortoo.cli.doctor.findings import address_findings
 from ortoo.client.admin.address_check import check_address
+from ortoo.client.admin.doctor.findings import address_findings
 from ortoo.common.errors import handshakes
 from ortoo.common.errors.handshakes import HandshakeFailed
 from ortoo.common.errors.status import rpc_errors

@@ -12,7 +12,10 @@ ROOT = Path(__file__).parents[2]
 SOURCES = (
     *("services/enode/src/ortoo/enode/observe/findings.py", "services/namesrv/src/ortoo/namesrv/catalog/catalog.py"),
     "libs/common/src/ortoo/common/cluster/refused.py",
-    *("services/snode/src/ortoo/snode/rpc/operators/reasons.py", "libs/cli/src/ortoo/cli/doctor/findings.py"),
+    *(
+        "services/snode/src/ortoo/snode/rpc/operators/reasons.py",
+        "libs/client/src/ortoo/client/admin/doctor/findings.py",
+    ),
     *(
         "libs/common/src/ortoo/common/process/memory_budget.py",
         "libs/common/src/ortoo/common/cluster/dynamic_settings.py",

@@ -8,7 +8,6 @@ from dataclasses import dataclass, replace
 import pytest
 
 from ortoo.cli.doctor import run as doctor
-from ortoo.cli.doctor.findings import DoctorFinding, cluster_findings
 from ortoo.client import (
     Client,
     ConsumerSettings,
@@ -20,6 +19,8 @@ from ortoo.client import (
     TransactionVerdict,
 )
 from ortoo.client.admin.address_check import AddressCheck, SpokenProtocol
+from ortoo.client.admin.doctor import facts
+from ortoo.client.admin.doctor.findings import DoctorFinding, cluster_findings
 from ortoo.client.core.handlers import nack_messages
 from ortoo.enode.log.settings import StoreSettings
 from ortoo.testing.simulation.cluster.cluster import ClusterShape
@@ -47,8 +48,8 @@ class Patient:
     async def findings(self) -> list[DoctorFinding]:
         """The doctor's findings behind the snode, by virtual time."""
         deadline_s = asyncio.get_running_loop().time() + doctor.TIMEOUT_S
-        facts = doctor._facts(self.client.admin, self.topic, self.group, deadline_s, doctor.DETAILS_TIMEOUT_S)
-        return cluster_findings(await facts)
+        found = await facts.collect_facts(self.client.admin, self.topic, self.group, deadline_s)
+        return cluster_findings(found)
 
     async def sends(self, count: int, body: bytes = BODY) -> None:
         """Send some messages, accepted or not."""
@@ -355,14 +356,14 @@ SLOW = {"unchecked transaction"}
 @contextlib.asynccontextmanager
 async def patient(stage: ScriptedCluster, monkeypatch: pytest.MonkeyPatch) -> AsyncIterator[Patient]:
     """A cluster to inspect; the doctor uses its time, and need not reach addresses by sockets."""
-    monkeypatch.setattr(doctor, "SystemClock", lambda: stage.clock)
+    monkeypatch.setattr(facts, "SystemClock", lambda: stage.clock)
 
     async def reached(address: str, timeout_s: float) -> AddressCheck:
         return AddressCheck(
             address, True, True, connects=True, protocol=SpokenProtocol.NOT_ASKED, role="snode", serving=True
         )
 
-    monkeypatch.setattr(doctor, "_check_reachable", reached)
+    monkeypatch.setattr(facts, "_check_reachable", reached)
     async with stage.connect("operator") as client:
         await client.admin.ensure_topic("t", queue_count=1)
         yield Patient(stage, client)

@@ -2,8 +2,8 @@
 
 from dataclasses import replace
 
-from ortoo.cli.doctor.findings import DoctorFinding, Facts, cluster_findings
 from ortoo.client import ClusterInfo, ProcessInfo, ReplicaInfo, ReplicaSetInfo
+from ortoo.client.admin.doctor.findings import DoctorFinding, Facts, cluster_findings
 
 WELL = ReplicaSetInfo(
     "e",

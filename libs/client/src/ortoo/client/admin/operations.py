@@ -34,6 +34,27 @@ class ClusterFinding:
 
 
 @dataclass(frozen=True, slots=True)
+class ExaminedProcess:
+    """A process of the cluster that reported its problems, or that it has none."""
+
+    role: str
+    """name server, enode or snode."""
+    name: str
+    version: str
+    now_ms: int
+    """Its clock when it answered."""
+
+
+@dataclass(frozen=True, slots=True)
+class ClusterExamination:
+    """The problems of a cluster, and the processes that were examined."""
+
+    findings: tuple[ClusterFinding, ...]
+    """Serious ones first."""
+    processes: tuple[ExaminedProcess, ...]
+
+
+@dataclass(frozen=True, slots=True)
 class ProcessSettings:
     """The settings of one process."""
 
@@ -103,7 +124,11 @@ class Operations:
         self._connection = connection
 
     async def list_findings(self, *, timeout_s: float = 2.0) -> list[ClusterFinding]:
-        """The problems that processes of the cluster report; serious ones first.
+        """The problems that processes of the cluster report; serious ones first. Errors: as `examine`."""
+        return list((await self.examine(timeout_s=timeout_s)).findings)
+
+    async def examine(self, *, timeout_s: float = 2.0) -> ClusterExamination:
+        """The problems that processes of the cluster report, and which processes answered.
 
         A process must answer within `timeout_s`. Errors: Forbidden, or Unsupported when the snode is older.
         """
@@ -111,7 +136,7 @@ class Operations:
         answer = await self._connection.call(
             FindingsServiceStub, "ListFindings", request, timeout_s=timeout_s + SNODE_MARGIN_S
         )
-        return [read(ClusterFinding, one) for one in answer.findings]
+        return read(ClusterExamination, answer)
 
     async def list_settings(self, role: str, process: str = "") -> list[ProcessSettings]:
         """The current settings of each process of a role (`namesrv`, `enode` or `snode`), or of the named `process`.

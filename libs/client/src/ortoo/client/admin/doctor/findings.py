@@ -4,16 +4,10 @@ import difflib
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 
-from ortoo.client import (
-    ClusterFinding,
-    ClusterInfo,
-    DeletedTopic,
-    GroupInfo,
-    OrphanedTopic,
-    ReplicaSetInfo,
-    TopicDescription,
-)
 from ortoo.client.admin.address_check import AddressCheck, SpokenProtocol
+from ortoo.client.admin.descriptions import ClusterInfo, DeletedTopic, GroupInfo, OrphanedTopic, TopicDescription
+from ortoo.client.admin.operations import ClusterFinding, ExaminedProcess
+from ortoo.client.admin.replicas import ReplicaSetInfo
 
 SKEW_MS_MAX = 2_000
 """A larger clock difference delays delayed messages and falsifies ages."""
@@ -60,6 +54,8 @@ class Facts:
     deleted: Sequence[DeletedTopic] = ()
     reported: Sequence[ClusterFinding] = ()
     """Problems that the processes report."""
+    processes: Sequence[ExaminedProcess] = ()
+    """The processes that reported."""
     reported_error: str = ""
     """The reason why the processes could not be queried."""
     replica_sets: Sequence[ReplicaSetInfo] = ()
