@@ -196,3 +196,18 @@ async def test_messages_given_back_by_offset_come_again_later_with_their_count(t
             assert await consumer.pop(wait_ms=500) == []
         letters = [one async for one in mq.admin.list_dead_letters("g")]
         assert [(one.reason, one.attempts) for one in letters] == [("attempts", 2), ("asked", 1)]
+
+
+async def test_a_list_of_dead_letters_continues_after_a_place(tmp_path: Path) -> None:
+    """Pages of three over two enodes and two queues each show every dead letter once, also inside one batch."""
+    async with open_cluster(tmp_path, enodes=2) as cluster, connect(cluster.address) as mq:
+        await cluster.create_topic("jobs", queues=2)
+        await park(mq, 20)
+        everything = [(one.queue, one.offset) async for one in mq.admin.list_dead_letters("g")]
+        paged, after = [], None
+        while page := [one async for one in mq.admin.list_dead_letters("g", dead_letters_max=3, after=after)]:
+            assert len(page) <= 3
+            paged += [(one.queue, one.offset) for one in page]
+            after = paged[-1]
+        assert paged == everything
+        assert len(set(paged)) == 20

@@ -91,6 +91,22 @@ async def test_a_group_goes_back_at_once_and_forward_only_when_forced(cluster: I
     assert moved.offset == 20
 
 
+async def test_a_dry_run_of_a_reset_moves_nothing(cluster: InProcessCluster, mq: Client) -> None:
+    """It returns the same as the reset, also with force, and the stored offset stays."""
+    await send(mq, range(20), "one")
+    async with connect(cluster.address, client_id="a") as own, own.pull_consumer("g", "one", PROMPT) as consumer:
+        assert len(await take(consumer, 20)) == 20
+        await consumer.commit()
+    reset = mq.admin.groups.reset_offsets
+    await reset("g", "one", offset=10)
+    for target, force in ((5, False), (15, False), (15, True)):
+        (tried,) = await reset("g", "one", offset=target, force=force, dry_run=True)
+        (stored,) = (await mq.admin.describe_lag("g", "one")).queues
+        assert (tried.previous, stored.committed_offset) == (10, 10)
+        assert (tried.offset, tried.refused_offset) == ((10, 15) if target == 15 and not force else (target, -1))
+    assert (await reset("g", "one", offset=15, force=True))[0].offset == 15
+
+
 async def test_a_reset_to_the_stored_offset_is_an_event(cluster: InProcessCluster, mq: Client) -> None:
     """A connected consumer that has read further without a commit continues at the stored offset."""
     await send(mq, range(10), "one")

@@ -374,6 +374,7 @@ class ResetOffsetsRequest(_message.Message):
     OFFSET_FIELD_NUMBER: _builtins.int
     OFFSETS_FIELD_NUMBER: _builtins.int
     FORCE_FIELD_NUMBER: _builtins.int
+    DRY_RUN_FIELD_NUMBER: _builtins.int
     group: _builtins.str
     """The group."""
     topic: _builtins.str
@@ -384,6 +385,8 @@ class ResetOffsetsRequest(_message.Message):
     """This offset in each queue, limited to the queue's begin and end."""
     force: _builtins.bool
     """Also move forward, past messages that were never consumed, and set queues without an offset."""
+    dry_run: _builtins.bool
+    """Dry run: only report the result, move nothing."""
     @_builtins.property
     def offsets(self) -> Global___QueueStarts:
         """These offsets; other queues do not change."""
@@ -397,10 +400,11 @@ class ResetOffsetsRequest(_message.Message):
         offset: _builtins.int = ...,
         offsets: Global___QueueStarts | None = ...,
         force: _builtins.bool = ...,
+        dry_run: _builtins.bool = ...,
     ) -> None: ...
     _HasFieldArgType: _TypeAlias = _typing.Literal["offset", b"offset", "offsets", b"offsets", "target", b"target", "time_ms", b"time_ms"]  # noqa: Y015
     def HasField(self, field_name: _HasFieldArgType) -> _builtins.bool: ...
-    _ClearFieldArgType: _TypeAlias = _typing.Literal["force", b"force", "group", b"group", "offset", b"offset", "offsets", b"offsets", "target", b"target", "time_ms", b"time_ms", "topic", b"topic"]  # noqa: Y015
+    _ClearFieldArgType: _TypeAlias = _typing.Literal["dry_run", b"dry_run", "force", b"force", "group", b"group", "offset", b"offset", "offsets", b"offsets", "target", b"target", "time_ms", b"time_ms", "topic", b"topic"]  # noqa: Y015
     def ClearField(self, field_name: _ClearFieldArgType) -> None: ...
     _WhichOneofReturnType_target: _TypeAlias = _typing.Literal["time_ms", "offset", "offsets"]  # noqa: Y015
     _WhichOneofArgType_target: _TypeAlias = _typing.Literal["target", b"target"]  # noqa: Y015

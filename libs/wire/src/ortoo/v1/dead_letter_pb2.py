@@ -16,7 +16,7 @@ from ortoo.v1 import record_pb2 as ortoo_dot_v1_dot_record__pb2
 from ortoo.v1 import topic_pb2 as ortoo_dot_v1_dot_topic__pb2
 
 
-DESCRIPTOR = _descriptor_pool.Default().AddSerializedFile(b'\n\x1aortoo/v1/dead_letter.proto\x12\x08ortoo.v1\x1a\x15ortoo/v1/record.proto\x1a\x14ortoo/v1/topic.proto\"n\n\x16ListDeadLettersRequest\x12\r\n\x05group\x18\x01 \x01(\t\x12\x11\n\tcondition\x18\x02 \x01(\t\x12\x18\n\x10\x64\x65\x61\x64_letters_max\x18\x03 \x01(\r\x12\x18\n\x10include_replayed\x18\x04 \x01(\x08\"\xc7\x02\n\nDeadLetter\x12\x12\n\nmessage_id\x18\x01 \x01(\t\x12\x1e\n\x05queue\x18\x02 \x01(\x0b\x32\x0f.ortoo.v1.Queue\x12\x0e\n\x06offset\x18\x03 \x01(\x03\x12\x0e\n\x06reason\x18\x04 \x01(\t\x12\x10\n\x08\x61ttempts\x18\x05 \x01(\r\x12\r\n\x05\x65rror\x18\x06 \x01(\t\x12\x10\n\x08\x63onsumer\x18\x07 \x01(\t\x12%\n\x0corigin_queue\x18\x08 \x01(\x0b\x32\x0f.ortoo.v1.Queue\x12\x15\n\rorigin_offset\x18\t \x01(\x03\x12\x14\n\x0cparked_at_ms\x18\n \x01(\x03\x12\x10\n\x08replayed\x18\x0b \x01(\x08\x12\"\n\x07message\x18\x0c \x01(\x0b\x32\x11.ortoo.v1.Message\x12\x11\n\tbody_text\x18\r \x01(\t\x12\x15\n\rtrace_context\x18\x0e \x01(\t\"\x8d\x01\n\x18ReplayDeadLettersRequest\x12\r\n\x05group\x18\x01 \x01(\t\x12\x11\n\tcondition\x18\x02 \x01(\t\x12\x10\n\x08to_topic\x18\x03 \x01(\t\x12\x16\n\x0emessages_per_s\x18\x04 \x01(\r\x12\x14\n\x0cmessages_max\x18\x05 \x01(\r\x12\x0f\n\x07\x64ry_run\x18\x06 \x01(\x08\"m\n\x0eReplayProgress\x12\x19\n\x11replayed_messages\x18\x01 \x01(\x04\x12\x18\n\x10scanned_messages\x18\x02 \x01(\x04\x12\x18\n\x10skipped_messages\x18\x03 \x01(\x04\x12\x0c\n\x04\x64one\x18\x04 \x01(\x08\"O\n\x0bPeekRequest\x12\r\n\x05topic\x18\x01 \x01(\t\x12\r\n\x05group\x18\x02 \x01(\t\x12\x14\n\x0cmessages_max\x18\x03 \x01(\r\x12\x0c\n\x04skip\x18\x04 \x01(\r\"G\n\x0cPeekResponse\x12)\n\x08messages\x18\x01 \x03(\x0b\x32\x17.ortoo.v1.PeekedMessage\x12\x0c\n\x04more\x18\x02 \x01(\x08\"\xb2\x01\n\rPeekedMessage\x12\x12\n\nmessage_id\x18\x01 \x01(\t\x12\x1e\n\x05queue\x18\x02 \x01(\x0b\x32\x0f.ortoo.v1.Queue\x12\x0e\n\x06offset\x18\x03 \x01(\x03\x12\x14\n\x0cstored_at_ms\x18\x04 \x01(\x03\x12\x10\n\x08\x61ttempts\x18\x05 \x01(\r\x12\"\n\x07message\x18\x06 \x01(\x0b\x32\x11.ortoo.v1.Message\x12\x11\n\tbody_text\x18\x07 \x01(\t2\xec\x01\n\x11\x44\x65\x61\x64LetterService\x12K\n\x0fListDeadLetters\x12 .ortoo.v1.ListDeadLettersRequest\x1a\x14.ortoo.v1.DeadLetter0\x01\x12S\n\x11ReplayDeadLetters\x12\".ortoo.v1.ReplayDeadLettersRequest\x1a\x18.ortoo.v1.ReplayProgress0\x01\x12\x35\n\x04Peek\x12\x15.ortoo.v1.PeekRequest\x1a\x16.ortoo.v1.PeekResponseB\x12Z\x10ortoo/v1;ortoov1b\x06proto3')
+DESCRIPTOR = _descriptor_pool.Default().AddSerializedFile(b'\n\x1aortoo/v1/dead_letter.proto\x12\x08ortoo.v1\x1a\x15ortoo/v1/record.proto\x1a\x14ortoo/v1/topic.proto\"\xaa\x01\n\x16ListDeadLettersRequest\x12\r\n\x05group\x18\x01 \x01(\t\x12\x11\n\tcondition\x18\x02 \x01(\t\x12\x18\n\x10\x64\x65\x61\x64_letters_max\x18\x03 \x01(\r\x12\x18\n\x10include_replayed\x18\x04 \x01(\x08\x12$\n\x0b\x61\x66ter_queue\x18\x05 \x01(\x0b\x32\x0f.ortoo.v1.Queue\x12\x14\n\x0c\x61\x66ter_offset\x18\x06 \x01(\x03\"\xc7\x02\n\nDeadLetter\x12\x12\n\nmessage_id\x18\x01 \x01(\t\x12\x1e\n\x05queue\x18\x02 \x01(\x0b\x32\x0f.ortoo.v1.Queue\x12\x0e\n\x06offset\x18\x03 \x01(\x03\x12\x0e\n\x06reason\x18\x04 \x01(\t\x12\x10\n\x08\x61ttempts\x18\x05 \x01(\r\x12\r\n\x05\x65rror\x18\x06 \x01(\t\x12\x10\n\x08\x63onsumer\x18\x07 \x01(\t\x12%\n\x0corigin_queue\x18\x08 \x01(\x0b\x32\x0f.ortoo.v1.Queue\x12\x15\n\rorigin_offset\x18\t \x01(\x03\x12\x14\n\x0cparked_at_ms\x18\n \x01(\x03\x12\x10\n\x08replayed\x18\x0b \x01(\x08\x12\"\n\x07message\x18\x0c \x01(\x0b\x32\x11.ortoo.v1.Message\x12\x11\n\tbody_text\x18\r \x01(\t\x12\x15\n\rtrace_context\x18\x0e \x01(\t\"\x8d\x01\n\x18ReplayDeadLettersRequest\x12\r\n\x05group\x18\x01 \x01(\t\x12\x11\n\tcondition\x18\x02 \x01(\t\x12\x10\n\x08to_topic\x18\x03 \x01(\t\x12\x16\n\x0emessages_per_s\x18\x04 \x01(\r\x12\x14\n\x0cmessages_max\x18\x05 \x01(\r\x12\x0f\n\x07\x64ry_run\x18\x06 \x01(\x08\"m\n\x0eReplayProgress\x12\x19\n\x11replayed_messages\x18\x01 \x01(\x04\x12\x18\n\x10scanned_messages\x18\x02 \x01(\x04\x12\x18\n\x10skipped_messages\x18\x03 \x01(\x04\x12\x0c\n\x04\x64one\x18\x04 \x01(\x08\"O\n\x0bPeekRequest\x12\r\n\x05topic\x18\x01 \x01(\t\x12\r\n\x05group\x18\x02 \x01(\t\x12\x14\n\x0cmessages_max\x18\x03 \x01(\r\x12\x0c\n\x04skip\x18\x04 \x01(\r\"G\n\x0cPeekResponse\x12)\n\x08messages\x18\x01 \x03(\x0b\x32\x17.ortoo.v1.PeekedMessage\x12\x0c\n\x04more\x18\x02 \x01(\x08\"\xb2\x01\n\rPeekedMessage\x12\x12\n\nmessage_id\x18\x01 \x01(\t\x12\x1e\n\x05queue\x18\x02 \x01(\x0b\x32\x0f.ortoo.v1.Queue\x12\x0e\n\x06offset\x18\x03 \x01(\x03\x12\x14\n\x0cstored_at_ms\x18\x04 \x01(\x03\x12\x10\n\x08\x61ttempts\x18\x05 \x01(\r\x12\"\n\x07message\x18\x06 \x01(\x0b\x32\x11.ortoo.v1.Message\x12\x11\n\tbody_text\x18\x07 \x01(\t2\xec\x01\n\x11\x44\x65\x61\x64LetterService\x12K\n\x0fListDeadLetters\x12 .ortoo.v1.ListDeadLettersRequest\x1a\x14.ortoo.v1.DeadLetter0\x01\x12S\n\x11ReplayDeadLetters\x12\".ortoo.v1.ReplayDeadLettersRequest\x1a\x18.ortoo.v1.ReplayProgress0\x01\x12\x35\n\x04Peek\x12\x15.ortoo.v1.PeekRequest\x1a\x16.ortoo.v1.PeekResponseB\x12Z\x10ortoo/v1;ortoov1b\x06proto3')
 
 _globals = globals()
 _builder.BuildMessageAndEnumDescriptors(DESCRIPTOR, _globals)
@@ -24,20 +24,20 @@ _builder.BuildTopDescriptorsAndMessages(DESCRIPTOR, 'ortoo.v1.dead_letter_pb2', 
 if _descriptor._USE_C_DESCRIPTORS == False:
   _globals['DESCRIPTOR']._options = None
   _globals['DESCRIPTOR']._serialized_options = b'Z\020ortoo/v1;ortoov1'
-  _globals['_LISTDEADLETTERSREQUEST']._serialized_start=85
-  _globals['_LISTDEADLETTERSREQUEST']._serialized_end=195
-  _globals['_DEADLETTER']._serialized_start=198
-  _globals['_DEADLETTER']._serialized_end=525
-  _globals['_REPLAYDEADLETTERSREQUEST']._serialized_start=528
-  _globals['_REPLAYDEADLETTERSREQUEST']._serialized_end=669
-  _globals['_REPLAYPROGRESS']._serialized_start=671
-  _globals['_REPLAYPROGRESS']._serialized_end=780
-  _globals['_PEEKREQUEST']._serialized_start=782
-  _globals['_PEEKREQUEST']._serialized_end=861
-  _globals['_PEEKRESPONSE']._serialized_start=863
-  _globals['_PEEKRESPONSE']._serialized_end=934
-  _globals['_PEEKEDMESSAGE']._serialized_start=937
-  _globals['_PEEKEDMESSAGE']._serialized_end=1115
-  _globals['_DEADLETTERSERVICE']._serialized_start=1118
-  _globals['_DEADLETTERSERVICE']._serialized_end=1354
+  _globals['_LISTDEADLETTERSREQUEST']._serialized_start=86
+  _globals['_LISTDEADLETTERSREQUEST']._serialized_end=256
+  _globals['_DEADLETTER']._serialized_start=259
+  _globals['_DEADLETTER']._serialized_end=586
+  _globals['_REPLAYDEADLETTERSREQUEST']._serialized_start=589
+  _globals['_REPLAYDEADLETTERSREQUEST']._serialized_end=730
+  _globals['_REPLAYPROGRESS']._serialized_start=732
+  _globals['_REPLAYPROGRESS']._serialized_end=841
+  _globals['_PEEKREQUEST']._serialized_start=843
+  _globals['_PEEKREQUEST']._serialized_end=922
+  _globals['_PEEKRESPONSE']._serialized_start=924
+  _globals['_PEEKRESPONSE']._serialized_end=995
+  _globals['_PEEKEDMESSAGE']._serialized_start=998
+  _globals['_PEEKEDMESSAGE']._serialized_end=1176
+  _globals['_DEADLETTERSERVICE']._serialized_start=1179
+  _globals['_DEADLETTERSERVICE']._serialized_end=1415
 # @@protoc_insertion_point(module_scope)

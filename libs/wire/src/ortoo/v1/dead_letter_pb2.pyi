@@ -30,6 +30,8 @@ class ListDeadLettersRequest(_message.Message):
     CONDITION_FIELD_NUMBER: _builtins.int
     DEAD_LETTERS_MAX_FIELD_NUMBER: _builtins.int
     INCLUDE_REPLAYED_FIELD_NUMBER: _builtins.int
+    AFTER_QUEUE_FIELD_NUMBER: _builtins.int
+    AFTER_OFFSET_FIELD_NUMBER: _builtins.int
     group: _builtins.str
     """The group."""
     condition: _builtins.str
@@ -38,6 +40,12 @@ class ListDeadLettersRequest(_message.Message):
     """The maximum number of dead letters; 0 = no limit."""
     include_replayed: _builtins.bool
     """Include those that were already sent again."""
+    after_offset: _builtins.int
+    """Its offset."""
+    @_builtins.property
+    def after_queue(self) -> _topic_pb2.Queue:
+        """The queue of a dead letter of an earlier answer, after which the list continues. Absent = from the first one."""
+
     def __init__(
         self,
         *,
@@ -45,10 +53,12 @@ class ListDeadLettersRequest(_message.Message):
         condition: _builtins.str = ...,
         dead_letters_max: _builtins.int = ...,
         include_replayed: _builtins.bool = ...,
+        after_queue: _topic_pb2.Queue | None = ...,
+        after_offset: _builtins.int = ...,
     ) -> None: ...
-    _HasFieldArgType: _TypeAlias = _Never  # noqa: Y015
+    _HasFieldArgType: _TypeAlias = _typing.Literal["after_queue", b"after_queue"]  # noqa: Y015
     def HasField(self, field_name: _HasFieldArgType) -> _builtins.bool: ...
-    _ClearFieldArgType: _TypeAlias = _typing.Literal["condition", b"condition", "dead_letters_max", b"dead_letters_max", "group", b"group", "include_replayed", b"include_replayed"]  # noqa: Y015
+    _ClearFieldArgType: _TypeAlias = _typing.Literal["after_offset", b"after_offset", "after_queue", b"after_queue", "condition", b"condition", "dead_letters_max", b"dead_letters_max", "group", b"group", "include_replayed", b"include_replayed"]  # noqa: Y015
     def ClearField(self, field_name: _ClearFieldArgType) -> None: ...
     def WhichOneof(self, oneof_group: _Never) -> None: ...
 

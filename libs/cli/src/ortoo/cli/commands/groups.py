@@ -139,9 +139,11 @@ async def reset_offset(
     topic: TopicName,
     to: Annotated[str, typer.Option(help="begin, end, an offset, or a time such as 2026-01-31T12:00:00Z.")],
     force: Annotated[bool, typer.Option("--force", help="Also move offsets forward, which skips messages.")] = False,
+    dry_run: Annotated[bool, typer.Option("--dry-run", help="Only show the result; nothing is moved.")] = False,
 ) -> CommandOutput:
     """Move a group's offsets in a topic; its members continue from there immediately."""
-    offsets = await mq.admin.groups.reset_offsets(group, topic, **target_of(to, "--to"), force=force)
+    target = target_of(to, "--to")
+    offsets = await mq.admin.groups.reset_offsets(group, topic, **target, force=force, dry_run=dry_run)
     beyond_end = sum(one.refused_offset >= 0 for one in offsets)
     reset = len(offsets) - beyond_end
     if beyond_end and not reset:
@@ -156,7 +158,8 @@ async def reset_offset(
         "BEFORE": lambda item: _offset(item.previous),
         "OFFSET": lambda item: _offset(item.offset),
     }
-    text = f"reset group {group} to {to} in {reset} of {len(offsets)} queues of {topic}"
+    verb = "would reset" if dry_run else "reset"
+    text = f"{verb} group {group} to {to} in {reset} of {len(offsets)} queues of {topic}"
     if beyond_end:
         text += f"; {beyond_end} are unchanged, because they would skip messages (add --force to skip them)"
     return CommandOutput(offsets, [text, OutputTable(columns, offsets)])

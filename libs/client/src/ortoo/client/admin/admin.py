@@ -25,6 +25,8 @@ from ortoo.client.admin.topics import LISTED_AT_ONCE, UINT64_MAX, TopicCalls, ch
 from ortoo.client.admin.users import UserAdmin
 from ortoo.client.core.connection import Connection
 from ortoo.client.core.filters import Filter, Sql, filter_expressions
+from ortoo.client.core.queues import Queue
+from ortoo.client.core.wire import wire_queue
 from ortoo.client.offsets.offset_lookup import search_offset
 from ortoo.client.produce.transactions import TransactionVerdict, end_transaction
 from ortoo.client.read.tailing import StoredMessage, follow_messages, newest_messages, read_messages
@@ -61,10 +63,12 @@ class Admin(TopicCalls):
         """Calls about users."""
         self._connection = connection
 
-    async def list_groups(self) -> list[GroupInfo]:
-        """All groups, sorted by name."""
-        pages = self._pages("ListGroups", namesrv_pb2.ListGroupsRequest(limit=LISTED_AT_ONCE))
-        return [group_info(group) async for page in pages for group in page.groups]
+    async def list_groups(self, *, after: str = "", limit: int = 0) -> list[GroupInfo]:
+        """The groups whose names follow `after`, sorted by name; the first `limit` of them, 0 = all."""
+        request = namesrv_pb2.ListGroupsRequest(after=after, limit=check_count(limit, "limit") or LISTED_AT_ONCE)
+        if limit:
+            return [group_info(group) for group in (await self._call("ListGroups", request)).groups]
+        return [group_info(group) async for page in self._pages("ListGroups", request) for group in page.groups]
 
     async def describe_group(self, name: str) -> GroupInfo:
         """A group as registered at the name server. Errors: NotFound."""
@@ -244,14 +248,25 @@ class Admin(TopicCalls):
                 yield stored
 
     def list_dead_letters(
-        self, group: str, condition: Sql | None = None, *, dead_letters_max: int = 0, include_replayed: bool = False
+        self,
+        group: str,
+        condition: Sql | None = None,
+        *,
+        dead_letters_max: int = 0,
+        include_replayed: bool = False,
+        after: tuple[Queue, int] | None = None,
     ) -> AsyncIterator[DeadLetter]:
-        """The dead letters of a group, enode by enode, oldest first. `dead_letters_max` 0 = all."""
+        """The dead letters of a group, enode by enode, oldest first. `dead_letters_max` 0 = all.
+
+        `after` has the queue and the offset of a dead letter; the list continues after it.
+        """
         request = dead_letter_pb2.ListDeadLettersRequest(
             group=group,
             condition=_condition_text(condition),
             dead_letters_max=check_count(dead_letters_max, "dead_letters_max"),
             include_replayed=include_replayed,
+            after_queue=None if after is None else wire_queue(after[0]),
+            after_offset=0 if after is None else check_count(after[1], "after", UINT64_MAX),
         )
         return self._stream(DeadLetter, DeadLetterServiceStub, "ListDeadLetters", request)
 

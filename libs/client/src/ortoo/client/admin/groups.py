@@ -18,6 +18,7 @@ from ortoo.client.admin.descriptions import (
     TopicMode,
 )
 from ortoo.client.admin.offset_target import offset_target
+from ortoo.client.admin.topic_groups import TopicGroups
 from ortoo.client.core.connection import Connection
 from ortoo.client.core.queues import Queue
 from ortoo.client.core.wire import EnumNames, queue_of, wire_queue
@@ -63,8 +64,12 @@ class GroupAdmin:
 
     async def list_topic_groups(self, topic: str) -> list[str]:
         """The names of the groups with a member that subscribes to a topic now."""
+        return list((await self.describe_topic_groups(topic)).subscribed)
+
+    async def describe_topic_groups(self, topic: str) -> TopicGroups:
+        """The groups that subscribe to a topic now, and those that have offsets in it. Errors: NotFound."""
         answer = await self._call("ListTopicGroups", client_pb2.ListTopicGroupsRequest(topic=topic))
-        return list(answer.groups)
+        return TopicGroups(tuple(answer.groups), tuple(answer.with_offsets))
 
     async def set_delivery_mode(self, group: str, topic: str, mode: str, *, force: bool = False) -> str:
         """Change how a group consumes a topic; returns the previous mode.
@@ -89,14 +94,15 @@ class GroupAdmin:
         offset: int | None = None,
         offsets: Mapping[Queue, int] | None = None,
         force: bool = False,
+        dry_run: bool = False,
     ) -> list[QueueOffset]:
         """Move a group's offsets to `time_ms` (-1 = the end), to `offset`, or to the offset of each queue in `offsets`.
 
         Returns the new offsets. The group's members continue from them immediately. Without `force`, offsets move only
-        backwards. Errors: Invalid, or NotFound for a topic or a group without offsets.
+        backwards. With `dry_run`, nothing moves. Errors: Invalid, or NotFound for a topic or a group without offsets.
         """
         target = offset_target(time_ms, offset, offsets)
-        request = client_pb2.ResetOffsetsRequest(group=group, topic=topic, force=force, **target)
+        request = client_pb2.ResetOffsetsRequest(group=group, topic=topic, force=force, dry_run=dry_run, **target)
         answer = await self._call("ResetOffsets", request)
         previous = {queue_of(one.queue): one.offset for one in answer.previous}
         refused = {queue_of(one.queue): one.offset for one in answer.forward_refused}

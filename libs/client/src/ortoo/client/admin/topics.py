@@ -70,10 +70,12 @@ class TopicCalls:
         except AlreadyExists:
             return (await self.describe_topic(name)).topic
 
-    async def list_topics(self) -> list[TopicInfo]:
-        """All topics, sorted by name."""
-        pages = self._pages("ListTopics", namesrv_pb2.ListTopicsRequest(limit=LISTED_AT_ONCE))
-        return [topic_of(topic) async for page in pages for topic in page.topics]
+    async def list_topics(self, *, after: str = "", limit: int = 0) -> list[TopicInfo]:
+        """The topics whose names follow `after`, sorted by name; the first `limit` of them, 0 = all."""
+        request = namesrv_pb2.ListTopicsRequest(after=after, limit=check_count(limit, "limit") or LISTED_AT_ONCE)
+        if limit:
+            return [topic_of(topic) for topic in (await self._call("ListTopics", request)).topics]
+        return [topic_of(topic) async for page in self._pages("ListTopics", request) for topic in page.topics]
 
     async def _pages(self, method: str, request: Any) -> AsyncIterator[Any]:
         """The answers of a method that lists names in pages. Older servers answer with one page."""

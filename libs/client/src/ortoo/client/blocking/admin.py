@@ -16,6 +16,7 @@ class BlockingGroupAdmin(BlockingFacade[AsyncGroupAdmin]):
     update = blocking(AsyncGroupAdmin.update)
     list_consumers = blocking(AsyncGroupAdmin.list_consumers)
     list_topic_groups = blocking(AsyncGroupAdmin.list_topic_groups)
+    describe_topic_groups = blocking(AsyncGroupAdmin.describe_topic_groups)
     set_delivery_mode = blocking(AsyncGroupAdmin.set_delivery_mode)
     list_delivery_modes = blocking(AsyncGroupAdmin.list_delivery_modes)
     reset_offsets = blocking(AsyncGroupAdmin.reset_offsets)

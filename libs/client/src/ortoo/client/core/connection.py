@@ -27,7 +27,7 @@ if TYPE_CHECKING:
 
 Stub = TypeVar("Stub")
 call_explainer: ContextVar[Callable[[str], object] | None] = ContextVar("call_explainer", default=None)
-"""Gets the equivalent grpcurl command of each unary call."""
+"""Gets the equivalent grpcurl command of each unary call and each call with a stream of answers."""
 CALL_ATTEMPTS_MAX = 5
 CALL_TIMEOUT_S = 10.0
 
@@ -162,6 +162,8 @@ class Connection:
         snode.
         """
         address = self.address
+        if (explain := call_explainer.get()) is not None:
+            explain(grpcurl_command(address, stub.__name__, method, request, self._tls))
         call = getattr(stub(self.channel()), method)(request)
         try:
             with rpc_errors(address):

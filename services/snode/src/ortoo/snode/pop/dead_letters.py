@@ -74,16 +74,21 @@ class DeadLetters:
     clock: Clock
 
     async def list_dead_letters(
-        self, group: str, message_filter: MessageFilter | None, *, include_replayed: bool
+        self,
+        group: str,
+        message_filter: MessageFilter | None,
+        *,
+        include_replayed: bool,
+        after: tuple[Queue, int] | None = None,
     ) -> AsyncIterator[DeadLetter]:
-        """Yield the dead letters of a group: enode by enode, the oldest first.
+        """Yield the dead letters of a group: enode by enode, the oldest first. `after` is the place of the last known.
 
         Errors: Unavailable if an enode is unreachable.
         """
         topic = await self.group_topics.find(dead_letter_topic(group))
         if topic is None:
             return
-        async for queue, part in self._parts(topic, message_filter):
+        async for queue, part in self._parts(topic, message_filter, after):
             pending = await self._not_replayed(topic, group, queue, offsets_of(part))
             for offset, message in messages_of(part, None if include_replayed else pending):
                 message_id = message_id_of(message, topic.topic_id, queue, offset)
@@ -162,14 +167,17 @@ class DeadLetters:
         return found[:fits], more or fits < len(found)
 
     async def _parts(
-        self, topic: Topic, message_filter: MessageFilter | None
+        self, topic: Topic, message_filter: MessageFilter | None, after: tuple[Queue, int] | None = None
     ) -> AsyncIterator[tuple[Queue, SelectedRows]]:
         ranges = await self.reader.all_queue_ranges(topic, f"it may have dead letters of {topic.name}")
-        for queue, range_ in ranges.items():
-            if range_.begin_offset < range_.end_offset:
-                parts = self.reader.fetch(
-                    queue, range_.begin_offset, range_.end_offset, follow=False, message_filter=message_filter
-                )
+        for queue, range_ in sorted(ranges.items()):
+            begin = range_.begin_offset
+            if after is not None and queue[1:] <= after[0][1:]:
+                if queue[1:] < after[0][1:]:
+                    continue
+                begin = max(begin, after[1] + 1)
+            if begin < range_.end_offset:
+                parts = self.reader.fetch(queue, begin, range_.end_offset, follow=False, message_filter=message_filter)
                 async for _, part in parts:
                     if part.batch is not None:
                         yield queue, part

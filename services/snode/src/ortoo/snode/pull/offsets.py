@@ -154,8 +154,10 @@ class OffsetOperations:
         self._links = links
         self._reader = reader
 
-    async def reset(self, group: str, topic_name: str, target: OffsetTarget, *, force: bool) -> "OffsetResetResult":
-        """Move a group's offsets to `target`. Without `force`, offsets are only moved back.
+    async def reset(
+        self, group: str, topic_name: str, target: OffsetTarget, *, force: bool, dry_run: bool = False
+    ) -> "OffsetResetResult":
+        """Move a group's offsets to `target`. Without `force`, offsets are only moved back. A dry run moves nothing.
 
         Connected group members continue at the target even if it equals the stored offset, because they may have read
         further than they have acknowledged.
@@ -181,7 +183,8 @@ class OffsetOperations:
                 moved[queue] = target_offset
             else:
                 ahead[queue] = target_offset
-        await self._store(group, topic, moved)
+        if not dry_run:
+            await self._store(group, topic, moved)
         after = {queue: moved.get(queue, offset) for queue, offset in stored.items()}
         return OffsetResetResult(_group_offsets(stored), _group_offsets(after), _group_offsets(ahead))
 

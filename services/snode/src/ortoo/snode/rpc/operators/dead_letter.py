@@ -9,6 +9,8 @@ from ortoo.common.filters.message_filter import compile_filter
 from ortoo.common.grpc.errors import Context
 from ortoo.common.grpc.messages import read, write
 from ortoo.common.records.text_rules import whole_number, without_system_properties
+from ortoo.snode.cluster.routes import Queue
+from ortoo.snode.cluster.wire import decode_queue
 from ortoo.snode.policy.principal import PRINCIPAL
 from ortoo.snode.pop.dead_letters import DeadLetter, DeadLetters, PeekedMessage, ReplayOptions, ReplayState
 from ortoo.snode.rpc.conversion import body_text
@@ -39,7 +41,7 @@ class DeadLetterService(dead_letter_pb2_grpc.DeadLetterServiceServicer):
         sent_count, may_read = 0, PRINCIPAL.get().may_read
         with self.long_calls.track():
             async for dead_letter in self.dead_letters.list_dead_letters(
-                request.group, message_filter, include_replayed=request.include_replayed
+                request.group, message_filter, include_replayed=request.include_replayed, after=_decode_place(request)
             ):
                 if not may_read(dead_letter.message.properties.get("DLQ_ORIGIN_TOPIC", "") or dead_letter.queue.topic):
                     continue
@@ -69,6 +71,11 @@ class DeadLetterService(dead_letter_pb2_grpc.DeadLetterServiceServicer):
             raise Invalid(f"{count}; give at most {PEEK_MAX}", field="messages_max")
         peeked, more = await self.dead_letters.peek(request.topic, request.group, count, request.skip)
         return pb.PeekResponse(messages=map(_encode_peeked, peeked), more=more)
+
+
+def _decode_place(request: pb.ListDeadLettersRequest) -> tuple[Queue, int] | None:
+    """The place of the dead letter after which the list continues."""
+    return (decode_queue(request.after_queue), request.after_offset) if request.HasField("after_queue") else None
 
 
 def _encode_progress(progress: ReplayState, *, done: bool) -> pb.ReplayProgress:

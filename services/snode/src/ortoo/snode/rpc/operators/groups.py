@@ -140,7 +140,7 @@ class GroupAdminHandlers(admin_pb2_grpc.AdminServiceServicer):
     async def ResetOffsets(self, request: pb.ResetOffsetsRequest, context: Context) -> pb.ResetOffsetsResponse:
         """Move the offsets of a group."""
         moved = await self.pull.offset_operations.reset(
-            request.group, request.topic, decode_target(request), force=request.force
+            request.group, request.topic, decode_target(request), force=request.force, dry_run=request.dry_run
         )
         return write(pb.ResetOffsetsResponse, moved)
 
