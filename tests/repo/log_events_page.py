@@ -6,6 +6,7 @@ from types import ModuleType
 
 import ortoo.client.log_events
 import ortoo.common.logs.log_events
+import ortoo.console.log_events
 import ortoo.enode.log_events
 import ortoo.namesrv.log_events
 import ortoo.snode.log_events
@@ -17,6 +18,7 @@ CATALOGS: dict[str, ModuleType] = {
     "Name server": ortoo.namesrv.log_events,
     "Enode": ortoo.enode.log_events,
     "Snode": ortoo.snode.log_events,
+    "Console": ortoo.console.log_events,
     "Client": ortoo.client.log_events,
     "Spark connector": ortoo.spark.core.log_events,
 }

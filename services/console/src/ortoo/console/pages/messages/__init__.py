@@ -1,0 +1,1 @@
+"""Pages about messages: found, explained, delayed, and in open transactions."""

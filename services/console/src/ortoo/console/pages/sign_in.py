@@ -1,0 +1,74 @@
+"""Sign-in with a user of the cluster, and sign-out."""
+
+from starlette.responses import RedirectResponse, Response
+
+from ortoo.client.core.credentials import Credentials
+from ortoo.common.errors import Forbidden, Invalid
+from ortoo.common.logs.logger import get_logger
+from ortoo.console import log_events
+from ortoo.console.cluster.authentication import check_authenticated
+from ortoo.console.web.sessions import COOKIE
+from ortoo.console.web.visit import Page, Visit
+
+KEY_LENGTH_MAX = 1_000
+_log = get_logger("console")
+
+
+async def show(visit: Visit) -> Response:
+    """The form. For a cluster without access rules the page states that no sign-in is needed."""
+    try:
+        await check_authenticated(visit.admin)
+        needs_sign_in = False
+    except Forbidden:
+        needs_sign_in = True
+    return _form(visit, needs_sign_in=needs_sign_in)
+
+
+async def sign_in(visit: Visit) -> Response:
+    """Check the credentials by a signed call, and begin another session with them."""
+    access_key, secret_key = visit.form.get("access_key", ""), visit.form.get("secret_key", "")
+    if not 0 < len(access_key) <= KEY_LENGTH_MAX or not 0 < len(secret_key) <= KEY_LENGTH_MAX:
+        raise Invalid("missing or too long; give the access key and the secret of a user", field="access_key")
+    credentials = Credentials(access_key, secret_key)
+    try:
+        await visit.console.check_credentials(credentials)
+    except Forbidden as error:
+        _log.emit(log_events.SIGN_IN_REFUSED, user=access_key[:100])
+        return _form(visit, needs_sign_in=True, error=error.message, status=403)
+    visit.console.sessions.end(visit.session.token)
+    visit.session = visit.console.sessions.begin(credentials)
+    _log.emit(log_events.USER_SIGNED_IN, user=access_key)
+    response = RedirectResponse(local_path(visit.field("next")), 303)
+    visit.console.set_cookie(response, visit.session)
+    return response
+
+
+async def sign_out(visit: Visit) -> Response:
+    """End the session."""
+    visit.console.sessions.end(visit.session.token)
+    response = RedirectResponse("/sign-in", 303)
+    response.delete_cookie(COOKIE, path="/")
+    return response
+
+
+def local_path(text: str) -> str:
+    """The address to show after the sign-in; the first page unless it is a path of this console."""
+    return text if text.startswith("/") and not text.startswith(("//", "/\\")) and "\n" not in text else "/"
+
+
+def _form(visit: Visit, *, needs_sign_in: bool, error: str = "", status: int = 200) -> Response:
+    return visit.page(
+        "sign_in.html",
+        title="Sign in",
+        status=status,
+        next=local_path(visit.query("next") or visit.field("next")),
+        needs_sign_in=needs_sign_in,
+        error=error,
+    )
+
+
+PAGES = (
+    Page("/sign-in", show),
+    Page("/sign-in", sign_in, is_action=True),
+    Page("/sign-out", sign_out, is_action=True),
+)

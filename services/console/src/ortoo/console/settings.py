@@ -1,0 +1,111 @@
+"""The settings of the console, from a file, the environment (`ORTOO_CONSOLE_...`) and the command line."""
+
+import os
+from collections.abc import Mapping
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Annotated, Any, ClassVar
+
+from ortoo.common.cluster.addresses import check_address, is_address, is_loopback
+from ortoo.common.cluster.names import check_process_name
+from ortoo.common.errors import Invalid
+from ortoo.common.process import settings as reading
+from ortoo.common.process.settings import LoadedSettings, NumberRange, check_ranges
+
+IMPORTANT = ("name", "listen_address", "snode_address", "read_only")
+LOOPBACK_NAMES = ("localhost", "127.0.0.1", "[::1]")
+
+
+@dataclass(frozen=True)
+class ConsoleSettings:
+    """The settings of one console."""
+
+    ENVIRON_PREFIX: ClassVar[str] = "ORTOO_CONSOLE_"
+    LIVE: ClassVar[tuple[str, ...]] = ()
+    RELOADED: ClassVar[tuple[str, ...]] = ()
+    HIDDEN: ClassVar[Mapping[str, str]] = {}
+
+    name: str = "console-0"
+    """The console's name in logs."""
+    listen_address: str = "127.0.0.1:8088"
+    """host:port to serve browsers on; port 0 takes any free port."""
+    snode_address: str = "127.0.0.1:8081"
+    """host:port of each snode that the console may call, separated by `;`."""
+    tls_ca_file: str = ""
+    """The roots of the snodes' certificates, PEM, or `system`. Empty = calls to snodes are not encrypted."""
+    tls_certificate_file: str = ""
+    """The console's certificate for calls to snodes that require one, PEM."""
+    tls_key_file: str = ""
+    """The private key of the certificate in tls_certificate_file, PEM."""
+    https_certificate_file: str = ""
+    """The certificate that the console shows to browsers, PEM. Empty = the console serves plain HTTP."""
+    https_key_file: str = ""
+    """The private key of the certificate in https_certificate_file, PEM."""
+    allowed_hosts: tuple[str, ...] = ()
+    """The host names, without port, by which browsers may reach the console. Empty = at a loopback address only
+    localhost, 127.0.0.1 and [::1], otherwise every name."""
+    read_only: bool = False
+    """Whether every action is refused. Users can then only look, whatever their permissions are."""
+    bodies_hidden: bool = False
+    """Whether pages leave out bodies, keys and properties of messages."""
+    sessions_max: Annotated[int, NumberRange(1, 100_000)] = 1_000
+    """Maximum number of browser sessions. Above it the session that was unused longest ends."""
+    session_idle_s: Annotated[float, NumberRange(1, 604_800)] = 28_800.0
+    """Time without a request after which a session ends."""
+    live_pages_max: Annotated[int, NumberRange(1, 10_000)] = 100
+    """Maximum number of pages that follow a topic at once."""
+    log_level: str = "info"
+    """The lowest level that is logged: debug, info, warning or error."""
+
+    @property
+    def snode_addresses(self) -> list[str]:
+        """The addresses of the snodes."""
+        return [part.strip() for part in self.snode_address.split(";") if part.strip()]
+
+    @property
+    def is_local(self) -> bool:
+        """Whether only browsers of this machine reach the console."""
+        return is_loopback(self.listen_address)
+
+    @property
+    def hosts(self) -> tuple[str, ...]:
+        """The host names that requests may use; empty = all."""
+        return self.allowed_hosts or (LOOPBACK_NAMES if self.is_local else ())
+
+    def check(self) -> None:
+        """Refuse settings that cannot work. Errors: Invalid, naming the field."""
+        check_ranges(self)
+        check_process_name(self.name, "name")
+        check_address(self.listen_address, "listen_address")
+        if not self.snode_addresses or not all(is_address(one) for one in self.snode_addresses):
+            raise Invalid(
+                f"{self.snode_address!r}; expected host:port of snodes, separated by `;`", field="snode_address"
+            )
+        if bool(self.https_certificate_file) != bool(self.https_key_file):
+            missing = "https_key_file" if self.https_certificate_file else "https_certificate_file"
+            raise Invalid("missing; HTTPS needs https_certificate_file and https_key_file", field=missing)
+        if bool(self.tls_certificate_file) != bool(self.tls_key_file):
+            missing = "tls_key_file" if self.tls_certificate_file else "tls_certificate_file"
+            raise Invalid("missing; a certificate needs tls_certificate_file and tls_key_file", field=missing)
+        if self.tls_certificate_file and not self.tls_ca_file:
+            raise Invalid("missing; a certificate is used only in calls with TLS", field="tls_ca_file")
+        if self.log_level not in ("debug", "info", "warning", "error"):
+            raise Invalid(f"{self.log_level!r}; expected debug, info, warning or error", field="log_level")
+
+
+def load(
+    environ: Mapping[str, str] = os.environ,
+    *,
+    file: Path | None = None,
+    overrides: Mapping[str, Any] | None = None,
+) -> LoadedSettings[ConsoleSettings]:
+    """Read and check the settings. Errors: Invalid, naming the setting."""
+    found = reading.load(
+        ConsoleSettings,
+        environ_prefix=ConsoleSettings.ENVIRON_PREFIX,
+        environ=environ,
+        file=file,
+        overrides=overrides,
+    )
+    found.settings.check()
+    return found

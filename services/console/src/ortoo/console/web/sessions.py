@@ -1,0 +1,93 @@
+"""The sessions of browsers, in memory: a restart of the console ends them."""
+
+import hmac
+from collections import OrderedDict
+from collections.abc import Callable
+from dataclasses import dataclass
+
+from ortoo.client.core.credentials import Credentials
+from ortoo.common.process.clock import Clock
+from ortoo.common.process.randomness import Randomness
+
+COOKIE = "ortoo_console"
+
+
+@dataclass(eq=False, slots=True)
+class BrowserSession:
+    """One browser: its secret tokens, and its user if it has signed in."""
+
+    token: str
+    csrf_token: str
+    credentials: Credentials | None
+    used_at_s: float
+
+    @property
+    def user(self) -> str:
+        """The access key of the user; empty = not signed in."""
+        return self.credentials.access_key if self.credentials is not None else ""
+
+    def is_csrf_token(self, text: str) -> bool:
+        """Whether a form carries the token of this session."""
+        return hmac.compare_digest(text.encode(), self.csrf_token.encode())
+
+
+class BrowserSessions:
+    """All sessions, the one that was unused longest first."""
+
+    def __init__(
+        self,
+        sessions_max: int,
+        idle_s: float,
+        clock: Clock,
+        randomness: Randomness,
+        on_last: Callable[[Credentials | None], None],
+    ) -> None:
+        """`on_last` is called when the last session with these credentials has ended."""
+        self._max = sessions_max
+        self._idle_s = idle_s
+        self._clock = clock
+        self._randomness = randomness
+        self._on_last = on_last
+        self._sessions: OrderedDict[str, BrowserSession] = OrderedDict()
+
+    def __len__(self) -> int:
+        return len(self._sessions)
+
+    def find(self, token: str) -> BrowserSession | None:
+        """The session with this token, which counts as used now; None if there is none, or it was idle for too long."""
+        self._end_idle()
+        session = self._sessions.get(token)
+        if session is not None:
+            session.used_at_s = self._clock.monotonic_s()
+            self._sessions.move_to_end(token)
+        return session
+
+    def begin(self, credentials: Credentials | None = None) -> BrowserSession:
+        """A session with tokens of its own. A sign-in begins another session, so that no earlier token gets rights.
+
+        At the limit, a session without a user ends first.
+        """
+        self._end_idle()
+        if len(self._sessions) >= self._max:
+            oldest = next(iter(self._sessions))
+            self.end(next((token for token, one in self._sessions.items() if one.credentials is None), oldest))
+        token, csrf_token = self._randomness.key_bytes().hex(), self._randomness.key_bytes().hex()
+        session = BrowserSession(token, csrf_token, credentials, self._clock.monotonic_s())
+        self._sessions[token] = session
+        return session
+
+    def end(self, token: str) -> None:
+        """End a session; unknown tokens are ignored."""
+        session = self._sessions.pop(token, None)
+        if session is not None:
+            self.release(session.credentials)
+
+    def release(self, credentials: Credentials | None) -> None:
+        """Close the connection of these credentials unless a session uses them."""
+        if not any(one.credentials == credentials for one in self._sessions.values()):
+            self._on_last(credentials)
+
+    def _end_idle(self) -> None:
+        earliest_s = self._clock.monotonic_s() - self._idle_s
+        while self._sessions and (oldest := next(iter(self._sessions.values()))).used_at_s < earliest_s:
+            self.end(oldest.token)

@@ -1,0 +1,160 @@
+"""A group: its lag by state, why it waits, its dead letters and their replay, and the reset of its offsets."""
+
+import asyncio
+from collections.abc import AsyncIterator
+
+import pytest
+import pytest_asyncio
+
+pytest.importorskip("playwright", reason="Playwright is not installed; run `make console-setup`")
+
+from ortoo.client import ConsumerSettings, Message, PopSettings
+from tests.console.scene import Scene, open_scene, serious_findings
+
+pytestmark = [pytest.mark.browser, pytest.mark.asyncio(loop_scope="module")]
+
+
+@pytest_asyncio.fixture(scope="module", loop_scope="module")
+async def scene(tmp_path_factory: pytest.TempPathFactory) -> AsyncIterator[Scene]:
+    """A cluster without access rules."""
+    async with open_scene(tmp_path_factory.mktemp("groups")) as opened:
+        yield opened
+
+
+async def send(scene: Scene, topic: str, count: int, *, queues: int = 1) -> None:
+    """Create a topic with messages."""
+    await scene.cluster.create_topic(topic, queues=queues)
+    async with scene.mq.producer(topic) as producer:
+        await (await producer.send_many([Message(b"%d" % number) for number in range(count)]))
+
+
+async def consume(scene: Scene, group: str, topic: str, count: int) -> None:
+    """Acknowledge the first messages of a topic as a member that commits offsets."""
+    async with scene.mq.consumer(group, [topic], ConsumerSettings(from_beginning=True)) as consumer:
+        async for message in consumer:
+            message.ack()
+            count -= 1
+            if not count:
+                return
+
+
+async def park(scene: Scene, group: str, topic: str, count: int) -> None:
+    """Pop messages and park them."""
+    async with scene.mq.pop_consumer(group, topic, settings=PopSettings(messages_max=100)) as consumer:
+        while count > 0:
+            messages = await consumer.pop()
+            await asyncio.gather(*(one.park(f"error <{one.offset}>") for one in messages))
+            count -= len(messages)
+
+
+async def test_a_held_message_is_explained_down_to_its_consumer(scene: Scene) -> None:
+    """The page of the group counts held messages, and the explanation names the consumer that has them."""
+    await send(scene, "held", 3)
+    async with scene.mq.pop_consumer("workers", "held", settings=PopSettings(messages_max=2)) as consumer:
+        assert len(await consumer.pop()) == 2
+        page = await scene.page("/groups")
+        await page.get_by_role("link", name="workers").click()
+        topics = page.get_by_role("region", name="Topics of the group")
+        row = topics.locator("tr", has=page.get_by_role("link", name="held"))
+        await row.wait_for()
+        assert (await row.locator("td").all_inner_texts())[:5] == ["held", "pop", "3", "1", "2"]
+        assert await serious_findings(page) == []
+        await row.get_by_role("link", name="Explain").click()
+        await page.get_by_role("heading", name="Reasons, the most important first").wait_for()
+        client_id = scene.mq.admin._connection.client_id
+        assert await page.locator("tbody tr", has_text=client_id).filter(has_text="leased").count() == 2
+        assert await serious_findings(page) == []
+
+
+async def test_a_paused_group_is_explained_and_resumed(scene: Scene) -> None:
+    """Pause and resume take effect, and the explanation names the pause."""
+    await send(scene, "paused", 2)
+    await consume(scene, "sleepers", "paused", 1)
+    page = await scene.page("/groups/sleepers")
+    await page.get_by_role("button", name="Pause group").click()
+    await page.get_by_text("The group is paused").wait_for()
+    assert not (await scene.mq.admin.describe_group("sleepers")).consume_enabled
+    await page.goto(scene.url("/groups/sleepers/explain?topic=paused"))
+    await page.locator("ol.chain li").filter(has_text="may not consume").first.wait_for()
+    await page.goto(scene.url("/groups/sleepers"))
+    await page.get_by_role("button", name="Resume group").click()
+    await page.get_by_role("button", name="Pause group").wait_for()
+    assert (await scene.mq.admin.describe_group("sleepers")).consume_enabled
+
+
+async def test_dead_letters_are_paged_and_replayed_after_a_dry_run(scene: Scene) -> None:
+    """Two pages show each dead letter once. The dry run stores nothing, and the replay sends each one once."""
+    await send(scene, "failing", 60)
+    await park(scene, "losers", "failing", 60)
+    page = await scene.page("/groups/losers/dead-letters")
+    first = await page.locator("tbody td:nth-child(2)").all_inner_texts()
+    assert await page.locator("tbody").get_by_text("error <0>").count() == 1
+    assert await serious_findings(page) == []
+    await page.get_by_role("link", name="Next page").click()
+    await page.get_by_role("link", name="First page").wait_for()
+    second = await page.locator("tbody td:nth-child(2)").all_inner_texts()
+    assert (len(first), len(second), len({*first, *second})) == (50, 10, 60)
+    await page.get_by_role("button", name="Dry run").click()
+    await page.get_by_text("60 messages would be sent to the group's retry topic.").wait_for()
+    assert [one.replayed async for one in scene.mq.admin.list_dead_letters("losers")] == [False] * 60
+    await page.get_by_role("button", name="Replay 60 dead letters").click()
+    await page.get_by_text("60 messages were sent to the group's retry topic.").wait_for()
+    assert [one async for one in scene.mq.admin.list_dead_letters("losers")] == []
+    await page.goto(scene.url("/groups/losers/dead-letters"))
+    assert await page.locator("tbody tr", has_text="yes").count() == 50
+
+
+async def test_a_condition_selects_dead_letters(scene: Scene) -> None:
+    """The condition applies to the list and to the replay; a wrong one is answered with its fault."""
+    await send(scene, "choosy", 4)
+    await park(scene, "choosers", "choosy", 4)
+    page = await scene.page("/groups/choosers/dead-letters")
+    await page.get_by_label("SQL condition, such as").fill("DLQ_ERROR = 'error <2>'")
+    await page.get_by_role("button", name="Show").click()
+    await page.wait_for_url("**where=**")
+    assert await page.locator("tbody tr").count() == 1
+    await page.goto(scene.url("/groups/choosers/dead-letters?where=DLQ_ERROR+%3D"))
+    await page.get_by_role("heading", name="The request is not valid").wait_for()
+
+
+async def test_offsets_move_exactly_as_the_preview_shows(scene: Scene) -> None:
+    """No target is preselected. The preview names repeated messages, and the reset needs the name of the group."""
+    await send(scene, "again", 5)
+    await consume(scene, "readers", "again", 5)
+    page = await scene.page("/groups/readers/reset?topic=again")
+    assert await page.get_by_label("Target").input_value() == ""
+    await page.get_by_label("Target").select_option("offset")
+    await page.get_by_label("Time (UTC) or offset").fill("2")
+    await page.get_by_role("button", name="Preview").click()
+    await page.get_by_text("Up to 3 messages would be delivered again.").wait_for()
+    assert await serious_findings(page) == []
+    assert (await scene.mq.admin.describe_lag("readers", "again")).lag_messages == 0, "a preview moves nothing"
+    apply = page.get_by_role("button", name="Reset offsets")
+    assert await apply.is_disabled()
+    await page.get_by_label("to move the offsets as shown").fill("readers")
+    await apply.click()
+    await page.wait_for_url("**/groups/readers")
+    assert (await scene.mq.admin.describe_lag("readers", "again")).lag_messages == 3
+    await page.goto(scene.url("/groups/readers/reset?topic=again&target=end"))
+    await page.get_by_text("1 queues would move forward and stay unchanged.").wait_for()
+
+
+async def test_a_topic_and_a_group_are_deleted_by_their_names(scene: Scene) -> None:
+    """The buttons stay disabled until the name is typed. Both can be restored afterwards."""
+    await send(scene, "doomed", 1)
+    await consume(scene, "doomed-group", "doomed", 1)
+    page = await scene.page("/groups/doomed-group")
+    button = page.get_by_role("button", name="Delete group")
+    await page.get_by_label("Type doomed-group").fill("doomed")
+    assert await button.is_disabled()
+    await page.get_by_label("Type doomed-group").fill("doomed-group")
+    await button.click()
+    await page.wait_for_url("**/groups")
+    await page.goto(scene.url("/topics/doomed"))
+    await page.get_by_label("Type doomed").fill("doomed")
+    await page.get_by_role("button", name="Delete topic").click()
+    await page.wait_for_url("**/topics")
+    assert [one.group.name for one in await scene.mq.admin.list_deleted_groups()] == ["doomed-group"]
+    assert [one.topic.name for one in await scene.mq.admin.list_deleted_topics()] == ["doomed"]
+    assert scene.faults == []
+    assert scene.outside_requests == []

@@ -1,0 +1,79 @@
+"""Sessions of browsers: unknown tokens, idle ends, the limit, and the end of connections."""
+
+import pytest
+
+from ortoo.client.core.credentials import Credentials
+from ortoo.common.process.clock import SystemClock
+from ortoo.common.process.randomness import Randomness
+from ortoo.console.web.sessions import BrowserSessions
+
+ANN, BOB = Credentials("ann", "a"), Credentials("bob", "b")
+
+
+class SetClock(SystemClock):
+    """A monotonic clock that moves only when a test sets it."""
+
+    def __init__(self) -> None:
+        self.at_s = 0.0
+
+    def monotonic_s(self) -> float:
+        """The time that was set."""
+        return self.at_s
+
+
+class Scene:
+    """Sessions on a virtual clock, and the credentials whose last session has ended."""
+
+    def __init__(self, sessions_max: int = 3, idle_s: float = 100.0) -> None:
+        self.clock = SetClock()
+        self.ended: list[Credentials | None] = []
+        self.sessions = BrowserSessions(sessions_max, idle_s, self.clock, Randomness(1), self.ended.append)
+
+
+def test_tokens_are_secret_and_differ() -> None:
+    """Each session has tokens of 256 bits of its own; an unknown token finds nothing."""
+    scene = Scene()
+    first, second = scene.sessions.begin(ANN), scene.sessions.begin(ANN)
+    assert len({first.token, first.csrf_token, second.token, second.csrf_token}) == 4
+    assert len(first.token) == 64
+    assert scene.sessions.find(first.token) is first
+    assert scene.sessions.find("") is None
+    assert first.is_csrf_token(first.csrf_token)
+    assert not first.is_csrf_token(second.csrf_token)
+    assert not first.is_csrf_token("é")
+
+
+def test_an_idle_session_ends_and_a_used_one_stays() -> None:
+    """The time counts from the last request."""
+    scene = Scene(idle_s=100.0)
+    used, idle = scene.sessions.begin(ANN), scene.sessions.begin(BOB)
+    scene.clock.at_s += 60
+    assert scene.sessions.find(used.token) is used
+    scene.clock.at_s += 60
+    assert scene.sessions.find(used.token) is used
+    assert scene.sessions.find(idle.token) is None
+    assert scene.ended == [BOB]
+
+
+def test_at_the_limit_a_session_without_a_user_ends_first() -> None:
+    """Browsers that do not sign in cannot end the sessions of users."""
+    scene = Scene(sessions_max=3)
+    ann = scene.sessions.begin(ANN)
+    for _ in range(10):
+        scene.sessions.begin()
+    assert len(scene.sessions) == 3
+    assert scene.sessions.find(ann.token) is ann
+
+
+@pytest.mark.parametrize("ends", ["first", "second"])
+def test_a_connection_ends_with_the_last_session_of_its_user(ends: str) -> None:
+    """Two browsers of a user share a connection."""
+    scene = Scene()
+    sessions = [scene.sessions.begin(ANN), scene.sessions.begin(ANN)]
+    if ends == "second":
+        sessions.reverse()
+    scene.sessions.end(sessions[0].token)
+    assert scene.ended == []
+    scene.sessions.end(sessions[1].token)
+    scene.sessions.end(sessions[1].token)
+    assert scene.ended == [ANN]
