@@ -17,7 +17,7 @@ REQUIREMENTS = ROOT / "deploy/requirements-sbom.txt"
 WHEELS = ROOT / "build/wheels"
 OURS = (
     *("libs/wire", "libs/common[zstd,lz4,tracing]", "libs/client", "services/namesrv[postgresql]"),
-    *("services/enode", "services/snode", "libs/cli"),
+    *("services/enode", "services/snode", "services/console", "libs/cli"),
 )
 """As in deploy/docker/Dockerfile."""
 

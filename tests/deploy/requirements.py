@@ -8,7 +8,7 @@ from packaging.requirements import Requirement
 from tests.repo.tree import ROOT
 
 MEMBERS = tuple(f"libs/{name}" for name in ("wire", "common", "client", "cli")) + tuple(
-    f"services/{name}" for name in ("namesrv", "enode", "snode")
+    f"services/{name}" for name in ("namesrv", "enode", "snode", "console")
 )
 EXTRAS = {"libs/common": ("arrays", "service", "zstd", "lz4", "tracing"), "services/namesrv": ("postgresql",)}
 

@@ -36,6 +36,14 @@ BUNDLED = {
     "postgresql.bundled.password": "given",
     "redis.bundled.enabled": "true",
 }
+CONSOLE = tuple(
+    word
+    for value in (
+        *("console.enabled=true", "networkPolicy.enabled=true", "console.tls.existingSecret.name=roots"),
+        *("console.ingress.enabled=true", "console.ingress.hosts={queues.example}", "console.ingress.tlsSecret=web"),
+    )
+    for word in ("--set", value)
+)
 FOREIGN = ("PodMonitor", "PrometheusRule", "ServiceMonitor", "GRPCRoute", "ExternalSecret")
 """Kinds of other operators."""
 CASES: dict[str, tuple[str, ...]] = {
@@ -44,6 +52,7 @@ CASES: dict[str, tuple[str, ...]] = {
     "ha": ("--values", str(EXAMPLES / "ha.yaml")),
     "guarded": ("--values", str(EXAMPLES / "guarded.yaml")),
     "bank": ("--values", str(EXAMPLES / "bank.yaml")),
+    "console": ("--values", str(EXAMPLES / "guarded.yaml"), *CONSOLE),
     "bundled": tuple(word for name, value in BUNDLED.items() for word in ("--set", f"{name}={value}")),
 }
 
