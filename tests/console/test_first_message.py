@@ -8,6 +8,8 @@ import pytest_asyncio
 pytest.importorskip("playwright", reason="Playwright is not installed; run `make console-setup`")
 
 from ortoo.client import Message
+from ortoo.console.app import open_console
+from ortoo.console.settings import ConsoleSettings
 from tests.console.scene import Scene, open_scene, serious_findings
 
 pytestmark = [pytest.mark.browser, pytest.mark.asyncio(loop_scope="module")]
@@ -47,3 +49,14 @@ async def test_a_topic_is_created_and_its_first_message_is_seen(scene: Scene) ->
     assert await serious_findings(page) == []
     assert scene.faults == []
     assert scene.outside_requests == []
+
+
+async def test_a_console_stops_at_once_while_pages_follow_topics(scene: Scene) -> None:
+    """The endless answer ends with the process, and its page says that the connection is lost."""
+    await scene.cluster.create_topic("followed")
+    settings = ConsoleSettings(listen_address="127.0.0.1:0", snode_address=scene.cluster.address)
+    async with open_console(settings) as console:
+        page = await scene.page("/")
+        await page.goto(f"http://{console.address}/topics/followed")
+        await page.locator("#live-state", has_text="live").wait_for()
+    await page.locator("#live-state", has_text="connection lost").wait_for()

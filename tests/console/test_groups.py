@@ -140,7 +140,7 @@ async def test_offsets_move_exactly_as_the_preview_shows(scene: Scene) -> None:
 
 
 async def test_a_topic_and_a_group_are_deleted_by_their_names(scene: Scene) -> None:
-    """The buttons stay disabled until the name is typed. Both can be restored afterwards."""
+    """The buttons stay disabled until the name is typed. Both are restored afterwards."""
     await send(scene, "doomed", 1)
     await consume(scene, "doomed-group", "doomed", 1)
     page = await scene.page("/groups/doomed-group")
@@ -156,5 +156,32 @@ async def test_a_topic_and_a_group_are_deleted_by_their_names(scene: Scene) -> N
     await page.wait_for_url("**/topics")
     assert [one.group.name for one in await scene.mq.admin.list_deleted_groups()] == ["doomed-group"]
     assert [one.topic.name for one in await scene.mq.admin.list_deleted_topics()] == ["doomed"]
+    await page.get_by_role("button", name="Restore topic").click()
+    await page.get_by_role("heading", name="Topic doomed").wait_for()
+    await page.goto(scene.url("/groups"))
+    assert await serious_findings(page) == []
+    await page.get_by_role("button", name="Restore group").click()
+    await page.get_by_role("heading", name="Group doomed-group").wait_for()
+    assert (await scene.mq.admin.describe_lag("doomed-group", "doomed")).lag_messages == 0
     assert scene.faults == []
     assert scene.outside_requests == []
+
+
+async def test_a_copy_of_a_dead_letter_is_edited_and_sent(scene: Scene) -> None:
+    """The form has body, tag, keys and properties of the message, without those that servers added."""
+    await scene.cluster.create_topic("typos", queues=1)
+    async with scene.mq.producer("typos") as producer:
+        await producer.send(Message(b"amuont=5\n</textarea><b>", "pay", ("k1", "k2"), properties={"region": "EU"}))
+    await park(scene, "fixers", "typos", 1)
+    page = await scene.page("/groups/fixers/dead-letters")
+    await page.locator("tbody td:nth-child(2) a").click()
+    await page.get_by_role("link", name="Edit and send a copy").click()
+    await page.get_by_role("heading", name="Topic typos").wait_for()
+    assert await page.get_by_label("Body").input_value() == "amuont=5\n</textarea><b>"
+    assert await page.get_by_label("Properties").input_value() == "region=EU\n"
+    await page.get_by_label("Body").fill("amount=5")
+    await page.get_by_role("button", name="Send message").click()
+    await page.get_by_text("Sent as message").wait_for()
+    [*_, sent] = [one.message async for one in scene.mq.admin.tail_last("typos", 2, follow=False)]
+    assert (sent.body, sent.tag, tuple(sent.keys)) == (b"amount=5", "pay", ("k1", "k2"))
+    assert sent.properties == {"region": "EU"}

@@ -53,7 +53,7 @@ async def test_pages_of_long_lists_are_fast(tmp_path: Path) -> None:
         assert await page.locator("tbody tr").count() == 100
         queue = (await scene.mq.admin.describe_topic("%DLQ%g")).queues[0].queue
         near_end = f"/groups/g/dead-letters?enode={queue.enode}&queue={queue.queue_id}&offset={DEAD_LETTERS - 100}"
-        paths = ("/topics", "/topics?from=t-05000", "/groups/g/dead-letters", near_end, "/")
+        paths = ("/topics", "/topics?from=t-05000", "/groups/g/dead-letters", near_end)
         took = {path: await ready_ms(page, scene.url(path)) for path in paths}
         assert max(took.values()) < READY_MS_MAX, took
         await page.goto(scene.url("/topics?from=t-05000"))

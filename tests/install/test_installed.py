@@ -12,7 +12,10 @@ from tests.install.environments import Environment, lowest_versions, run
 from tests.repo.tree import ROOT
 
 pytestmark = [pytest.mark.install, pytest.mark.timeout(600)]
-HEAVY = ("numpy", "sqlalchemy", "redis", "cryptography", "uvloop", "ortoo.enode", "ortoo.namesrv", "ortoo.snode")
+HEAVY = (
+    *("numpy", "sqlalchemy", "redis", "cryptography", "uvloop", "starlette", "uvicorn", "jinja2"),
+    *("ortoo.enode", "ortoo.namesrv", "ortoo.snode", "ortoo.console"),
+)
 """Modules that an application's import of the client must not load."""
 IMPORTED = f"import sys, ortoo.client, ortoo.client.blocking; print([one for one in {HEAVY} if one in sys.modules])"
 IMPORT_TIME = """
@@ -51,7 +54,16 @@ def test_the_environments_have_the_versions(versions: str, application: Environm
 def test_an_application_gets_no_server(application: Environment) -> None:
     """`pip install ortoo` brings no server and no library of servers, and `ortoo dev` names the extra."""
     installed = {name.lower() for name in application.versions()}
-    assert not installed & {"numpy", "sqlalchemy", "alembic", "redis", "cryptography", "uvloop", "ortoo-enode"}
+    assert not installed & {
+        "numpy",
+        "sqlalchemy",
+        "alembic",
+        "redis",
+        "cryptography",
+        "uvloop",
+        "starlette",
+        "ortoo-enode",
+    }
     assert re.match(r"ortoo \d", application.run("ortoo", "--version").stdout)
     refused = application.run("ortoo", "dev", is_checked=False)
     assert refused.returncode == 1

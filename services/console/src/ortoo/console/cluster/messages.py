@@ -40,6 +40,7 @@ class Arrived:
     omitted: int = 0
     """Messages that arrived in larger number than a page shows."""
     failure: OrtooError | None = None
+    is_ended: bool = False
     news: asyncio.Event = field(default_factory=asyncio.Event)
 
     def take(self) -> tuple[Sequence[StoredMessage], int]:
@@ -52,12 +53,14 @@ class Arrived:
 
 
 async def follow_topic(
-    client: Client, topic: str, count: int, clock: Clock
+    client: Client, topic: str, count: int, clock: Clock, stopping: asyncio.Event
 ) -> AsyncIterator[tuple[Sequence[StoredMessage], int]]:
     """The newest `count` messages, and then those that arrive, at most `count` in each step, newest first.
 
     The second value is the number of messages that a step leaves out. The iterator yields empty steps while nothing
-    arrives, so that its reader notices the end of a connection. Errors: NotFound, Forbidden, Unavailable.
+    arrives, so that its reader notices the end of a connection. It ends when `stopping` is set.
+
+    Errors: NotFound, Forbidden, Unavailable.
     """
     arrived = Arrived(deque(maxlen=count))
 
@@ -70,16 +73,25 @@ async def follow_topic(
                     arrived.news.set()
         except OrtooError as error:
             arrived.failure = error
+            arrived.is_ended = True
             arrived.news.set()
+
+    async def end() -> None:
+        await stopping.wait()
+        arrived.is_ended = True
+        arrived.news.set()
 
     async with Background("follow") as background:
         background.spawn(topic, read())
-        while arrived.failure is None:
+        background.spawn("stop", end())
+        while not arrived.is_ended:
             try:
                 async with asyncio.timeout(KEEP_ALIVE_S):
                     await arrived.news.wait()
-                    await clock.sleep(INTERVAL_S)
+                    if not arrived.is_ended:
+                        await clock.sleep(INTERVAL_S)
             except TimeoutError:
                 pass
             yield arrived.take()
-        raise arrived.failure
+        if arrived.failure is not None:
+            raise arrived.failure

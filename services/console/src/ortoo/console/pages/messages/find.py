@@ -73,13 +73,13 @@ async def _topic_of_id(visit: Visit, message_id: str) -> tuple[str, str]:
     address = message_address(message_id)
     after, seen = "", 0
     while address is not None and seen < LISTED_TOPICS_MAX:
-        page = await visit.admin.list_topics_page(after, limit=LISTED_AT_ONCE)
-        found = next((one.name for one in page.topics if one.topic_id == address.topic_id), None)
+        page = await visit.admin.list_topics(after=after, limit=LISTED_AT_ONCE)
+        found = next((one.name for one in page if one.topic_id == address.topic_id), None)
         if found is not None:
             return found, ""
-        seen += len(page.topics)
-        after = page.next_after
-        if not after:
+        seen += len(page)
+        after = page[-1].name if page else ""
+        if len(page) < LISTED_AT_ONCE:
             return "", (
                 f"None of the {seen:,} topics has the id that this message id contains. The topic was deleted, or the "
                 "message is delayed or belongs to an open transaction: give the topic to find it."

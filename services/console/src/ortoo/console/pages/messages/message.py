@@ -14,6 +14,8 @@ from ortoo.console.web.visit import Page, Visit
 
 GROUPS_MAX = 20
 """Groups whose view is shown. Others are named, and their view can be opened."""
+ORIGIN_TOPIC = "DLQ_ORIGIN_TOPIC"
+"""The property of a dead letter with the topic of its message."""
 COMMANDS_MAX = 3
 """Groups for which the page shows the command."""
 
@@ -47,6 +49,7 @@ async def show(visit: Visit) -> Response:
         other_groups=names[GROUPS_MAX:],
         body_shown_bytes=BODY_SHOWN_BYTES,
         is_text=_is_text(found.message.body),
+        copy_topic=found.message.properties.get(ORIGIN_TOPIC, queue.topic),
     )
 
 

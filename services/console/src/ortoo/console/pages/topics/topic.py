@@ -5,10 +5,10 @@ from contextlib import aclosing
 
 from starlette.responses import Response, StreamingResponse
 
-from ortoo.client import Message, OrtooError
+from ortoo.client import Message, OrtooError, Queue
 from ortoo.common.errors import Invalid, Overloaded
 from ortoo.common.machine.printable import printable_line
-from ortoo.console.cluster.messages import follow_topic, newest_of_topic
+from ortoo.console.cluster.messages import follow_topic, message_at, newest_of_topic
 from ortoo.console.cluster.partial import ask
 from ortoo.console.web.rendering import path_segment
 from ortoo.console.web.visit import Page, Visit
@@ -16,6 +16,8 @@ from ortoo.console.web.visit import Page, Visit
 SHOWN_MESSAGES = 50
 SHOWN_QUEUES = 64
 DELAY_MAX_S = 365 * 86_400
+KEEP_ALIVE = ": \n\n"
+"""An empty event."""
 
 
 async def show(visit: Visit) -> Response:
@@ -24,6 +26,7 @@ async def show(visit: Visit) -> Response:
     described = await visit.admin.describe_topic(name)
     groups = await ask(visit.admin.groups.describe_topic_groups(name))
     newest = await ask(newest_of_topic(visit.client, name, SHOWN_MESSAGES))
+    draft = await ask(_draft(visit))
     names = sorted({*groups.value.subscribed, *groups.value.with_offsets}) if groups.value else []
     return visit.page(
         "topic.html",
@@ -41,7 +44,23 @@ async def show(visit: Visit) -> Response:
         messages=newest.value or (),
         most=SHOWN_MESSAGES,
         sent=visit.query("sent"),
+        draft=draft,
+        form=draft.value or Message(b""),
     )
+
+
+async def _draft(visit: Visit) -> Message:
+    """The message for the form: a copy of the message that the address names, or an empty one. Errors: NotFound."""
+    enode = visit.query("copy_enode")
+    if not enode or visit.settings.bodies_hidden:
+        return Message(b"")
+    queue = Queue(visit.query("copy_topic"), enode, visit.query_number("copy_queue", maximum=(1 << 32) - 1))
+    found = (await message_at(visit.client, queue, visit.query_number("copy_offset"))).message
+    try:
+        found.body.decode()
+    except UnicodeDecodeError:
+        raise Invalid("the body is not UTF-8, so it cannot be edited here; download it", field="body") from None
+    return found.without_system_properties()
 
 
 async def live(visit: Visit) -> Response:
@@ -56,15 +75,13 @@ async def live(visit: Visit) -> Response:
 async def _events(visit: Visit, name: str) -> AsyncIterator[str]:
     with visit.console.live_page():
         event = "first"
+        following = follow_topic(visit.client, name, SHOWN_MESSAGES, visit.clock, visit.console.stopping)
         try:
-            async with aclosing(follow_topic(visit.client, name, SHOWN_MESSAGES, visit.clock)) as steps:  # type: ignore[type-var]
+            async with aclosing(following) as steps:  # type: ignore[type-var]
                 async for messages, omitted in steps:
-                    if visit.console.stopping.is_set():
-                        return
-                    yield (
-                        _event(event, visit.fragment("message_rows.html", messages=messages)) if messages else ": \n\n"
-                    )
-                    event = "rows" if messages else event
+                    rows = visit.fragment("message_rows.html", messages=messages) if messages else ""
+                    yield _event(event, rows) if rows else KEEP_ALIVE
+                    event = "rows" if rows else event
                     if omitted and event == "rows":
                         yield _event("omitted", f"{omitted:,}")
         except OrtooError as error:
