@@ -49,7 +49,7 @@ RUNS := spark-tests official-tests console-tests all-tests
 
 .PHONY: help setup demo demo-ha dev check test bench bench-store bench-surroundings bench-peers bench-guard crash descriptors simulate take-overs hand-overs rejoin lost-disks directory-away protos protos-check docs site clean
 .PHONY: quick-seeds seeds planted cancellations mutants
-.PHONY: console-setup console-tests
+.PHONY: console-setup console-tests screenshots
 .PHONY: demo-spark spark-setup spark-tests spark-long spark-kills spark-server-kills spark-matrix bench-spark bench-spark-kafka
 .PHONY: alerts deep drain explore full-enode hostile rolling upgrade dist install-tests resolve-check release wheels image-check manifests deploy-tools sbom arm-check
 .PHONY: lint types imports quick-tests official-tests all-tests compiled
@@ -318,6 +318,9 @@ all-tests: $(READY) $(NODE_READY)
 # Third-party clients mostly wait for the back-off of others, so they cost almost nothing beside the rest.
 console-setup: $(BROWSER_READY)  ## Add Playwright to .venv, for the tests of the console; they also need chromium
 	@command -v chromium >/dev/null || echo 'NO CHROMIUM: the console is NOT tested; install it, such as by apt-get install chromium'
+
+screenshots: $(BROWSER_READY)  ## Take the pictures of the console for the documents: docs/images
+	@$(PY) -m tests.console.stuck_order docs/images
 
 console-tests: $(BROWSER_READY)
 	@ORTOO_SKIPS=$(SKIPS)/console-tests.json $(PYTEST) -m 'not deep' tests/console

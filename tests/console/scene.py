@@ -17,7 +17,7 @@ from ortoo.verification.servers.cluster import InProcessCluster, open_cluster
 
 VENDOR = Path(__file__).parent / "vendor"
 AXE = (VENDOR / "axe-4.14.1.min.js").read_text(encoding="utf-8")
-TIMEOUT_MS = 30_000
+TIMEOUT_MS = 60_000
 """Limit of each wait of the browser; a busy machine needs most of it."""
 OPTIONS = ("--no-sandbox", "--host-resolver-rules=MAP * ~NOTFOUND , EXCLUDE 127.0.0.1", "--disable-dev-shm-usage")
 """Options of the browser: it resolves no names, so a request to the outside fails."""

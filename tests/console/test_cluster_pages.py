@@ -50,7 +50,7 @@ async def test_clients_and_settings_are_shown(scene: Scene) -> None:
     async with scene.mq.consumer("workers", ["work"]):
         page = await scene.page("/clients?group=workers")
         await page.locator("tbody a").first.wait_for()
-        await page.get_by_text("1 clients: 1 at snode-0.").wait_for()
+        await page.get_by_text("1 client: 1 at snode-0.").wait_for()
         assert await serious_findings(page) == []
         await page.locator("tbody a").first.click()
         await page.get_by_role("heading", name="Queues").wait_for()

@@ -136,7 +136,7 @@ async def test_offsets_move_exactly_as_the_preview_shows(scene: Scene) -> None:
     await page.wait_for_url("**/groups/readers")
     assert (await scene.mq.admin.describe_lag("readers", "again")).lag_messages == 3
     await page.goto(scene.url("/groups/readers/reset?topic=again&target=end"))
-    await page.get_by_text("1 queues would move forward and stay unchanged.").wait_for()
+    await page.get_by_text("1 queue would move forward and stay unchanged.").wait_for()
 
 
 async def test_a_topic_and_a_group_are_deleted_by_their_names(scene: Scene) -> None:

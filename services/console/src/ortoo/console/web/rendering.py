@@ -36,6 +36,7 @@ class Rendering:
             "body": show_body,
             "start": show_start,
             "number": show_number,
+            "counted": show_counted,
             "bytes": show_bytes,
             "time": show_time,
             "duration": show_duration,
@@ -68,6 +69,11 @@ def show_start(body: bytes) -> str:
 def show_number(value: int) -> str:
     """A number with separators of thousands."""
     return f"{value:,}"
+
+
+def show_counted(value: int, noun: str) -> str:
+    """A number with its noun, in the plural unless the number is 1."""
+    return f"{value:,} {noun}" if value == 1 else f"{value:,} {noun}s"
 
 
 def show_bytes(value: int) -> str:

@@ -10,9 +10,9 @@ from ortoo.client.admin.doctor.facts import collect_facts
 from ortoo.client.admin.doctor.findings import DoctorFinding, Facts, cluster_findings
 from ortoo.console.web.visit import Page, Visit
 
-EXAMINATION_S = 3.0
+EXAMINATION_S = 4.0
 """Limit of the examination. Queries without an answer in this time are named as not checked."""
-DETAILS_S = 1.0
+DETAILS_S = 2.0
 INCOMPLETE = "checks incomplete"
 
 
