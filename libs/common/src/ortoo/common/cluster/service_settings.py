@@ -10,6 +10,7 @@ from ortoo.common.cluster.addresses import check_address, check_receiver
 from ortoo.common.cluster.names import check_process_name
 from ortoo.common.cluster.role_names import Role, RoleNames, setting_of
 from ortoo.common.errors import Invalid
+from ortoo.common.grpc.transport import ServerTransport
 from ortoo.common.process.settings import LoadedSettings, NumberRange, check_ranges, load
 
 TLS_CLUSTER = tuple(f"tls_cluster_{end}" for end in ("listen_address", "certificate_file", "key_file", "ca_file"))
@@ -69,6 +70,9 @@ class ServiceSettings:
     """Maximum number of connections to a port from one address. Above it the process closes the connections from that
     address that have been silent longest. 0 = half of the connections that the port takes. Raise it where all clients
     come through one proxy or address translation."""
+    transport: ServerTransport = ServerTransport.GRPC
+    """The implementation of gRPC's wire on the process's ports without TLS: `grpc`, or `h2`, which is experimental
+    (docs/operations/transport.md)."""
     metrics_address: str = ""
     """host:port where Prometheus scrapes (/metrics, /healthz, /readyz). Empty = no such port."""
     metrics_endpoint: str = ""

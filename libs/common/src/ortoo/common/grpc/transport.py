@@ -4,12 +4,17 @@ A simulation, for example, sets a transport without sockets.
 """
 
 import contextlib
+import enum
 from collections.abc import Iterator, Sequence
 from contextvars import ContextVar
 from typing import Protocol
 
 import grpc
 
+from ortoo.common.logs import log_events
+from ortoo.common.logs.logger import get_logger
+
+_log = get_logger("transport")
 Options = Sequence[tuple[str, int]]
 """gRPC's channel arguments; servers take them too."""
 
@@ -19,6 +24,11 @@ class Transport(Protocol):
 
     has_sockets: bool
     """Whether the connections are sockets of this process."""
+    has_core: bool
+    """Whether the servers are those of grpcio's core."""
+
+    def serving_by(self, wire: "ServerTransport") -> "Transport":
+        """The same transport with servers of `wire`, if it has a choice."""
 
     def channel(self, address: str, options: Options) -> grpc.aio.Channel:
         """A channel to host:port; it connects at its first use."""
@@ -27,10 +37,29 @@ class Transport(Protocol):
         """A server that does not listen yet; the first interceptor is the outermost."""
 
 
+class ServerTransport(enum.StrEnum):
+    """The implementation of gRPC's wire in a server."""
+
+    GRPC = "grpc"
+    H2 = "h2"
+
+
 class SocketTransport:
-    """The transport over sockets."""
+    """The transport over sockets by grpc.aio."""
 
     has_sockets = True
+    has_core = True
+
+    def serving_by(self, wire: ServerTransport) -> Transport:
+        """The same transport, or one with servers of libnghttp2. A log line reports that ngh2 is missing."""
+        if wire is ServerTransport.GRPC:
+            return self
+        from ortoo.common.grpc.h2 import engine  # only servers of this transport need the package
+
+        if not engine.IS_AVAILABLE:
+            _log.emit(log_events.H2_UNAVAILABLE)
+            return self
+        return H2Transport()
 
     def channel(self, address: str, options: Options) -> grpc.aio.Channel:
         """A channel without TLS."""
@@ -39,6 +68,22 @@ class SocketTransport:
     def server(self, interceptors: Sequence[grpc.aio.ServerInterceptor], options: Options) -> grpc.aio.Server:
         """A server of the running event loop."""
         return grpc.aio.server(interceptors=list(interceptors), options=list(options))
+
+
+class H2Transport(SocketTransport):
+    """The transport over sockets whose servers read and write by libnghttp2. Its channels are those of grpc.aio."""
+
+    has_core = False
+
+    def serving_by(self, wire: ServerTransport) -> Transport:
+        """Returns itself."""
+        return self
+
+    def server(self, interceptors: Sequence[grpc.aio.ServerInterceptor], options: Options) -> grpc.aio.Server:
+        """A server of the running event loop."""
+        from ortoo.common.grpc.h2.server import H2Server  # its layers import this module
+
+        return H2Server(interceptors, options)
 
 
 _SOCKETS = SocketTransport()

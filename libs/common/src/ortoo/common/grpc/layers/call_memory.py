@@ -91,7 +91,7 @@ class CallMemory(Layer):
     def enter(self, call: ServedCall) -> None:
         """Draw the memory of the call. Errors: Overloaded, and for a refused call the error of `arrive`."""
         context = call.context
-        arrival: Arrival | None = context.arrival if type(context) is QueueCallContext else ARRIVAL.get()
+        arrival: Arrival | None = context.arrival if isinstance(context, QueueCallContext) else ARRIVAL.get()
         if arrival is None:
             return
         if arrival.ends_connection:
