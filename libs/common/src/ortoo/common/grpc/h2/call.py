@@ -5,6 +5,7 @@ from collections import deque
 from collections.abc import Callable
 from typing import TYPE_CHECKING, Any
 
+from ortoo.common.grpc.completion_queue.server import FLUSH_BYTES, SMALL_BYTES, UNSENT_BYTES_MAX
 from ortoo.common.grpc.h2.framing import (
     PREFIX_BYTES,
     RESPONSE,
@@ -27,8 +28,6 @@ DEADLINE_EXCEEDED = 4
 RESOURCE_EXHAUSTED = 8
 COPIED_BYTES_MAX = 64 << 10
 """A larger answer is queued without being copied behind its prefix."""
-QUEUED_BYTES_MAX = 64 << 10
-"""Maximum number of bytes of a call's answers that wait for the peer's window before its handler has to wait."""
 
 
 class H2Call:
@@ -222,13 +221,20 @@ class H2Call:
             self.fail(RESOURCE_EXHAUSTED, f"SERVER: Sent message larger than max ({size} vs. {limit})")
         return size <= limit
 
-    def unsent_exceed(self, size: int) -> bool:
-        """Whether more bytes of answers are unsent."""
-        return not self.is_closed and self._connection.h2.queued_body_size(self.stream_id) > size
+    @property
+    def unsent_bytes(self) -> int:
+        """Size of the answers that wait for the peer's window or for the socket."""
+        return 0 if self.is_closed else int(self._connection.h2.queued_body_size(self.stream_id))
 
-    async def wait_until_sent(self, queued_bytes_max: int = 0) -> None:
-        """Wait until at most `queued_bytes_max` bytes of answers are unsent, or the call has ended."""
-        await self._connection.wait_until_sent(self.stream_id, queued_bytes_max)
+    async def send_and_wait(self, data: bytes) -> None:
+        """Send one of several answers. Wait until it is sent if it is large, or if many small ones wait."""
+        self.send(data)
+        if self.unsent_bytes > (FLUSH_BYTES if len(data) > SMALL_BYTES else UNSENT_BYTES_MAX):
+            await self.wait_until_sent()
+
+    async def wait_until_sent(self) -> None:
+        """Wait until all answers are sent, or the call has ended."""
+        await self._connection.wait_until_sent(self.stream_id)
 
     async def end(self, code: int, trailing: Metadata) -> None:
         """Send the status after the answers, and wait until both are sent. Only the handler may call it.
@@ -236,7 +242,7 @@ class H2Call:
         Errors: CancelledError if the caller disconnects meanwhile.
         """
         self._end_with(None, code, "", trailing)
-        self._connection.flush()
+        await self.wait_until_sent()
         while not self.is_closed:
             self._waiting = self._connection.loop.create_future()
             await self._waiting
@@ -250,16 +256,22 @@ class H2Call:
             self._end_with(data, code, details, trailing)
 
     def fail(self, code: int, details: str) -> None:
-        """End the call with a status that its handler has not chosen, and cancel the handler."""
-        if not self.is_answered and not self.is_closed:
+        """End the call with a status that its handler has not chosen, and cancel the handler.
+
+        A caller that does not take the answers before the status gets no status, so that they are not kept.
+        """
+        if self.is_answered or self.is_closed:
+            return
+        self._connection.flush()
+        if self.unsent_bytes:
+            self.is_answered = True
+            self._connection.reset(self.stream_id)
+        else:
             self._end_with(None, code, details, ())
-            self._on_caller_gone()
+        self._on_caller_gone()
 
     def _end_with(self, data: bytes | None, code: int, details: str, trailing: Metadata) -> None:
         self.is_answered = True
-        if self._timer is not None:
-            self._timer.cancel()
-            self._timer = None
         if self.is_closed:
             self._on_over()
             return
@@ -278,7 +290,11 @@ class H2Call:
 
     def _expire(self) -> None:
         self._timer = None
-        self.fail(DEADLINE_EXCEEDED, "Deadline Exceeded")
+        if self.is_answered and not self.is_closed:  # the caller does not take the answer
+            self._connection.reset(self.stream_id)
+            self._on_caller_gone()
+        else:
+            self.fail(DEADLINE_EXCEEDED, "Deadline Exceeded")
 
     # The end.
 

@@ -18,10 +18,12 @@ from ortoo.common.process.containment import record_contained
 RESOURCE_EXHAUSTED: Final = 8
 UNIMPLEMENTED: Final = 12
 INTERNAL: Final = 13
-NO_ERROR, ENHANCE_YOUR_CALM = 0, 11
+NO_ERROR, CANCEL, ENHANCE_YOUR_CALM = 0, 8, 11
 """Error codes of HTTP/2."""
 WRITE_BYTES: Final = 256 << 10
 """Maximum number of bytes that are given to the socket at once."""
+LINGER_S: Final = 0.5
+"""Time in which a peer may close a connection that the server has ended."""
 RETIRING: Final = b"retiring"
 """The ping between the two steps of a graceful end. Its answer shows that the peer begins no further calls."""
 
@@ -148,10 +150,10 @@ class H2Connection(asyncio.Protocol):
         if self._waiting:
             self._wake()
 
-    async def wait_until_sent(self, stream_id: int, queued_bytes_max: int) -> None:
-        """Wait until at most `queued_bytes_max` bytes of a stream's answers are unsent, or the stream has ended."""
+    async def wait_until_sent(self, stream_id: int) -> None:
+        """Wait until all answers of a stream are given to the socket, or the stream has ended."""
         self.flush()
-        while stream_id in self.calls and self.h2.queued_body_size(stream_id) > queued_bytes_max:
+        while stream_id in self.calls and self.h2.queued_body_size(stream_id):
             waiting = self._waiting[stream_id] = self.loop.create_future()
             await waiting
 
@@ -159,6 +161,11 @@ class H2Connection(asyncio.Protocol):
         """Note that the status of a stream is queued."""
         if not is_half_closed:
             self._ending.add(stream_id)
+        self.flush_soon()
+
+    def reset(self, stream_id: int) -> None:
+        """Cancel a stream, and drop its unsent answers."""
+        self.h2.reset_stream(stream_id, CANCEL)
         self.flush_soon()
 
     def consumed(self, stream_id: int, size: int) -> None:
@@ -176,11 +183,22 @@ class H2Connection(asyncio.Protocol):
             self.flush()
 
     def close(self) -> None:
-        """Close the connection after what is queued was written."""
-        if not self.is_lost:
-            self.flush()
-            self._is_closing = True
+        """Close the connection after what is queued was written.
+
+        The peer's last bytes are still read for a moment. Otherwise its system would drop what it has not read yet.
+        """
+        if self.is_lost or self._is_closing:
+            return
+        self.flush()
+        self._is_closing = True
+        if not self._transport.can_write_eof():  # TLS tells the end itself
             self._transport.close()
+            return
+        try:
+            self._transport.write_eof()
+            self.loop.call_later(LINGER_S, self.abort)
+        except OSError:  # the peer has ended the connection
+            self.abort()
 
     def abort(self, reason: str = "") -> None:
         """Break the connection; a reason is counted."""

@@ -7,7 +7,7 @@ from typing import Any, NoReturn, Self
 import grpc
 
 from ortoo.common.grpc.completion_queue.context import OK, QueueCallContext
-from ortoo.common.grpc.h2.call import QUEUED_BYTES_MAX, H2Call
+from ortoo.common.grpc.h2.call import H2Call
 from ortoo.common.process.clock import Clock
 from ortoo.common.process.containment import as_ortoo_error
 
@@ -80,8 +80,7 @@ class H2Context(QueueCallContext):
         data = message if self._write is None else self._write(message)
         if not self.check_size(data):
             raise grpc.aio.InternalError("the message is too large")
-        self._call.send(data)
-        await self._call.wait_until_sent(QUEUED_BYTES_MAX)
+        await self._call.send_and_wait(data)
         if self._call.is_caller_gone:
             raise grpc.aio.InternalError("the caller has ended the call")
 

@@ -9,7 +9,7 @@ from typing import Any
 import grpc
 
 from ortoo.common.grpc.completion_queue.context import OK
-from ortoo.common.grpc.h2.call import QUEUED_BYTES_MAX, H2Call
+from ortoo.common.grpc.h2.call import H2Call
 from ortoo.common.grpc.h2.context import H2Context, Requests
 from ortoo.common.grpc.h2.framing import Metadata
 from ortoo.common.grpc.layers.arrival import Arrival
@@ -110,7 +110,7 @@ class H2Method:
             context.set_details(f"Unexpected {type(error)}: {error}")
         except BaseException as error:
             context.set_code(grpc.StatusCode.UNKNOWN)
-            context.set_details(f"Unexpected {type(error)}")
+            context.set_details(f"Unexpected {type(error).__name__}")
             context.finish(None)
             raise
         context.finish(data)
@@ -137,9 +137,7 @@ class H2Method:
                 data = write(answer)
                 if context.is_aborted or not context.check_size(data):
                     return
-                call.send(data)
-                if call.unsent_exceed(QUEUED_BYTES_MAX):
-                    await call.wait_until_sent(QUEUED_BYTES_MAX)
+                await call.send_and_wait(data)
         finally:
             await answers.aclose()
 

@@ -11,7 +11,7 @@ from typing import Any
 
 import grpc
 
-from ortoo.common.grpc.h2.connection import H2Connection
+from ortoo.common.grpc.h2.connection import LINGER_S, H2Connection
 from ortoo.common.grpc.h2.limits import WireLimits
 from ortoo.common.grpc.h2.listeners import BACKLOG, listen
 from ortoo.common.grpc.h2.methods import CallDetails, H2Method, InterceptedMethod
@@ -47,6 +47,8 @@ class H2Server(grpc.aio.Server):
         self._around = contextvars.copy_context()
         self._is_started = self._is_stopping = False
         self._no_calls = asyncio.Event()
+        self._no_connections = asyncio.Event()
+        """Set when the last connection has ended."""
         self._stopped = asyncio.Event()
 
     # The interface of grpc.aio.Server.
@@ -113,6 +115,10 @@ class H2Server(grpc.aio.Server):
             for call in list(connection.calls.values()):
                 call.fail(UNAVAILABLE, STOPPED_DETAILS)
             connection.close()
+        if self.connections:
+            with contextlib.suppress(TimeoutError):
+                async with asyncio.timeout(2 * LINGER_S):
+                    await self._no_connections.wait()
         self._stopped.set()
 
     async def wait_for_termination(self, timeout: float | None = None) -> bool:
@@ -132,6 +138,7 @@ class H2Server(grpc.aio.Server):
         if self._is_stopping or (limit and len(self.connections) >= limit):
             return False
         self.connections[connection] = None
+        self._no_connections.clear()
         return True
 
     def remove_connection(self, connection: H2Connection) -> None:
@@ -139,6 +146,8 @@ class H2Server(grpc.aio.Server):
         self.connections.pop(connection, None)
         if self._is_stopping:
             self._look_for_calls()
+        if not self.connections:
+            self._no_connections.set()
 
     def on_call_ended(self) -> None:
         """A call of a connection has ended."""
