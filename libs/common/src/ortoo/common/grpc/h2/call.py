@@ -5,6 +5,7 @@ from collections import deque
 from collections.abc import Callable
 from typing import TYPE_CHECKING, Any
 
+from ortoo.common.errors import Overloaded
 from ortoo.common.grpc.completion_queue.server import FLUSH_BYTES, SMALL_BYTES, UNSENT_BYTES_MAX
 from ortoo.common.grpc.h2.framing import (
     PREFIX_BYTES,
@@ -18,6 +19,7 @@ from ortoo.common.grpc.h2.framing import (
     trailers,
     write_metadata,
 )
+from ortoo.common.process.memory_budget import MemoryShare
 
 if TYPE_CHECKING:
     from ortoo.common.grpc.h2.connection import H2Connection
@@ -35,6 +37,7 @@ class H2Call:
 
     __slots__ = (
         "_connection",
+        "_counted_bytes",
         "_has_begun",
         "_held_bytes",
         "_is_half_closed",
@@ -82,6 +85,8 @@ class H2Call:
         self._has_begun = self._is_half_closed = False
         self._reader = MessageReader(connection.server.limits.message_bytes_max)
         self._requests: deque[bytes] = deque()
+        self._counted_bytes = 0
+        """Number of bytes of the incomplete request that are drawn from the memory budget."""
         self._held_bytes = 0
         """Number of bytes for which the caller's window is not open again."""
         self._too_large_bytes = 0
@@ -123,6 +128,10 @@ class H2Call:
 
     def on_data(self, data: bytes, *, is_last: bool) -> None:
         """Bytes of the caller have arrived."""
+        self._is_half_closed = is_last
+        if self.is_answered or (self.is_served and not self._method.takes_many):
+            self.consumed(len(data))  # no message follows the one request
+            return
         found: list[bytes] = []
         if data:
             try:
@@ -132,8 +141,25 @@ class H2Call:
                 if self._reading is not None or not self.is_served:
                     self._refuse_too_large()
                 return
-        self._is_half_closed = is_last
+            if not self.is_served and (self._reader.partial_bytes or self._counted_bytes):
+                self._count_partial()
+                if self.is_answered:
+                    return
         self._method.on_messages(self, found, len(data))
+
+    def _count_partial(self) -> None:
+        """Draw the memory of a request that has not arrived completely. The call ends if there is none."""
+        share: MemoryShare | None = None if self.arrival is None else self.arrival.memory
+        if share is None:
+            return
+        more, self._counted_bytes = self._reader.partial_bytes - self._counted_bytes, self._reader.partial_bytes
+        if more < 0:
+            share.release(-more)
+            return
+        try:
+            share.draw(more, is_request=True)
+        except Overloaded as error:
+            self.fail(RESOURCE_EXHAUSTED, str(error))
 
     @property
     def is_half_closed(self) -> bool:

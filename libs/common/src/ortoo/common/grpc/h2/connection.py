@@ -216,11 +216,14 @@ class H2Connection(asyncio.Protocol):
         self.is_lost = True
         if self._timer is not None:
             self._timer.cancel()
+        self._end_calls()
+        self.server.remove_connection(self)
+
+    def _end_calls(self) -> None:
         calls, self.calls = self.calls, {}
         for call in calls.values():
             call.on_closed(is_reset=True)
         self._wake()
-        self.server.remove_connection(self)
 
     def _check_set_up(self) -> None:
         if not self.is_lost and self._lifetime.is_set_up_late(self.loop.time()):
@@ -294,6 +297,8 @@ class H2Connection(asyncio.Protocol):
                 self.h2.send_goaway(NO_ERROR)
                 self._close_if_over()
         elif kind is engine.ConnectionClosed:
+            self._end_calls()  # libnghttp2 takes nothing more for them
+            self._is_retired = True
             self._close_soon("resets" if event.error_code == engine.RATE_EXCEEDED else "")
 
     def _close_soon(self, reason: str = "") -> None:

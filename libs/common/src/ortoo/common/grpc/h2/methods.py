@@ -35,7 +35,8 @@ class H2Method:
         self._clock = clock
         self._around = around
         self._loop = asyncio.get_running_loop()
-        self._takes_many: bool = handler.request_streaming
+        self.takes_many: bool = handler.request_streaming
+        """Whether its requests are a stream."""
         self._has_many: bool = handler.response_streaming
         self._read = handler.request_deserializer
         self._write = handler.response_serializer
@@ -51,7 +52,7 @@ class H2Method:
             if arrival.refused is not None:
                 self._serve_soon(call, b"")
                 return
-        if self._takes_many:
+        if self.takes_many:
             self._serve_soon(call, b"")
 
     def _end(self, call: H2Call, reason: str) -> None:
@@ -60,7 +61,7 @@ class H2Method:
 
     def on_messages(self, call: H2Call, messages: list[bytes], data_bytes: int) -> None:
         """Handle requests, and the end of the requests."""
-        if self._takes_many:
+        if self.takes_many:
             call.queue(messages, data_bytes)
             return
         if data_bytes:
@@ -76,7 +77,7 @@ class H2Method:
         call.is_served = True
         context = H2Context(call, self._clock, self._read, self._write)
         arrival: Arrival | None = call.arrival
-        if arrival is not None and not self._takes_many:
+        if arrival is not None and not self.takes_many:
             arrival.on_request_received()
         # The call keeps its task.
         call.task = self._loop.create_task(self.serve(call, message, context), context=self._around.copy())
@@ -90,7 +91,7 @@ class H2Method:
             # Not before this first step, because a task that is cancelled earlier never runs and would not answer.
             call.cancelled = call.task.cancel
             request: Any = message
-            if self._takes_many:
+            if self.takes_many:
                 request = Requests(context)
             elif self._read is not None:
                 request = self._read(message)
@@ -158,6 +159,11 @@ class InterceptedMethod:
         self._clock = clock
         self._around = around
         self._loop = loop
+
+    @property
+    def takes_many(self) -> bool:
+        """Requests are kept until the handler is known."""
+        return True
 
     def begin(self, call: H2Call) -> None:
         """Ask the interceptors for the handler."""

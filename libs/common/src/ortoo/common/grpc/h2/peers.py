@@ -29,11 +29,13 @@ def auth_context_of(tls: Any) -> dict[str, list[bytes]]:
     pem = tls.getpeercert(binary_form=True)
     if not certificate or pem is None:
         return found
-    names = [value.encode() for _, value in certificate.get("subjectAltName", ())]
+    names = [(kind, value.encode()) for kind, value in certificate.get("subjectAltName", ())]
     common = [value.encode() for part in certificate.get("subject", ()) for key, value in part if key == "commonName"]
     found |= {
         "x509_common_name": common,
-        "x509_subject_alternative_name": names,
+        "x509_subject_alternative_name": [name for _, name in names],
+        "peer_dns": [name for kind, name in names if kind == "DNS"],
+        "peer_uri": [name for kind, name in names if kind == "URI"],
         "x509_pem_cert": [ssl.DER_cert_to_PEM_cert(pem).encode()],
     }
     return found
