@@ -215,8 +215,7 @@ class H2Call:
         headers: Headers = RESPONSE + write_metadata(metadata) if metadata else RESPONSE
         self._has_begun = True
         if not self.is_closed:
-            self._connection.h2.send_response(self.stream_id, headers)
-            self._connection.flush_soon()
+            self._connection.send_headers(self.stream_id, headers)
 
     @property
     def has_begun(self) -> bool:
@@ -230,15 +229,12 @@ class H2Call:
         if not self._has_begun:
             self.begin()
         self._queue(data)
-        self._connection.flush_soon()
 
     def _queue(self, data: bytes) -> None:
-        h2 = self._connection.h2
         if len(data) > COPIED_BYTES_MAX:
-            h2.send_data(self.stream_id, prefix(data))
-            h2.send_data(self.stream_id, data)
+            self._connection.send_data(self.stream_id, prefix(data), data)
         else:
-            h2.send_data(self.stream_id, frame(data))
+            self._connection.send_data(self.stream_id, frame(data))
 
     def check_size(self, size: int) -> bool:
         """Whether an answer of this size may be sent; otherwise the call ends with RESOURCE_EXHAUSTED."""
@@ -250,7 +246,7 @@ class H2Call:
     @property
     def unsent_bytes(self) -> int:
         """Size of the answers that wait for the peer's window or for the socket."""
-        return 0 if self.is_closed else int(self._connection.h2.queued_body_size(self.stream_id))
+        return 0 if self.is_closed else self._connection.unsent_bytes(self.stream_id)
 
     async def send_and_wait(self, data: bytes) -> None:
         """Send one of several answers. Wait until it is sent if it is large, or if many small ones wait."""
@@ -302,17 +298,17 @@ class H2Call:
             self._on_over()
             return
         status = trailers(code, details, trailing)
-        h2 = self._connection.h2
         if data is None and not self._has_begun:
-            h2.send_response(self.stream_id, RESPONSE + status, end_stream=True)
+            self._connection.send_headers(self.stream_id, RESPONSE + status, is_last=True)
         else:
             if not self._has_begun:
-                h2.send_response(self.stream_id, RESPONSE)
+                self._connection.send_headers(self.stream_id, RESPONSE)
             if data is not None:
                 self._queue(data)
-            h2.send_trailers(self.stream_id, status)
+            self._connection.send_trailers(self.stream_id, status)
         self._has_begun = True
-        self._connection.end_stream(self.stream_id, is_half_closed=self._is_half_closed)
+        if not self._is_half_closed:
+            self._connection.reset_when_sent(self.stream_id)
 
     def _expire(self) -> None:
         self._timer = None

@@ -157,21 +157,46 @@ class H2Connection(asyncio.Protocol):
             waiting = self._waiting[stream_id] = self.loop.create_future()
             await waiting
 
-    def end_stream(self, stream_id: int, *, is_half_closed: bool) -> None:
-        """Note that the status of a stream is queued."""
-        if not is_half_closed:
-            self._ending.add(stream_id)
+    # libnghttp2 refuses frames of a stream whose reset it has read, although the event of the reset is still to come.
+
+    def send_headers(self, stream_id: int, headers: Headers, *, is_last: bool = False) -> None:
+        """Queue the initial headers of an answer, or with `is_last` an answer of headers only."""
+        with contextlib.suppress(engine.NGH2Error):
+            self.h2.send_response(stream_id, headers, end_stream=is_last)
         self.flush_soon()
+
+    def send_data(self, stream_id: int, *parts: bytes) -> None:
+        """Queue bytes of an answer."""
+        with contextlib.suppress(engine.NGH2Error):
+            for part in parts:
+                self.h2.send_data(stream_id, part)
+        self.flush_soon()
+
+    def send_trailers(self, stream_id: int, headers: Headers) -> None:
+        """Queue the end of an answer."""
+        with contextlib.suppress(engine.NGH2Error):
+            self.h2.send_trailers(stream_id, headers)
+        self.flush_soon()
+
+    def unsent_bytes(self, stream_id: int) -> int:
+        """Size of the queued bytes of an answer."""
+        return int(self.h2.queued_body_size(stream_id)) if stream_id in self.calls else 0
+
+    def reset_when_sent(self, stream_id: int) -> None:
+        """End a stream whose peer still sends, when its queued status is sent."""
+        self._ending.add(stream_id)
 
     def reset(self, stream_id: int) -> None:
         """Cancel a stream, and drop its unsent answers."""
-        self.h2.reset_stream(stream_id, CANCEL)
+        with contextlib.suppress(engine.NGH2Error):
+            self.h2.reset_stream(stream_id, CANCEL)
         self.flush_soon()
 
     def consumed(self, stream_id: int, size: int) -> None:
         """Open the peer's window by data that were read."""
         if size and not self.is_lost and stream_id in self.calls:
-            self.h2.acknowledge_received_data(size, stream_id)
+            with contextlib.suppress(engine.NGH2Error, ValueError):
+                self.h2.acknowledge_received_data(size, stream_id)
             self.flush_soon()
 
     def retire(self) -> None:
@@ -318,7 +343,7 @@ class H2Connection(asyncio.Protocol):
             self.h2.acknowledge_received_data(len(event.data), event.stream_id)
 
     def _end(self, call: H2Call, error_code: int) -> None:
-        is_empty = not call.is_served and not call.is_answered
+        is_empty = bool(error_code) and not call.is_served
         call.on_closed(is_reset=bool(error_code))
         now_s = self.loop.time()
         if not self.calls:
@@ -349,7 +374,7 @@ class H2Connection(asyncio.Protocol):
             call.on_data(b"", is_last=True)
 
     def _refuse(self, stream_id: int, headers: Headers) -> None:
-        self.h2.send_response(stream_id, headers, end_stream=True)
+        self.send_headers(stream_id, headers, is_last=True)
         self._ending.add(stream_id)
 
 
