@@ -10,9 +10,9 @@ from ortoo.common.grpc.channels import OPTIONS, Channels
 from ortoo.common.grpc.h2 import engine
 from ortoo.common.grpc.server import GrpcServer
 from ortoo.common.grpc.transport import (
+    H2,
     H2Transport,
     Options,
-    ServerTransport,
     SocketTransport,
     current_transport,
     using_transport,
@@ -62,9 +62,9 @@ async def _channel(channels: Channels, address: str) -> grpc.aio.Channel:
 def test_a_process_without_ngh2_serves_by_grpc_aio(monkeypatch: pytest.MonkeyPatch) -> None:
     """One line of the log reports it."""
     transport = SocketTransport()
-    assert transport.serving_by(ServerTransport.GRPC) is transport
-    assert isinstance(transport.serving_by(ServerTransport.H2), H2Transport)
+    assert transport.serving_by("grpc") is transport
+    assert isinstance(transport.serving_by(H2), H2Transport)
     monkeypatch.setattr(engine, "IS_AVAILABLE", False)
     with structlog.testing.capture_logs() as lines:
-        assert transport.serving_by(ServerTransport.H2) is transport
-    assert [line["event"] for line in lines] == ["h2_unavailable"]
+        assert transport.serving_by(H2) is transport
+    assert [line["event"] for line in lines] == ["transport_h2_unavailable"]

@@ -7,7 +7,7 @@ from typing import Any
 import grpc
 
 from ortoo.common.grpc.server import GrpcServer
-from ortoo.common.grpc.transport import ServerTransport
+from ortoo.common.grpc.transport import H2
 from ortoo.common.process.memory_budget import MemoryBudget
 from tests.hostile.floods import CHECK
 from tests.hostile.http2 import (
@@ -37,7 +37,7 @@ async def test_a_request_that_is_not_complete_counts_as_memory() -> None:
     def add(to: Any) -> None:
         to.add_generic_rpc_handlers((grpc.method_handlers_generic_handler("ortoo.v1.Test", handlers),))
 
-    server = GrpcServer("127.0.0.1:0", [("ortoo.v1.Test", add)], memory=budget, wire=ServerTransport.H2)
+    server = GrpcServer("127.0.0.1:0", [("ortoo.v1.Test", add)], memory=budget, wire=H2)
     async with asyncio.timeout(60), server:
         stranger = await Stranger.connect(server.address)
         await stranger.send(frame(PING, 0, 0, b"12345678"))
@@ -62,7 +62,7 @@ async def test_a_request_that_is_not_complete_counts_as_memory() -> None:
 
 async def test_a_flood_of_resets_is_ended() -> None:
     """Streams that are reset before their requests have arrived; other connections continue."""
-    async with served(wire=ServerTransport.H2) as server:
+    async with served(wire=H2) as server:
         stranger = await Stranger.connect(server.address)
         while stranger.is_open:
             for stream in stranger.streams(200):

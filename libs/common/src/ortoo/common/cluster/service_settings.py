@@ -1,5 +1,6 @@
 """The settings that every role has; a role's own class adds the rest."""
 
+import enum
 import os
 from collections.abc import Mapping
 from dataclasses import dataclass
@@ -10,10 +11,18 @@ from ortoo.common.cluster.addresses import check_address, check_receiver
 from ortoo.common.cluster.names import check_process_name
 from ortoo.common.cluster.role_names import Role, RoleNames, setting_of
 from ortoo.common.errors import Invalid
-from ortoo.common.grpc.transport import ServerTransport
 from ortoo.common.process.settings import LoadedSettings, NumberRange, check_ranges, load
 
 TLS_CLUSTER = tuple(f"tls_cluster_{end}" for end in ("listen_address", "certificate_file", "key_file", "ca_file"))
+
+
+class ServerTransport(enum.StrEnum):
+    """The implementation of gRPC's wire in a server."""
+
+    GRPC = "grpc"
+    """grpc.aio."""
+    H2 = "h2"
+    """libnghttp2, on the event loop of the process."""
 
 
 @dataclass(frozen=True)
@@ -71,7 +80,7 @@ class ServiceSettings:
     address that have been silent longest. 0 = half of the connections that the port takes. Raise it where all clients
     come through one proxy or address translation."""
     transport: ServerTransport = ServerTransport.GRPC
-    """The implementation of gRPC's wire on the process's ports without TLS: `grpc`, or `h2`, which is experimental
+    """The implementation of gRPC's wire on the process's ports: `grpc`, or `h2`, which is experimental
     (docs/operations/transport.md)."""
     metrics_address: str = ""
     """host:port where Prometheus scrapes (/metrics, /healthz, /readyz). Empty = no such port."""

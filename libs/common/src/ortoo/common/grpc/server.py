@@ -25,7 +25,7 @@ from ortoo.common.grpc.limits.connection_watch import ConnectionWatch
 from ortoo.common.grpc.limits.core_sockets import CoreSockets
 from ortoo.common.grpc.limits.memory_guard import MemoryGuard
 from ortoo.common.grpc.tls import TlsListener
-from ortoo.common.grpc.transport import ServerTransport, current_transport
+from ortoo.common.grpc.transport import current_transport
 from ortoo.common.machine.descriptors import Descriptors
 from ortoo.common.process.background import Background
 from ortoo.common.process.clock import SystemClock
@@ -123,7 +123,7 @@ class GrpcServer:
         connections_per_address_max: int = 0,
         descriptors_max: int = 0,
         connection_age_max_s: float = 0.0,
-        wire: ServerTransport = ServerTransport.GRPC,
+        wire: str = "grpc",
     ) -> None:
         """Serve on `address`, host:port. Port 0 = chosen by the kernel; an empty address = only TLS.
 
@@ -138,7 +138,7 @@ class GrpcServer:
 
         `hot` are full names of unary methods that the queue front serves if it is available, besides health checks.
 
-        `wire` is the implementation of gRPC's wire, unless the transport of the task's context has another.
+        `wire` is the implementation of gRPC's wire, "grpc" or "h2". A transport of the task's context takes precedence.
 
         With `shares_ports` other processes listen on the same ports, and each connection belongs to one of these
         processes. `own_address` is then a further address, which only this process serves; empty = none. `alone` is set

@@ -4,7 +4,6 @@ A simulation, for example, sets a transport without sockets.
 """
 
 import contextlib
-import enum
 from collections.abc import Iterator, Sequence
 from contextvars import ContextVar
 from typing import Protocol
@@ -14,6 +13,8 @@ import grpc
 from ortoo.common.logs import log_events
 from ortoo.common.logs.logger import get_logger
 
+H2 = "h2"
+"""The value of the setting `transport` for servers of libnghttp2."""
 _log = get_logger("transport")
 Options = Sequence[tuple[str, int]]
 """gRPC's channel arguments; servers take them too."""
@@ -27,8 +28,8 @@ class Transport(Protocol):
     has_core: bool
     """Whether the servers are those of grpcio's core."""
 
-    def serving_by(self, wire: "ServerTransport") -> "Transport":
-        """The same transport with servers of `wire`, if it has a choice."""
+    def serving_by(self, wire: str) -> "Transport":
+        """The same transport with servers of `wire`, "grpc" or "h2", if it has a choice."""
 
     def channel(self, address: str, options: Options) -> grpc.aio.Channel:
         """A channel to host:port; it connects at its first use."""
@@ -37,27 +38,20 @@ class Transport(Protocol):
         """A server that does not listen yet; the first interceptor is the outermost."""
 
 
-class ServerTransport(enum.StrEnum):
-    """The implementation of gRPC's wire in a server."""
-
-    GRPC = "grpc"
-    H2 = "h2"
-
-
 class SocketTransport:
     """The transport over sockets by grpc.aio."""
 
     has_sockets = True
     has_core = True
 
-    def serving_by(self, wire: ServerTransport) -> Transport:
+    def serving_by(self, wire: str) -> Transport:
         """The same transport, or one with servers of libnghttp2. A log line reports that ngh2 is missing."""
-        if wire is ServerTransport.GRPC:
+        if wire != H2:
             return self
         from ortoo.common.grpc.h2 import engine  # only servers of this transport need the package
 
         if not engine.IS_AVAILABLE:
-            _log.emit(log_events.H2_UNAVAILABLE)
+            _log.emit(log_events.TRANSPORT_H2_UNAVAILABLE)
             return self
         return H2Transport()
 
@@ -75,7 +69,7 @@ class H2Transport(SocketTransport):
 
     has_core = False
 
-    def serving_by(self, wire: ServerTransport) -> Transport:
+    def serving_by(self, wire: str) -> Transport:
         """Returns itself."""
         return self
 

@@ -5,7 +5,7 @@ from typing import Self, cast
 
 import grpc
 
-from ortoo.common.grpc.transport import Options, ServerTransport
+from ortoo.common.grpc.transport import Options
 from ortoo.testing.memory_grpc.channel import CoreChannel, MemoryChannel
 from ortoo.testing.memory_grpc.connection import ConnectionEnd, MemoryConnection
 from ortoo.testing.memory_grpc.network import InstantNetwork, Network
@@ -38,7 +38,7 @@ class MemoryTransport:
         self._connections = 0
         self._last_port = PORT_FIRST - 1
 
-    def serving_by(self, wire: ServerTransport) -> Self:
+    def serving_by(self, wire: str) -> Self:
         """Returns itself, because its servers have no wire."""
         return self
 

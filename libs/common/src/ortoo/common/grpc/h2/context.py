@@ -52,7 +52,7 @@ class H2Context(QueueCallContext):
             as_ortoo_error(error, "callback of a call")
 
     async def abort(self, code: Any, details: str = "", trailing_metadata: Any = ()) -> NoReturn:
-        """End the call with this status. Errors: AbortError; UsageError or InternalError if it has ended already."""
+        """End the call with this status. Errors: AbortError, or UsageError or InternalError if it has ended already."""
         if self.is_aborted:
             raise grpc.aio.UsageError("Abort already called!")
         if self._call.is_answered or self._call.is_closed:

@@ -2,6 +2,7 @@
 
 import base64
 import binascii
+import re
 from collections.abc import Iterable
 from struct import Struct
 from typing import Any, Final
@@ -16,6 +17,7 @@ CONTENT_TYPE: Final = b"application/grpc"
 RESPONSE: Final[Headers] = ((b":status", b"200"), (b"content-type", CONTENT_TYPE))
 OK_TRAILERS: Final[Headers] = ((b"grpc-status", b"0"),)
 _UNITS_S: Final = {b"H": 3600.0, b"M": 60.0, b"S": 1.0, b"m": 1e-3, b"u": 1e-6, b"n": 1e-9}
+_TIMEOUT: Final = re.compile(rb"([0-9]{1,8})([HMSmun])")
 _DETAILS_SAFE: Final = "".join(chr(code) for code in range(0x20, 0x7F) if chr(code) != "%")
 _RESERVED: Final = frozenset((b"te", b"content-type", b"grpc-timeout", b"grpc-encoding", b"grpc-accept-encoding"))
 """Headers of the protocol itself, which are no metadata."""
@@ -83,9 +85,8 @@ def prefix(data: bytes) -> bytes:
 
 def timeout_s(value: bytes) -> float | None:
     """The timeout in a `grpc-timeout` header; None if the value is invalid."""
-    unit = _UNITS_S.get(value[-1:])
-    digits = value[:-1]
-    return int(digits) * unit if unit is not None and digits.isdigit() and len(digits) <= 8 else None
+    found = _TIMEOUT.fullmatch(value)
+    return int(found[1]) * _UNITS_S[found[2]] if found else None
 
 
 def read_metadata(headers: Headers) -> Metadata:

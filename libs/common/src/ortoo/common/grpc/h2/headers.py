@@ -3,7 +3,7 @@
 from ortoo.common.grpc.h2.framing import CONTENT_TYPE, Headers, Metadata, read_metadata, timeout_s
 
 FIELD_BYTES = 32
-"""What HTTP/2 adds to the size of a field."""
+"""The number of bytes that HTTP/2 adds to the size of a field."""
 
 
 class CallHeaders:

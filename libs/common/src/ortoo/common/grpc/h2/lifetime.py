@@ -13,7 +13,7 @@ AGE_SPREAD: Final = 0.1
 
 
 class Step(enum.Enum):
-    """What to do with a connection now."""
+    """The next action for a connection."""
 
     NOTHING = enum.auto()
     PING = enum.auto()
@@ -46,7 +46,7 @@ class Lifetime:
         """How often to ask for `next_step`."""
 
     def next_step(self, now_s: float) -> Step:
-        """What to do now."""
+        """The action that is due."""
         limits = self._limits
         if self._pinged_s is not None:
             if self.heard_s >= self._pinged_s:
