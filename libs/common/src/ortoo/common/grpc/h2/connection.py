@@ -161,21 +161,27 @@ class H2Connection(asyncio.Protocol):
 
     def send_headers(self, stream_id: int, headers: Headers, *, is_last: bool = False) -> None:
         """Queue the initial headers of an answer, or with `is_last` an answer of headers only."""
-        with contextlib.suppress(engine.NGH2Error):
+        try:
             self.h2.send_response(stream_id, headers, end_stream=is_last)
+        except engine.NGH2Error:
+            return
         self.flush_soon()
 
     def send_data(self, stream_id: int, *parts: bytes) -> None:
         """Queue bytes of an answer."""
-        with contextlib.suppress(engine.NGH2Error):
+        try:
             for part in parts:
                 self.h2.send_data(stream_id, part)
+        except engine.NGH2Error:
+            return
         self.flush_soon()
 
     def send_trailers(self, stream_id: int, headers: Headers) -> None:
         """Queue the end of an answer."""
-        with contextlib.suppress(engine.NGH2Error):
+        try:
             self.h2.send_trailers(stream_id, headers)
+        except engine.NGH2Error:
+            return
         self.flush_soon()
 
     def unsent_bytes(self, stream_id: int) -> int:
@@ -195,8 +201,10 @@ class H2Connection(asyncio.Protocol):
     def consumed(self, stream_id: int, size: int) -> None:
         """Open the peer's window by data that were read."""
         if size and not self.is_lost and stream_id in self.calls:
-            with contextlib.suppress(engine.NGH2Error, ValueError):
+            try:
                 self.h2.acknowledge_received_data(size, stream_id)
+            except (engine.NGH2Error, ValueError):
+                return
             self.flush_soon()
 
     def retire(self) -> None:
