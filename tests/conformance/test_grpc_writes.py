@@ -141,6 +141,25 @@ async def _for_ever() -> None:
     await asyncio.get_running_loop().create_future()
 
 
+async def test_large_requests_reach_a_slow_reader(wire: Wire) -> None:
+    """Windows open by exactly the bytes that were read, however the requests are cut into frames."""
+    sizes = [300_000 + number * 1_001 for number in range(30)]
+
+    async def slow(requests: AsyncIterator[bytes], context: Any) -> bytes:
+        found: list[int] = []
+        async for request in requests:
+            found.append(len(request))
+            await anext(turns())
+        return repr(found).encode()
+
+    async with asyncio.timeout(60), serving(wire, Slow=requesting(slow)) as served:
+        call = served.requests("Slow")
+        for size in sizes:
+            await call.write(bytes(size))
+        await call.done_writing()
+        assert await call == repr(sizes).encode()
+
+
 async def test_one_blocked_stream_does_not_block_another(wire: Wire) -> None:
     """Windows belong to calls: other calls on the same connection continue beside a blocked one."""
     reader = Reader()

@@ -196,7 +196,9 @@ class H2Call:
             finally:
                 self._reading = None
         data = self._requests.popleft()
-        self._open_window(PREFIX_BYTES + len(data) if self._requests else self._held_bytes)
+        # The window was already opened by bytes that came while no complete request waited.
+        size = min(PREFIX_BYTES + len(data), self._held_bytes) if self._requests else self._held_bytes
+        self._open_window(size)
         return data
 
     def _wake_reader(self) -> None:

@@ -203,7 +203,7 @@ class H2Connection(asyncio.Protocol):
         if size and not self.is_lost and stream_id in self.calls:
             try:
                 self.h2.acknowledge_received_data(size, stream_id)
-            except (engine.NGH2Error, ValueError):
+            except engine.NGH2Error:
                 return
             self.flush_soon()
 
