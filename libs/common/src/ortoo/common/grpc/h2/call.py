@@ -19,6 +19,7 @@ from ortoo.common.grpc.h2.framing import (
     trailers,
     write_metadata,
 )
+from ortoo.common.grpc.layers.arrival import Arrival
 from ortoo.common.process.memory_budget import MemoryShare
 
 if TYPE_CHECKING:
@@ -37,11 +38,11 @@ class H2Call:
 
     __slots__ = (
         "_connection",
-        "_counted_bytes",
         "_has_begun",
         "_held_bytes",
         "_is_half_closed",
         "_method",
+        "_partial",
         "_reader",
         "_reading",
         "_requests",
@@ -85,8 +86,8 @@ class H2Call:
         self._has_begun = self._is_half_closed = False
         self._reader = MessageReader(connection.server.limits.message_bytes_max)
         self._requests: deque[bytes] = deque()
-        self._counted_bytes = 0
-        """Number of bytes of the incomplete request that are drawn from the memory budget."""
+        self._partial: MemoryShare | None = None
+        """The memory of the incomplete request."""
         self._held_bytes = 0
         """Number of bytes for which the caller's window is not open again."""
         self._too_large_bytes = 0
@@ -141,7 +142,7 @@ class H2Call:
                 if self._reading is not None or not self.is_served:
                     self._refuse_too_large()
                 return
-            if not self.is_served and (self._reader.partial_bytes or self._counted_bytes):
+            if not self.is_served and (self._reader.partial_bytes or self._partial is not None):
                 self._count_partial()
                 if self.is_answered:
                     return
@@ -149,17 +150,25 @@ class H2Call:
 
     def _count_partial(self) -> None:
         """Draw the memory of a request that has not arrived completely. The call ends if there is none."""
-        share: MemoryShare | None = None if self.arrival is None else self.arrival.memory
-        if share is None:
+        size = self._reader.partial_bytes
+        if not size:
+            self._return_partial()
             return
-        more, self._counted_bytes = self._reader.partial_bytes - self._counted_bytes, self._reader.partial_bytes
-        if more < 0:
-            share.release(-more)
-            return
+        if self._partial is None:
+            arrival: Arrival | None = self.arrival
+            if arrival is None or arrival.open_share is None:
+                return
+            self._partial = arrival.open_share()
+            self._partial.on_evict = arrival.end
         try:
-            share.draw(more, is_request=True)
+            self._partial.draw(size - self._partial.bytes, is_request=True)
         except Overloaded as error:
             self.fail(RESOURCE_EXHAUSTED, str(error))
+
+    def _return_partial(self) -> None:
+        partial, self._partial = self._partial, None
+        if partial is not None:
+            partial.close()
 
     @property
     def is_half_closed(self) -> bool:
@@ -330,6 +339,7 @@ class H2Call:
     def on_closed(self, *, is_reset: bool) -> None:
         """The stream has ended in both directions, or its connection is lost."""
         self.is_closed = True
+        self._return_partial()
         if is_reset or not self.is_answered:
             self._on_caller_gone()
         if self._timer is not None:
