@@ -7,6 +7,7 @@ from collections.abc import Iterator
 import pytest
 from hypothesis import settings
 
+from ortoo.common.grpc.transport import H2Transport, SocketTransport, using_transport
 from ortoo.common.logs.logger import restored_configuration
 from ortoo.common.machine.allocator import freeze_startup_objects
 from tests import skips
@@ -14,6 +15,8 @@ from tests import skips
 EXAMPLES = int(os.environ.get("ORTOO_EXAMPLES", "60"))
 """Examples for each property without its own number; `make crash` takes many more."""
 
+
+TRANSPORTS = {"grpc": SocketTransport(), "h2": H2Transport()}
 
 # The machine may be busy, so there is no deadline; a failing example prints the line that replays it.
 settings.register_profile("ortoo", deadline=None, max_examples=EXAMPLES, print_blob=True)
@@ -43,6 +46,14 @@ def _processes_are_forked() -> Iterator[None]:
     with forking():
         yield
     end_server()
+
+
+@pytest.fixture(params=TRANSPORTS)
+def each_transport(request: pytest.FixtureRequest) -> Iterator[str]:
+    """The name of the transport of all servers that the test starts; the test runs once for each."""
+    name: str = request.param
+    with using_transport(TRANSPORTS[name]):
+        yield name
 
 
 @pytest.fixture(autouse=True)

@@ -12,7 +12,8 @@ from typing import Any
 
 import grpc
 
-from ortoo.common.grpc.transport import SocketTransport, Transport
+from ortoo.common.grpc.h2.server import H2Server
+from ortoo.common.grpc.transport import H2Transport, SocketTransport, Transport
 from ortoo.common.process.background import Background
 from ortoo.testing.memory_grpc import InstantNetwork, MemoryConnection, MemoryTransport, Node
 from tests.conformance.wire import Methods, conversing
@@ -70,6 +71,21 @@ class SocketWire:
             listener.close()
         for relay in self._relays:
             await relay.close()
+
+
+class H2Wire(SocketWire):
+    """A server of the transport h2, called by grpc.aio."""
+
+    name = "h2"
+
+    def __init__(self, background: Background) -> None:
+        super().__init__(background)
+        self.transport = H2Transport()
+
+    def server(
+        self, interceptors: Sequence[grpc.aio.ServerInterceptor], options: Options, calls_max: int | None
+    ) -> grpc.aio.Server:
+        return H2Server(interceptors, options)
 
 
 class Relay:

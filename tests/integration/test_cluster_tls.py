@@ -66,6 +66,7 @@ async def works(cluster: InProcessCluster, group: str) -> None:
                 break
 
 
+@pytest.mark.usefixtures("each_transport")
 async def test_only_who_shows_a_certificate_is_answered(authority: Authority, tmp_path: Path) -> None:
     """At name server and enode; health probes without TLS still work, and nothing else."""
     async with open_cluster(tmp_path, settings=await guarded(authority)) as cluster, asyncio.timeout(90):
@@ -108,6 +109,7 @@ async def test_only_who_shows_a_certificate_is_answered(authority: Authority, tm
                 assert error.value.code() is grpc.StatusCode.PERMISSION_DENIED
 
 
+@pytest.mark.usefixtures("each_transport")
 async def test_new_certificates_count_without_a_restart(authority: Authority, tmp_path: Path) -> None:
     """A port presents the new one on the next connection, and calls are made with it; a broken file changes nothing."""
     async with open_cluster(tmp_path, settings=await guarded(authority)) as cluster, asyncio.timeout(90):

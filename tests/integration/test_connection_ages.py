@@ -95,6 +95,7 @@ async def until_both_have_connections(balancer: Balancer) -> None:
             await SystemClock().sleep(0.05)
 
 
+@pytest.mark.usefixtures("each_transport")
 async def test_native_clients_move_to_an_added_snode_without_a_failed_call(tmp_path: Path) -> None:
     """Every send is acknowledged, every message arrives, and producers and consumers use both snodes."""
     sent, pushed, popped = set[bytes](), list[bytes](), list[bytes]()
@@ -143,6 +144,7 @@ async def test_native_clients_move_to_an_added_snode_without_a_failed_call(tmp_p
         assert len(popped) == len(sent)
 
 
+@pytest.mark.usefixtures("each_transport")
 async def test_a_pull_consumer_receives_after_its_calls_have_moved_to_another_snode(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
@@ -176,6 +178,7 @@ async def test_a_pull_consumer_receives_after_its_calls_have_moved_to_another_sn
             await SystemClock().sleep(0.05)
 
 
+@pytest.mark.usefixtures("each_transport")
 async def test_a_pull_consumer_commits_when_its_session_has_reached_its_age(tmp_path: Path) -> None:
     """The next session's locks fence the former ones, and the queues are pulled again from the committed offsets."""
     settings = PullSettings(from_beginning=True, commit_first_ms=3_600_000, commit_interval_ms=3_600_000)
@@ -194,6 +197,7 @@ async def test_a_pull_consumer_commits_when_its_session_has_reached_its_age(tmp_
                 await SystemClock().sleep(0.05)
 
 
+@pytest.mark.usefixtures("each_transport")
 async def test_each_stream_ends_once_at_its_own_time() -> None:
     """The ends of streams are spread, a stream that ended itself is not ended again, and 0 is no limit."""
     clock, ended = VirtualClock(), list[int]()

@@ -18,6 +18,7 @@ from apache.rocketmq.v2.service_pb2_grpc import MessagingServiceStub
 from ortoo.client import Message, connect
 from ortoo.common.grpc.bulk_calls import batch_of
 from ortoo.common.grpc.completion_queue.core import QueueCall
+from ortoo.common.grpc.h2.call import H2Call
 from ortoo.common.grpc.layers.call_memory import TRANSPORT_COPIES
 from ortoo.common.grpc.tls import make_self_signed_certificate
 from ortoo.common.process.memory_budget import RESIDENT_PERCENT
@@ -32,6 +33,7 @@ METADATA = (("x-mq-client-id", "honest"), ("x-mq-language", "JAVA"))
 DEAF = {"x-mq-client-id": "deaf", "x-mq-language": "JAVA"}
 GROUP, TOPIC = Resource(name="g"), Resource(name="t")
 COUNT = 32
+Untaken = asyncio.Queue[QueueCall | H2Call]
 SIZES = {"all frames wait together": 100, "more than may wait": 1_900, "each frame is waited for": 20_000}
 """Body size in bytes, by the state of the frames of an answer that is not read."""
 
@@ -79,17 +81,19 @@ async def taken_and_done(stub: Any, count: int) -> list[bytes]:
 
 
 @pytest.fixture
-def untaken(monkeypatch: pytest.MonkeyPatch) -> "asyncio.Queue[QueueCall]":
-    """Calls whose handler waits until gRPC has taken their frames."""
-    waiting: asyncio.Queue[QueueCall] = asyncio.Queue()
-    wait = QueueCall.wait_until_written
+def untaken(monkeypatch: pytest.MonkeyPatch, each_transport: str) -> Untaken:
+    """Calls whose handler waits until the transport has taken their frames."""
+    waiting: Untaken = asyncio.Queue()
+    kind, name = (H2Call, "wait_until_sent") if each_transport == "h2" else (QueueCall, "wait_until_written")
+    wait = getattr(kind, name)
 
-    async def all_taken(self: QueueCall) -> None:
-        if self.unsent_bytes:
+    async def all_taken(self: Any) -> None:
+        # The enodes of the cluster are served by the same transport.
+        if self.unsent_bytes and (kind is QueueCall or self.headers.path == PATH):
             waiting.put_nowait(self)
         await wait(self)
 
-    monkeypatch.setattr(QueueCall, "wait_until_written", all_taken)
+    monkeypatch.setattr(kind, name, all_taken)
     return waiting
 
 
@@ -123,7 +127,7 @@ ENDINGS: list[Ending] = [cut, reset, take_half_and_reset, half_close_and_cut, wa
 @pytest.mark.parametrize("size_bytes", SIZES.values(), ids=SIZES)
 @pytest.mark.parametrize("end", ENDINGS)
 async def test_what_was_not_taken_is_anothers_at_once(
-    end: Ending, size_bytes: int, tmp_path: Path, untaken: "asyncio.Queue[QueueCall]"
+    end: Ending, size_bytes: int, tmp_path: Path, untaken: Untaken
 ) -> None:
     """However the client aborts, no message is lost or counted as done, and the call leaves nothing behind."""
     async with asyncio.timeout(60), open_cluster(tmp_path) as cluster:
@@ -143,7 +147,7 @@ async def test_what_was_not_taken_is_anothers_at_once(
 
 
 async def test_what_was_not_taken_is_anothers_though_its_client_asked_for_more(
-    tmp_path: Path, untaken: "asyncio.Queue[QueueCall]"
+    tmp_path: Path, untaken: Untaken
 ) -> None:
     """A client requests from each enode separately; another request does not prove that it has the messages."""
     async with asyncio.timeout(60), open_cluster(tmp_path) as cluster:
@@ -158,7 +162,7 @@ async def test_what_was_not_taken_is_anothers_though_its_client_asked_for_more(
             assert sorted(await taken_and_done(stub, COUNT)) == bodies
 
 
-async def test_few_small_messages_are_not_taken_either(tmp_path: Path, untaken: "asyncio.Queue[QueueCall]") -> None:
+async def test_few_small_messages_are_not_taken_either(tmp_path: Path, untaken: Untaken) -> None:
     """Messages behind a closed window are not taken, however few bytes they are, and their lease is not renewed."""
     async with asyncio.timeout(60), open_cluster(tmp_path) as cluster:
         [body, *_] = await fill(cluster, 1)
@@ -174,7 +178,7 @@ async def test_few_small_messages_are_not_taken_either(tmp_path: Path, untaken: 
                 got += [frame.message.body for frame in frames if frame.HasField("message")]
 
 
-async def test_who_takes_late_gets_everything(tmp_path: Path, untaken: "asyncio.Queue[QueueCall]") -> None:
+async def test_who_takes_late_gets_everything(tmp_path: Path, untaken: Untaken) -> None:
     """A window that opens step by step lets the frames through, and the messages belong to that client."""
     async with asyncio.timeout(60), open_cluster(tmp_path) as cluster:
         await fill(cluster, 100)
@@ -207,7 +211,7 @@ async def test_popped_messages_that_nobody_took_come_again_when_their_lease_is_o
             assert sorted(got) == bodies
 
 
-async def test_a_stop_does_not_wait_for_who_takes_nothing(tmp_path: Path, untaken: "asyncio.Queue[QueueCall]") -> None:
+async def test_a_stop_does_not_wait_for_who_takes_nothing(tmp_path: Path, untaken: Untaken) -> None:
     """The snode stops when its grace expires, releases the messages, and the next snode delivers them."""
     async with asyncio.timeout(60), open_cluster(tmp_path) as cluster:
         bodies = await fill(cluster, 100)
@@ -221,7 +225,7 @@ async def test_a_stop_does_not_wait_for_who_takes_nothing(tmp_path: Path, untake
             assert sorted(await taken_and_done(MessagingServiceStub(channel), COUNT)) == bodies
 
 
-async def test_tls_changes_nothing(tmp_path: Path, untaken: "asyncio.Queue[QueueCall]") -> None:
+async def test_tls_changes_nothing(tmp_path: Path, untaken: Untaken) -> None:
     """When a client leaves the TLS port during its frames, nothing of it stays either."""
     certificate, key = make_self_signed_certificate(("localhost",))
     (tmp_path / "c.pem").write_bytes(certificate)
@@ -245,9 +249,7 @@ async def test_tls_changes_nothing(tmp_path: Path, untaken: "asyncio.Queue[Queue
             assert sorted(await taken_and_done(MessagingServiceStub(channel), COUNT)) == bodies
 
 
-async def test_those_who_take_nothing_do_not_use_up_the_memory(
-    tmp_path: Path, untaken: "asyncio.Queue[QueueCall]"
-) -> None:
+async def test_those_who_take_nothing_do_not_use_up_the_memory(tmp_path: Path, untaken: Untaken) -> None:
     """Memory held for them is counted, so some of them are ended when it is short; readers get their messages."""
     budget_bytes, deaf_count, size_bytes = 32 << 20, 8, 100_000
     settings = {"snode": {"memory_budget_bytes": budget_bytes}}

@@ -30,6 +30,7 @@ STARTS = {
     "libs/common/src/ortoo/common/cluster/registrations.py": 0,
     "libs/common/src/ortoo/common/telemetry/role.py": 2,
     "libs/common/src/ortoo/common/grpc/completion_queue/server.py": 1,
+    "libs/common/src/ortoo/common/grpc/h2/methods.py": 2,
     "libs/common/src/ortoo/common/process/background.py": 5,
     "libs/common/src/ortoo/common/process/deadlines.py": 1,
     "services/enode/src/ortoo/enode/replication/driver.py": 3,

@@ -212,7 +212,10 @@ CLASSIFIERS = (
     "Programming Language :: Python :: 3.11",
     "Typing :: ",
 )
-UPPER_BOUNDS = {"pyspark": "a major version of Spark may change the API of Python data sources"}
+UPPER_BOUNDS = {
+    "pyspark": "a major version of Spark may change the API of Python data sources",
+    "ngh2": "its authors may change its API before the first stable version",
+}
 """The only libraries with an upper bound, each with the reason."""
 
 

@@ -25,6 +25,8 @@ from ortoo.common.logs import log_events
 from ortoo.common.process.clock import SystemClock
 from ortoo.common.process.memory_budget import RESIDENT_PERCENT, MemoryBudget, MemoryShare
 
+pytestmark = pytest.mark.usefixtures("each_transport")
+
 ANSWER = bytes(8 << 20)
 """More than the window that gRPC gives a peer which does not read."""
 

@@ -19,6 +19,8 @@ from ortoo.common.grpc.tls import TlsListener, make_self_signed_certificate
 from ortoo.common.machine.descriptors import Descriptors, open_descriptors
 from ortoo.common.process.clock import SystemClock
 
+pytestmark = pytest.mark.usefixtures("each_transport")
+
 MOST = 24
 PATIENCE_S = 20.0
 NEVER_S = 3600.0

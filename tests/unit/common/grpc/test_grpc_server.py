@@ -19,6 +19,8 @@ from ortoo.common.telemetry.call_metrics import CallMetrics
 from ortoo.v1 import namesrv_pb2, namesrv_pb2_grpc
 from tests.unit.common.grpc.new_garbage import new_garbage
 
+pytestmark = pytest.mark.usefixtures("each_transport")
+
 
 class Names(namesrv_pb2_grpc.NameServiceServicer):
     """Fails in chosen ways."""
@@ -150,7 +152,7 @@ async def test_who_does_not_read_hears_of_the_end_of_its_call_as_it_reads_on(
     """A call whose handler is cancelled during a write still gets a status."""
     writing = asyncio.Event()
     small = namesrv_pb2.WatchRoutesResponse(version=1)
-    large = namesrv_pb2.WatchRoutesResponse(deleted_topics=["t" * 2_000_000])
+    large = namesrv_pb2.WatchRoutesResponse(deleted_topics=["t" * 6_000_000])
     ends: list[Callable[[], object]] = []
 
     class Writing(Names):

@@ -95,6 +95,7 @@ class Names(namesrv_pb2_grpc.NameServiceServicer):
 
 
 @pytest.mark.parametrize("compression", list(grpc.Compression))
+@pytest.mark.usefixtures("each_transport")
 async def test_clients_may_compress(compression: grpc.Compression) -> None:
     """The test works with all of gRPC's algorithms; nothing else changes for the handler."""
     services = [

@@ -16,16 +16,20 @@ import structlog
 from ortoo.common.errors import NotFound
 from ortoo.common.errors.status import rpc_errors
 from ortoo.common.grpc.completion_queue.core import CompletionQueue, QueueCall
+from ortoo.common.grpc.h2.call import H2Call
 from ortoo.common.grpc.layers.call_memory import CALL_BYTES, TRANSPORT_COPIES
 from ortoo.common.grpc.layers.layer import Layers
 from ortoo.common.grpc.limits.connections import end_connections, peer_of
 from ortoo.common.grpc.server import GrpcServer
 from ortoo.common.grpc.tls import TlsListener, make_self_signed_certificate
+from ortoo.common.grpc.transport import H2Transport, using_transport
 from ortoo.common.process.background import Background
 from ortoo.common.process.clock import SystemClock
 from ortoo.common.process.memory_budget import MemoryBudget
 from tests.unit.common.grpc.new_garbage import new_garbage
 
+EACH_TRANSPORT = pytest.mark.usefixtures("each_transport")
+"""The transport h2 has no queue front; its calls behave the same."""
 NAME = "ortoo.v1.Test"
 HOT = [f"/{NAME}/{method}" for method in ("Echo", "Ask", "Wait", "Fail", "Large", "Many", "Early")]
 LARGE = bytes(8 << 20)
@@ -195,6 +199,8 @@ async def answers() -> list[object]:
 async def test_a_client_hears_the_same_with_the_front_and_without(monkeypatch: pytest.MonkeyPatch) -> None:
     """Metadata in both directions, binary too, deadlines, peers, statuses and translated errors are equal."""
     with_front = await answers()
+    with using_transport(H2Transport()):
+        assert await answers() == with_front
     monkeypatch.setattr(CompletionQueue, "of_server", lambda *_: None)
     assert await answers() == with_front
     assert b"'some', False, '127.0.0.1'" in bytes(str(with_front[3]), "ascii")
@@ -223,10 +229,13 @@ async def test_many_answers_come_in_order_and_then_the_status(
     heard, ended = await many_answers(request_bytes)
     assert heard == [*(b"%d" % at for at in range(200)), len(LARGE), b""]
     assert ended == ("OK" if not request_bytes else "StatusCode.NOT_FOUND name: none left")
+    with using_transport(H2Transport()):
+        assert await many_answers(request_bytes) == (heard, ended)
     monkeypatch.setattr(CompletionQueue, "of_server", lambda *_: None)
     assert await many_answers(request_bytes) == (heard, ended)
 
 
+@EACH_TRANSPORT
 async def test_who_leaves_amid_many_answers_ends_the_handler() -> None:
     """A handler that waits, and one whose large answer is not read, are each cancelled once."""
     async with served() as (one, _), connected(one.server.address) as channel, asyncio.timeout(PINGS_S / 2):
@@ -245,6 +254,7 @@ async def test_who_leaves_amid_many_answers_ends_the_handler() -> None:
         await until(lambda: one.budget.used_bytes == 0)
 
 
+@EACH_TRANSPORT
 async def test_a_caller_that_waits_no_longer_ends_the_handler() -> None:
     """A deadline and a cancellation reach the handler as through grpc.aio, and nothing is left over."""
     async with served() as (one, method):
@@ -259,6 +269,7 @@ async def test_a_caller_that_waits_no_longer_ends_the_handler() -> None:
         await until(lambda: one.budget.used_bytes == 0)
 
 
+@EACH_TRANSPORT
 async def test_a_request_that_is_too_large_or_missing_is_refused() -> None:
     """GRPC refuses the first by its own limit, the front a call half closed without a request; others work."""
     one = Served()
@@ -271,6 +282,7 @@ async def test_a_request_that_is_too_large_or_missing_is_refused() -> None:
         assert await channel.unary_unary(HOT[0])(b"x") == b"x"
 
 
+@EACH_TRANSPORT
 async def test_calls_come_by_tls_too(tmp_path: Path) -> None:
     """The TLS port belongs to the same core, and a context shows the port of its call."""
     certificate, key = make_self_signed_certificate(("localhost",))
@@ -288,6 +300,7 @@ async def test_calls_come_by_tls_too(tmp_path: Path) -> None:
         assert b"True, '127.0.0.1'" in await call(b"?")
 
 
+@EACH_TRANSPORT
 async def test_a_stop_lets_calls_end_and_cancels_those_that_do_not() -> None:
     """Within the grace period calls are answered, after it they are cancelled. Then the front's thread has ended."""
     one = Served(grace_s=0.5)
@@ -322,6 +335,7 @@ async def connected_after(one: Served) -> AsyncIterator[tuple[Any, Callable[[], 
         yield channel, lambda: one.server.__aexit__(None, None, None)
 
 
+@EACH_TRANSPORT
 async def test_connections_that_are_cut_leave_nothing_behind() -> None:
     """Handlers of calls on a dead connection are cancelled, their memory is returned, and others are served."""
     async with served() as (one, method), Background("test") as background:
@@ -338,6 +352,7 @@ async def test_connections_that_are_cut_leave_nothing_behind() -> None:
         await until(lambda: one.budget.used_bytes == 0)
 
 
+@EACH_TRANSPORT
 async def test_a_handler_that_panics_has_answered() -> None:
     """The event loop reports a BaseException, its caller gets a status, and nothing is left over."""
     told: list[Any] = []
@@ -349,6 +364,7 @@ async def test_a_handler_that_panics_has_answered() -> None:
         assert [type(error) for error in told] == [Panic]
 
 
+@EACH_TRANSPORT
 async def test_an_answer_counts_until_its_peer_has_taken_it() -> None:
     """A peer that reads nothing is detected by its unread bytes, and its end frees them."""
     async with served() as (one, _), Background("test") as background:
@@ -414,6 +430,7 @@ async def carry(reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> N
             await writer.drain()
 
 
+@EACH_TRANSPORT
 async def test_calls_leave_no_objects() -> None:
     """Served, refused and ended calls need no garbage collector, and the front keeps none of them."""
     async with served() as (one, method), connected(one.server.address) as channel:
@@ -438,12 +455,13 @@ async def test_calls_leave_no_objects() -> None:
             assert len(gc.get_objects()) - before < 200
 
 
+@EACH_TRANSPORT
 async def test_nothing_is_said_behind_the_end() -> None:
     """Otherwise gRPC would silently refuse the second status and never release the call."""
 
     def calls() -> int:
         gc.collect()
-        return sum(isinstance(found, QueueCall) for found in gc.get_objects())
+        return sum(isinstance(found, QueueCall | H2Call) for found in gc.get_objects())
 
     async with served() as (one, _), connected(one.server.address) as channel:
         before = calls()  # those that wait for a call

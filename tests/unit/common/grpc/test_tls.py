@@ -16,6 +16,8 @@ from ortoo.common.grpc.server import GrpcServer
 from ortoo.common.grpc.tls import TlsListener, cluster_credentials, cluster_listener, make_self_signed_certificate
 from ortoo.verification.forks.spawning import outcome
 
+pytestmark = pytest.mark.usefixtures("each_transport")
+
 STRANGERS = """
 import asyncio
 from ortoo.common.grpc.server import GrpcServer

@@ -3,10 +3,20 @@
 from collections.abc import Sequence
 
 import grpc
+import pytest
+import structlog
 
 from ortoo.common.grpc.channels import OPTIONS, Channels
+from ortoo.common.grpc.h2 import engine
 from ortoo.common.grpc.server import GrpcServer
-from ortoo.common.grpc.transport import Options, SocketTransport, current_transport, using_transport
+from ortoo.common.grpc.transport import (
+    H2,
+    H2Transport,
+    Options,
+    SocketTransport,
+    current_transport,
+    using_transport,
+)
 from ortoo.common.process.background import Background
 
 
@@ -47,3 +57,14 @@ async def test_channels_and_servers_come_from_the_transport_in_use() -> None:
 
 async def _channel(channels: Channels, address: str) -> grpc.aio.Channel:
     return channels.channel_to(address)
+
+
+def test_a_process_without_ngh2_serves_by_grpc_aio(monkeypatch: pytest.MonkeyPatch) -> None:
+    """One line of the log reports it."""
+    transport = SocketTransport()
+    assert transport.serving_by("grpc") is transport
+    assert isinstance(transport.serving_by(H2), H2Transport)
+    monkeypatch.setattr(engine, "IS_AVAILABLE", False)
+    with structlog.testing.capture_logs() as lines:
+        assert transport.serving_by(H2) is transport
+    assert [line["event"] for line in lines] == ["transport_h2_unavailable"]

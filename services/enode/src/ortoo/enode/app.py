@@ -193,4 +193,5 @@ def _replica_server(
         connections_max=settings.connections_max,
         connections_per_address_max=settings.connections_per_address_max,
         descriptors_max=connections,
+        wire=settings.transport,
     )

@@ -127,6 +127,7 @@ async def open_namesrv(
             cluster_tls=cluster_listener(settings),
             memory=memory,
             hot=service.QUEUE_FRONT_METHODS,
+            wire=settings.transport,
         )
         found.sources.append(server.findings)
         background.spawn("draining", directory.watches.close_on(server.draining))

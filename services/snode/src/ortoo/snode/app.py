@@ -172,6 +172,7 @@ async def open_snode(
             own_address=worker.own_address if worker is not None and not settings.tls_cluster_listen_address else "",
             shares_ports=worker is not None,
             alone=parent_gone,
+            wire=settings.transport,
         )
         findings.sources.append(server.findings)
         register_connections(telemetry.metrics, server.ended_connections)

@@ -1,5 +1,6 @@
 """The settings that every role has; a role's own class adds the rest."""
 
+import enum
 import os
 from collections.abc import Mapping
 from dataclasses import dataclass
@@ -13,6 +14,15 @@ from ortoo.common.errors import Invalid
 from ortoo.common.process.settings import LoadedSettings, NumberRange, check_ranges, load
 
 TLS_CLUSTER = tuple(f"tls_cluster_{end}" for end in ("listen_address", "certificate_file", "key_file", "ca_file"))
+
+
+class ServerTransport(enum.StrEnum):
+    """The implementation of gRPC's wire in a server."""
+
+    GRPC = "grpc"
+    """grpc.aio."""
+    H2 = "h2"
+    """libnghttp2, on the event loop of the process."""
 
 
 @dataclass(frozen=True)
@@ -69,6 +79,9 @@ class ServiceSettings:
     """Maximum number of connections to a port from one address. Above it the process closes the connections from that
     address that have been silent longest. 0 = half of the connections that the port takes. Raise it where all clients
     come through one proxy or address translation."""
+    transport: ServerTransport = ServerTransport.GRPC
+    """The implementation of gRPC's wire on the process's ports: `grpc`, or `h2`, which is experimental
+    (docs/operations/transport.md)."""
     metrics_address: str = ""
     """host:port where Prometheus scrapes (/metrics, /healthz, /readyz). Empty = no such port."""
     metrics_endpoint: str = ""

@@ -123,6 +123,7 @@ class GrpcServer:
         connections_per_address_max: int = 0,
         descriptors_max: int = 0,
         connection_age_max_s: float = 0.0,
+        wire: str = "grpc",
     ) -> None:
         """Serve on `address`, host:port. Port 0 = chosen by the kernel; an empty address = only TLS.
 
@@ -136,6 +137,8 @@ class GrpcServer:
         as handlers do. The layers in `outermost` see the resulting status.
 
         `hot` are full names of unary methods that the queue front serves if it is available, besides health checks.
+
+        `wire` is the implementation of gRPC's wire, "grpc" or "h2". A transport of the task's context takes precedence.
 
         With `shares_ports` other processes listen on the same ports, and each connection belongs to one of these
         processes. `own_address` is then a further address, which only this process serves; empty = none. `alone` is set
@@ -169,8 +172,8 @@ class GrpcServer:
         calls = CallMemory(memory)
         before = [*outermost, ErrorTranslation(), calls, Observers(), Encoding(), *guards]
         after = [layer for guard in guards for layer in guard.after_decoding()]
-        transport = current_transport()
-        around = Layers([*before, Decoding(calls), *after, *layers], receives=transport.has_sockets)
+        transport = current_transport().serving_by(wire)
+        around = Layers([*before, Decoding(calls), *after, *layers], receives=transport.has_core)
         ports = sum(map(bool, (address, own_address, tls, cluster_tls)))
         limits = ConnectionLimits.chosen(
             connections_max,
@@ -189,10 +192,11 @@ class GrpcServer:
             *((("grpc.max_connection_age_ms", int(connection_age_max_s * 1000)),) if connection_age_max_s else ()),
         )
         self._server = transport.server([around], options)
-        sockets = CoreSockets.of_newest() if transport.has_sockets else None
+        sockets = CoreSockets.of_newest() if transport.has_core else None
         self._connections = ConnectionWatch(limits, sockets, MemoryGuard(memory), SystemClock())
         self._calls = calls
         self._has_sockets = transport.has_sockets
+        self._has_core = transport.has_core
         self._background = Background("connections")
         # The calls of a hot method wait in a queue of their own, which calls of other methods cannot fill.
         self._queue_server = QueueServer.wrap(self._server, (*hot, CHECK), around)
@@ -243,7 +247,8 @@ class GrpcServer:
     def _secured(self, tls: TlsListener | None) -> str:
         if tls is None:
             return ""
-        credentials = tls.credentials()
+        # Only grpcio reads its own form of credentials.
+        credentials: Any = tls.credentials() if self._has_core else tls
         return _bind(tls.address, lambda at: self._server.add_secure_port(at, credentials), tls.settings[0])
 
     def findings(self) -> Iterator[Finding]:
@@ -252,7 +257,10 @@ class GrpcServer:
 
     def ended_connections(self) -> dict[str, int]:
         """The number of connections that this server closed because of their peers' behaviour, by reason."""
-        return {**self._connections.ended, **self._calls.ended}
+        ended = {**self._connections.ended, **self._calls.ended}
+        for reason, count in getattr(self._server, "ended", {}).items():  # of the transport h2
+            ended[reason] = ended.get(reason, 0) + count
+        return ended
 
     def mark_dead(self) -> None:
         """Report NOT_SERVING for the health check LIVE, because this process has to be restarted."""

@@ -2,6 +2,7 @@
 
 import contextlib
 import ssl
+import tempfile
 import time
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass
@@ -115,6 +116,38 @@ class TlsListener:
         # None means that the configuration stays, by gRPC's documentation; its types lack that.
         return grpc.dynamic_ssl_server_credentials(made.value, newest, bool(self.client_ca_file))  # type: ignore[arg-type]
 
+    def ssl_context(self) -> ssl.SSLContext:
+        """The same for a server that is not grpcio's; a handshake with changed files uses a context made from them.
+
+        Errors: Invalid, naming the setting.
+        """
+        if not (self.certificate_file and self.key_file):
+            _log.emit(log_events.DEVELOPMENT_CERTIFICATE_USED, field=self.settings[1])
+            return _self_signed_context(self.address)
+        files = [Path(file) for file in (self.certificate_file, self.key_file, self.client_ca_file) if file]
+        made = ReloadingFiles(files, self._context_of_files)
+
+        def use_newest(handshake: ssl.SSLObject, _: str | None, context: ssl.SSLContext) -> None:
+            """OpenSSL calls this in each handshake, before a certificate is chosen."""
+            made.reload_if_changed()
+            if made.value is not context:
+                handshake.context = made.value
+
+        context = made.value
+        context.sni_callback = use_newest
+        return context
+
+    def _context_of_files(self) -> ssl.SSLContext:
+        _, certificate_name, key_name, ca_name = self.settings
+        _read_pair(Path(self.key_file), Path(self.certificate_file), key_name, certificate_name)
+        context = _server_context()
+        context.load_cert_chain(self.certificate_file, self.key_file, password="")
+        if self.client_ca_file:
+            _read_roots(Path(self.client_ca_file), ca_name)
+            context.load_verify_locations(self.client_ca_file)
+            context.verify_mode = ssl.CERT_REQUIRED
+        return context
+
     def _read(self) -> grpc.ServerCertificateConfiguration:
         _, certificate_name, key_name, ca_name = self.settings
         key, certificate = _read_pair(Path(self.key_file), Path(self.certificate_file), key_name, certificate_name)
@@ -214,6 +247,24 @@ def make_self_signed_certificate(hosts: Sequence[str]) -> tuple[bytes, bytes]:
         serialization.Encoding.PEM, serialization.PrivateFormat.PKCS8, serialization.NoEncryption()
     )
     return made.public_bytes(serialization.Encoding.PEM), private
+
+
+def _server_context() -> ssl.SSLContext:
+    """A context for HTTP/2, which needs TLS 1.2 or later."""
+    context = ssl.SSLContext(ssl.PROTOCOL_TLS_SERVER)
+    context.minimum_version = ssl.TLSVersion.TLSv1_2
+    context.set_alpn_protocols(["h2"])
+    return context
+
+
+def _self_signed_context(address: str) -> ssl.SSLContext:
+    certificate, key = make_self_signed_certificate(("localhost", "127.0.0.1", address.rpartition(":")[0]))
+    context = _server_context()
+    with tempfile.NamedTemporaryFile() as file:  # OpenSSL reads files only
+        file.write(key + certificate)
+        file.flush()
+        context.load_cert_chain(file.name)
+    return context
 
 
 def _read_pair(key_file: Path, certificate_file: Path, key_field: str, field: str) -> tuple[bytes, bytes]:

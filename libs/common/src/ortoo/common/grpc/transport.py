@@ -10,6 +10,12 @@ from typing import Protocol
 
 import grpc
 
+from ortoo.common.logs import log_events
+from ortoo.common.logs.logger import get_logger
+
+H2 = "h2"
+"""The value of the setting `transport` for servers of libnghttp2."""
+_log = get_logger("transport")
 Options = Sequence[tuple[str, int]]
 """gRPC's channel arguments; servers take them too."""
 
@@ -19,6 +25,11 @@ class Transport(Protocol):
 
     has_sockets: bool
     """Whether the connections are sockets of this process."""
+    has_core: bool
+    """Whether the servers are those of grpcio's core."""
+
+    def serving_by(self, wire: str) -> "Transport":
+        """The same transport with servers of `wire`, "grpc" or "h2", if it has a choice."""
 
     def channel(self, address: str, options: Options) -> grpc.aio.Channel:
         """A channel to host:port; it connects at its first use."""
@@ -28,9 +39,21 @@ class Transport(Protocol):
 
 
 class SocketTransport:
-    """The transport over sockets."""
+    """The transport over sockets by grpc.aio."""
 
     has_sockets = True
+    has_core = True
+
+    def serving_by(self, wire: str) -> Transport:
+        """The same transport, or one with servers of libnghttp2. A log line reports that ngh2 is missing."""
+        if wire != H2:
+            return self
+        from ortoo.common.grpc.h2 import engine  # only servers of this transport need the package
+
+        if not engine.IS_AVAILABLE:
+            _log.emit(log_events.TRANSPORT_H2_UNAVAILABLE)
+            return self
+        return H2Transport()
 
     def channel(self, address: str, options: Options) -> grpc.aio.Channel:
         """A channel without TLS."""
@@ -39,6 +62,22 @@ class SocketTransport:
     def server(self, interceptors: Sequence[grpc.aio.ServerInterceptor], options: Options) -> grpc.aio.Server:
         """A server of the running event loop."""
         return grpc.aio.server(interceptors=list(interceptors), options=list(options))
+
+
+class H2Transport(SocketTransport):
+    """The transport over sockets whose servers read and write by libnghttp2. Its channels are those of grpc.aio."""
+
+    has_core = False
+
+    def serving_by(self, wire: str) -> Transport:
+        """Returns itself."""
+        return self
+
+    def server(self, interceptors: Sequence[grpc.aio.ServerInterceptor], options: Options) -> grpc.aio.Server:
+        """A server of the running event loop."""
+        from ortoo.common.grpc.h2.server import H2Server  # its layers import this module
+
+        return H2Server(interceptors, options)
 
 
 _SOCKETS = SocketTransport()

@@ -58,6 +58,11 @@ COMPLETION_QUEUE_UNAVAILABLE = warning(
     "This version of grpcio lacks the interface that reduces the cost of messages sent one by one.",
     "Install a version of grpcio from the supported range.",
 )
+TRANSPORT_H2_UNAVAILABLE = warning(
+    "transport_h2_unavailable",
+    "The setting `transport` is h2, but the package ngh2 is not installed. The process serves by grpc.aio.",
+    "Install ortoo-common[h2], or set `transport` to grpc.",
+)
 CERTIFICATES_RELOADED = info(
     "certificates_reloaded",
     "Changed TLS certificates were read.",

@@ -1,7 +1,7 @@
 """The addresses of a network in memory: the listening servers, and how channels find them."""
 
 from collections.abc import Sequence
-from typing import cast
+from typing import Self, cast
 
 import grpc
 
@@ -28,6 +28,7 @@ class MemoryTransport:
     """
 
     has_sockets = False
+    has_core = False
 
     def __init__(self, network: Network | None = None, *, window_bytes: int = WINDOW_BYTES) -> None:
         """`network` decides reachability and delays; without one all is reachable at once."""
@@ -36,6 +37,10 @@ class MemoryTransport:
         self._servers: dict[str, CoreServer] = {}
         self._connections = 0
         self._last_port = PORT_FIRST - 1
+
+    def serving_by(self, wire: str) -> Self:
+        """Returns itself, because its servers have no wire."""
+        return self
 
     def channel(
         self, address: str, options: Options = (), interceptors: Sequence[grpc.aio.ClientInterceptor] = ()

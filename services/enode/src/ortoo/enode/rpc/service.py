@@ -129,6 +129,7 @@ def enode_server(
         memory=memory,
         is_ready=False,
         hot=QUEUE_FRONT_METHODS,
+        wire=settings.transport,
     )
 
 

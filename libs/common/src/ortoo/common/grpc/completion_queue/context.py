@@ -144,6 +144,6 @@ class QueueCallContext(grpc.aio.ServicerContext[Any, Any]):
 
 def headers_of(context: grpc.aio.ServicerContext[Any, Any]) -> dict[str, str]:
     """The text values of the caller's metadata, from a context of the queue front or of grpc.aio."""
-    if type(context) is QueueCallContext:
+    if isinstance(context, QueueCallContext):
         return context.headers
     return {str(key): value for key, value in context.invocation_metadata() or () if isinstance(value, str)}

@@ -20,6 +20,8 @@ class Arrival:
     memory: MemoryShare | None = None
     """The memory of the call is drawn from this share, once its request has arrived; it is closed when gRPC has
     released the call."""
+    open_share: Callable[[], MemoryShare] | None = None
+    """Opens a share for a request that arrives in parts; None = its memory is not counted."""
     peer = ""
     """The caller's address as gRPC writes it; empty while it is unknown."""
     call_bytes = 0

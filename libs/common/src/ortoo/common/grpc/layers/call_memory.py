@@ -7,6 +7,7 @@ when the memory is used up and ending the call did not help.
 
 import asyncio
 from contextvars import ContextVar
+from functools import partial
 from typing import Any
 
 from ortoo.common.errors import Invalid, Overloaded
@@ -85,13 +86,14 @@ class CallMemory(Layer):
             arrival.call_bytes += HEADER_COPIES * header_bytes
         if not arrival.is_observer:  # health checks must be answered
             self._budget.wait_for_room(arrival.kind, arrival.call_bytes, is_request=not arrival.gives_many)
+        arrival.open_share = partial(self._budget.share, arrival.kind)
         self.waiting.add(arrival, arrival.call_bytes)
         arrival.release_callbacks.append(lambda: self.waiting.remove(arrival))
 
     def enter(self, call: ServedCall) -> None:
         """Draw the memory of the call. Errors: Overloaded, and for a refused call the error of `arrive`."""
         context = call.context
-        arrival: Arrival | None = context.arrival if type(context) is QueueCallContext else ARRIVAL.get()
+        arrival: Arrival | None = context.arrival if isinstance(context, QueueCallContext) else ARRIVAL.get()
         if arrival is None:
             return
         if arrival.ends_connection:

@@ -3,6 +3,7 @@
 from typing import Final
 
 from ortoo.common.errors import Overloaded
+from ortoo.common.grpc.completion_queue.context import QueueCallContext
 from ortoo.common.grpc.layers.arrival import ARRIVAL, Arrival
 from ortoo.common.grpc.layers.layer import OBSERVING, Layer, ServedCall
 from ortoo.common.grpc.limits.connections import address_of
@@ -46,9 +47,11 @@ class Observers(Layer):
 
     def enter(self, call: ServedCall) -> None:
         """Check the limit of the caller's address, which is unknown until the request has come. Errors: Overloaded."""
-        if (arrival := ARRIVAL.get()) not in self._open:
+        context = call.context
+        arrival = context.arrival if isinstance(context, QueueCallContext) else ARRIVAL.get()
+        if arrival not in self._open:
             return
-        address = address_of(call.context.peer())
+        address = address_of(context.peer())
         if sum(one == address for one in self._open.values()) >= OBSERVERS_OF_ADDRESS_MAX:
             raise Overloaded(
                 f"{OBSERVERS_OF_ADDRESS_MAX} streams of health and reflection are open from {address}; close some, or "

@@ -41,7 +41,7 @@ class Caller(NamedTuple):
         With grpc.aio this is not needed, because each `yield` waits. Errors: CancelledError if the client disconnected
         before gRPC had taken all answers.
         """
-        if type(self.context) is QueueCallContext:
+        if isinstance(self.context, QueueCallContext):
             await self.context.end()
 
     def wait_ms(self, wanted_ms: int, request_timeout_ms: int = REQUEST_TIMEOUT_MS) -> int:

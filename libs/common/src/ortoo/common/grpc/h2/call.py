@@ -1,0 +1,373 @@
+"""A call on a connection: its requests, its answers and its status."""
+
+import asyncio
+from collections import deque
+from collections.abc import Callable
+from typing import TYPE_CHECKING, Any
+
+from ortoo.common.errors import Overloaded
+from ortoo.common.grpc.completion_queue.server import FLUSH_BYTES, SMALL_BYTES, UNSENT_BYTES_MAX
+from ortoo.common.grpc.h2.framing import (
+    PREFIX_BYTES,
+    RESPONSE,
+    Headers,
+    MessageReader,
+    MessageTooLarge,
+    Metadata,
+    frame,
+    prefix,
+    trailers,
+    write_metadata,
+)
+from ortoo.common.grpc.layers.arrival import Arrival
+from ortoo.common.process.memory_budget import MemoryShare
+
+if TYPE_CHECKING:
+    from ortoo.common.grpc.h2.connection import H2Connection
+    from ortoo.common.grpc.h2.headers import CallHeaders
+
+OK = 0
+DEADLINE_EXCEEDED = 4
+RESOURCE_EXHAUSTED = 8
+COPIED_BYTES_MAX = 64 << 10
+"""A larger answer is queued without being copied behind its prefix."""
+
+
+class H2Call:
+    """A call. Its handler must answer exactly once, even if the call has already ended."""
+
+    __slots__ = (
+        "_connection",
+        "_has_begun",
+        "_held_bytes",
+        "_is_half_closed",
+        "_method",
+        "_partial",
+        "_reader",
+        "_reading",
+        "_requests",
+        "_timer",
+        "_too_large_bytes",
+        "_waiting",
+        "arrival",
+        "cancelled",
+        "closed",
+        "deadline_s",
+        "headers",
+        "is_answered",
+        "is_caller_gone",
+        "is_closed",
+        "is_served",
+        "stream_id",
+        "task",
+    )
+
+    def __init__(self, connection: "H2Connection", stream_id: int, method: Any, headers: "CallHeaders") -> None:
+        self._connection = connection
+        self._method = method
+        self.stream_id = stream_id
+        self.headers = headers
+        self.arrival: Any = None
+        """The state of the call before its request comes."""
+        self.is_answered = False
+        """Whether the status was set."""
+        self.is_caller_gone = False
+        """Whether the caller no longer waits for the answer."""
+        self.is_closed = False
+        """Whether the stream has ended in both directions."""
+        self.cancelled: Callable[[], object] | None = None
+        """Called when the caller stops waiting."""
+        self.closed: Callable[[], object] | None = None
+        """Called when the answer is sent or given up."""
+        self.is_served = False
+        """Whether its handler was started."""
+        self.task: Any = None
+        """The task of its handler."""
+        self._has_begun = self._is_half_closed = False
+        self._reader = MessageReader(connection.server.limits.message_bytes_max)
+        self._requests: deque[bytes] = deque()
+        self._partial: MemoryShare | None = None
+        """The memory of the incomplete request."""
+        self._held_bytes = 0
+        """Number of bytes for which the caller's window is not open again."""
+        self._too_large_bytes = 0
+        """The size of a request above the limit, which is refused when the handler reads it."""
+        self._reading: asyncio.Future[None] | None = None
+        self._waiting: asyncio.Future[None] | None = None
+        self._timer: asyncio.TimerHandle | None = None
+        self.deadline_s: float | None = None
+        """The caller's deadline, in seconds of the wall clock; None = none."""
+        if headers.timeout_s is not None:
+            self.deadline_s = connection.server.clock.now_ms() / 1000 + headers.timeout_s
+            self._timer = connection.loop.call_later(headers.timeout_s, self._expire)
+
+    @property
+    def metadata(self) -> Metadata:
+        """The caller's metadata."""
+        return self.headers.metadata
+
+    def peer(self) -> str:
+        """The caller's address as gRPC writes it, such as `ipv4:127.0.0.1:4711`."""
+        return self._connection.peer
+
+    def auth_context(self) -> dict[str, list[bytes]]:
+        """The TLS properties of the caller, with gRPC's names."""
+        return self._connection.auth_context
+
+    def when_over(self, callback: Callable[[], object]) -> None:
+        """Call `callback` when the answer is sent or given up, after all callbacks given earlier."""
+        before = self.closed
+
+        def both() -> None:
+            if before is not None:
+                before()
+            callback()
+
+        self.closed = callback if before is None else both
+
+    # Requests.
+
+    def on_data(self, data: bytes, *, is_last: bool) -> None:
+        """Bytes of the caller have arrived."""
+        self._is_half_closed = is_last
+        if self.is_answered or (self.is_served and not self._method.takes_many):
+            self.consumed(len(data))  # no message follows the one request
+            return
+        found: list[bytes] = []
+        if data:
+            try:
+                found = self._reader.feed(data)
+            except MessageTooLarge as error:
+                self._too_large_bytes = error.args[0]
+                if self._reading is not None or not self.is_served:
+                    self._refuse_too_large()
+                return
+            if not self.is_served and (self._reader.partial_bytes or self._partial is not None):
+                self._count_partial()
+                if self.is_answered:
+                    return
+        self._method.on_messages(self, found, len(data))
+
+    def _count_partial(self) -> None:
+        """Draw the memory of a request that has not arrived completely. The call ends if there is none."""
+        size = self._reader.partial_bytes
+        if not size:
+            self._return_partial()
+            return
+        if self._partial is None:
+            arrival: Arrival | None = self.arrival
+            if arrival is None or arrival.open_share is None:
+                return
+            self._partial = arrival.open_share()
+            self._partial.on_evict = arrival.end
+        try:
+            self._partial.draw(size - self._partial.bytes, is_request=True)
+        except Overloaded as error:
+            self.fail(RESOURCE_EXHAUSTED, str(error))
+
+    def _return_partial(self) -> None:
+        partial, self._partial = self._partial, None
+        if partial is not None:
+            partial.close()
+
+    @property
+    def is_half_closed(self) -> bool:
+        """Whether the caller sends no further requests."""
+        return self._is_half_closed
+
+    def queue(self, messages: list[bytes], data_bytes: int) -> None:
+        """Keep requests for the handler of a stream. It opens the caller's window as it reads them."""
+        self._held_bytes += data_bytes
+        self._requests.extend(messages)
+        if not self._requests:  # the handler waits for the rest of this request, or soon will
+            self._open_window(self._held_bytes)
+        if messages or self._is_half_closed:
+            self._wake_reader()
+
+    def consumed(self, size: int) -> None:
+        """Open the caller's window by bytes that were taken."""
+        self._connection.consumed(self.stream_id, size)
+
+    def _open_window(self, size: int) -> None:
+        self._held_bytes -= size
+        self._connection.consumed(self.stream_id, size)
+
+    async def receive(self) -> bytes | None:
+        """The next request of a stream; None at their end, or when the caller is gone."""
+        while not self._requests:
+            if self._too_large_bytes:
+                self._refuse_too_large()
+            if self._is_half_closed or self.is_closed or self.is_caller_gone:
+                return None
+            self._reading = self._connection.loop.create_future()
+            try:
+                await self._reading
+            finally:
+                self._reading = None
+        data = self._requests.popleft()
+        # The window was already opened by bytes that came while no complete request waited.
+        size = min(PREFIX_BYTES + len(data), self._held_bytes) if self._requests else self._held_bytes
+        self._open_window(size)
+        return data
+
+    def _wake_reader(self) -> None:
+        if self._reading is not None and not self._reading.done():
+            self._reading.set_result(None)
+
+    def _refuse_too_large(self) -> None:
+        limit = self._connection.server.limits.message_bytes_max
+        details = f"SERVER: Received message larger than max ({self._too_large_bytes} vs. {limit})"
+        self.fail(RESOURCE_EXHAUSTED, details)
+
+    # Answers.
+
+    def begin(self, metadata: Any = ()) -> None:
+        """Send the initial metadata."""
+        headers: Headers = RESPONSE + write_metadata(metadata) if metadata else RESPONSE
+        self._has_begun = True
+        if not self.is_closed:
+            self._connection.send_headers(self.stream_id, headers)
+
+    @property
+    def has_begun(self) -> bool:
+        """Whether the initial metadata was sent."""
+        return self._has_begun
+
+    def send(self, data: bytes) -> None:
+        """Send one of several answers, in order. Answers of one iteration of the event loop are written together."""
+        if self.is_answered or self.is_closed:
+            return
+        if not self._has_begun:
+            self.begin()
+        self._queue(data)
+
+    def _queue(self, data: bytes) -> None:
+        if len(data) > COPIED_BYTES_MAX:
+            self._connection.send_data(self.stream_id, prefix(data), data)
+        else:
+            self._connection.send_data(self.stream_id, frame(data))
+
+    def check_size(self, size: int) -> bool:
+        """Whether an answer of this size may be sent; otherwise the call ends with RESOURCE_EXHAUSTED."""
+        limit = self._connection.server.limits.sent_bytes_max
+        if size > limit:
+            self.fail(RESOURCE_EXHAUSTED, f"SERVER: Sent message larger than max ({size} vs. {limit})")
+        return size <= limit
+
+    @property
+    def unsent_bytes(self) -> int:
+        """Size of the answers that wait for the peer's window or for the socket."""
+        return 0 if self.is_closed else self._connection.unsent_bytes(self.stream_id)
+
+    async def send_and_wait(self, data: bytes) -> None:
+        """Send one of several answers. Wait until it is sent if it is large, or if many small ones wait."""
+        self.send(data)
+        if self.unsent_bytes > (FLUSH_BYTES if len(data) > SMALL_BYTES else UNSENT_BYTES_MAX):
+            await self.wait_until_sent()
+
+    async def wait_until_sent(self) -> None:
+        """Wait until all answers are sent, or the call has ended."""
+        await self._connection.wait_until_sent(self.stream_id)
+
+    async def end(self, code: int, trailing: Metadata) -> None:
+        """Send the status after the answers, and wait until both are sent. Only the handler may call it.
+
+        Errors: CancelledError if the caller disconnects meanwhile.
+        """
+        self._end_with(None, code, "", trailing)
+        await self.wait_until_sent()
+        while not self.is_closed:
+            self._waiting = self._connection.loop.create_future()
+            await self._waiting
+        if self.is_caller_gone:
+            raise asyncio.CancelledError
+
+    def answer(self, data: bytes | None, code: int, details: str, trailing: Metadata) -> None:
+        """Send the last answer, if any, and the status, unless the handler has already sent the status."""
+        self.cancelled = self.task = None
+        if not self.is_answered:
+            self._end_with(data, code, details, trailing)
+
+    def fail(self, code: int, details: str) -> None:
+        """End the call with a status that its handler has not chosen, and cancel the handler.
+
+        A caller that does not take the answers before the status gets no status, so that they are not kept.
+        """
+        if self.is_answered or self.is_closed:
+            return
+        self._connection.flush()
+        if self.unsent_bytes:
+            self.is_answered = True
+            self._connection.reset(self.stream_id)
+        else:
+            self._end_with(None, code, details, ())
+        self._on_caller_gone()
+
+    def _end_with(self, data: bytes | None, code: int, details: str, trailing: Metadata) -> None:
+        self.is_answered = True
+        if self.is_closed:
+            self._on_over()
+            return
+        status = trailers(code, details, trailing)
+        if data is None and not self._has_begun:
+            self._connection.send_headers(self.stream_id, RESPONSE + status, is_last=True)
+        else:
+            if not self._has_begun:
+                self._connection.send_headers(self.stream_id, RESPONSE)
+            if data is not None:
+                self._queue(data)
+            self._connection.send_trailers(self.stream_id, status)
+        self._has_begun = True
+        if not self._is_half_closed:
+            self._connection.reset_when_sent(self.stream_id)
+
+    def _expire(self) -> None:
+        self._timer = None
+        if self.is_answered and not self.is_closed:  # the caller does not take the answer
+            self._connection.reset(self.stream_id)
+            self._on_caller_gone()
+        else:
+            self.fail(DEADLINE_EXCEEDED, "Deadline Exceeded")
+
+    # The end.
+
+    def on_reset(self) -> None:
+        """The caller has reset the stream."""
+        if not self.is_closed:
+            self._on_caller_gone()
+
+    def on_closed(self, *, is_reset: bool) -> None:
+        """The stream has ended in both directions, or its connection is lost."""
+        self.is_closed = True
+        self._return_partial()
+        if is_reset or not self.is_answered:
+            self._on_caller_gone()
+        if self._timer is not None:
+            self._timer.cancel()
+            self._timer = None
+        self._wake_reader()
+        if self._waiting is not None and not self._waiting.done():
+            self._waiting.set_result(None)
+        if self.is_answered:
+            self._on_over()
+
+    def _on_caller_gone(self) -> None:
+        """Note that the caller no longer waits for an answer, and cancel the handler."""
+        if not self.is_caller_gone:
+            self.is_caller_gone = True
+            self._requests.clear()
+            self._wake_reader()
+            if self.cancelled is not None:  # after the reader has seen the end of the requests
+                self._connection.loop.call_soon(self._cancel)
+            elif not self.is_served and not self.is_answered:  # its request has not come
+                self.is_answered = True
+                self._on_over()
+
+    def _cancel(self) -> None:
+        if self.cancelled is not None:
+            self.cancelled()
+
+    def _on_over(self) -> None:
+        over, self.closed = self.closed, None
+        if over is not None:
+            over()

@@ -1,0 +1,132 @@
+"""gRPC's framing of messages, metadata, timeouts and statuses in HTTP/2, without I/O."""
+
+import base64
+import binascii
+import re
+from collections.abc import Iterable
+from struct import Struct
+from typing import Any, Final
+from urllib.parse import quote
+
+Headers = tuple[tuple[bytes, bytes], ...]
+Metadata = tuple[tuple[str, str | bytes], ...]
+
+PREFIX_BYTES: Final = 5
+_PREFIX: Final = Struct(">BI")
+CONTENT_TYPE: Final = b"application/grpc"
+RESPONSE: Final[Headers] = ((b":status", b"200"), (b"content-type", CONTENT_TYPE))
+OK_TRAILERS: Final[Headers] = ((b"grpc-status", b"0"),)
+_UNITS_S: Final = {b"H": 3600.0, b"M": 60.0, b"S": 1.0, b"m": 1e-3, b"u": 1e-6, b"n": 1e-9}
+_TIMEOUT: Final = re.compile(rb"([0-9]{1,8})([HMSmun])")
+_DETAILS_SAFE: Final = "".join(chr(code) for code in range(0x20, 0x7F) if chr(code) != "%")
+_RESERVED: Final = frozenset((b"te", b"content-type", b"grpc-timeout", b"grpc-encoding", b"grpc-accept-encoding"))
+"""Headers of the protocol itself, which are no metadata."""
+
+
+class MessageTooLarge(Exception):
+    """A message above the limit; its only argument is the size in bytes."""
+
+
+class MessageReader:
+    """Assembles the messages of a stream of bytes."""
+
+    __slots__ = ("_bytes_max", "_parts", "_parts_bytes", "_wanted_bytes")
+
+    def __init__(self, bytes_max: int) -> None:
+        """A message may have `bytes_max` bytes."""
+        self._bytes_max = bytes_max
+        self._parts: list[bytes] = []
+        self._parts_bytes = 0
+        self._wanted_bytes = PREFIX_BYTES
+
+    @property
+    def partial_bytes(self) -> int:
+        """The number of bytes that are kept of an incomplete message."""
+        return self._parts_bytes
+
+    def feed(self, data: bytes) -> list[bytes]:
+        """The messages that `data` completes. Errors: MessageTooLarge, as soon as the size is known."""
+        if self._parts:
+            self._parts.append(data)
+            self._parts_bytes += len(data)
+            if self._parts_bytes < self._wanted_bytes:
+                return []
+            data = b"".join(self._parts)
+            self._parts, self._parts_bytes = [], 0
+        found: list[bytes] = []
+        start, end = 0, len(data)
+        while end - start >= PREFIX_BYTES:
+            size = _PREFIX.unpack_from(data, start)[1]
+            if size > self._bytes_max:
+                raise MessageTooLarge(size)
+            after = start + PREFIX_BYTES + size
+            if after > end:
+                self._wanted_bytes = PREFIX_BYTES + size
+                break
+            found.append(data[start + PREFIX_BYTES : after])
+            start = after
+        else:
+            self._wanted_bytes = PREFIX_BYTES
+        if start < end:
+            rest = data[start:] if start else data
+            self._parts, self._parts_bytes = [rest], len(rest)
+        return found
+
+
+def frame(data: bytes) -> bytes:
+    """A message with its prefix."""
+    return _PREFIX.pack(0, len(data)) + data
+
+
+def prefix(data: bytes) -> bytes:
+    """The prefix of a message."""
+    return _PREFIX.pack(0, len(data))
+
+
+def timeout_s(value: bytes) -> float | None:
+    """The timeout in a `grpc-timeout` header; None if the value is invalid."""
+    found = _TIMEOUT.fullmatch(value)
+    return int(found[1]) * _UNITS_S[found[2]] if found else None
+
+
+def read_metadata(headers: Headers) -> Metadata:
+    """The metadata in the headers of a call. Errors: ValueError for a binary value that is not base64."""
+    return tuple(
+        (key.decode(), _binary(value) if key.endswith(b"-bin") else value.decode("utf-8", "replace"))
+        for key, value in headers
+        if key[:1] != b":" and key not in _RESERVED
+    )
+
+
+def write_metadata(metadata: Iterable[tuple[str, Any]]) -> Headers:
+    """Metadata as headers. Errors: TypeError, ValueError for a key or value that gRPC does not allow."""
+    return tuple((key.encode("ascii"), _written(key, value)) for key, value in metadata)
+
+
+def trailers(code: int, details: str, metadata: Iterable[tuple[str, Any]]) -> Headers:
+    """A status as trailers."""
+    if not code and not details and not metadata:
+        return OK_TRAILERS
+    status: Headers = ((b"grpc-status", b"%d" % code),)
+    if details:
+        status += ((b"grpc-message", quote(details, safe=_DETAILS_SAFE, errors="replace").encode()),)
+    return status + write_metadata(metadata)
+
+
+def _binary(value: bytes) -> bytes:
+    try:
+        return base64.b64decode(value + b"=" * (-len(value) % 4), validate=True)
+    except binascii.Error:
+        raise ValueError("binary metadata must be base64") from None
+
+
+def _written(key: str, value: Any) -> bytes:
+    if key.endswith("-bin"):
+        if not isinstance(value, bytes):
+            raise TypeError(f"metadata {key} must be bytes")
+        return base64.b64encode(value).rstrip(b"=")
+    if isinstance(value, bytes):
+        return value
+    if not isinstance(value, str):
+        raise TypeError(f"metadata {key} must be text")
+    return value.encode("ascii")

@@ -1,0 +1,193 @@
+"""A server with the interface of grpc.aio's, whose calls are read and answered on the event loop."""
+
+import asyncio
+import contextlib
+import contextvars
+import socket
+import ssl
+from collections import Counter
+from collections.abc import Iterable, Mapping, Sequence
+from typing import Any
+
+import grpc
+
+from ortoo.common.grpc.h2.connection import LINGER_S, H2Connection
+from ortoo.common.grpc.h2.limits import WireLimits
+from ortoo.common.grpc.h2.listeners import BACKLOG, listen
+from ortoo.common.grpc.h2.methods import CallDetails, H2Method, InterceptedMethod
+from ortoo.common.grpc.layers.layer import Layers
+from ortoo.common.process.clock import Clock, SystemClock
+
+UNAVAILABLE: int = grpc.StatusCode.UNAVAILABLE.value[0]
+STOPPED_DETAILS = "Cancelling all calls"
+
+
+class H2Server(grpc.aio.Server):
+    """A server that is not started yet. The interface is the part of grpc.aio.Server that Ortoo uses."""
+
+    def __init__(
+        self,
+        interceptors: Sequence[grpc.aio.ServerInterceptor] = (),
+        options: Sequence[tuple[str, Any]] = (),
+        clock: Clock | None = None,
+    ) -> None:
+        """The first interceptor is the outermost; a `Layers` alone costs no task of its own."""
+        self.clock = clock or SystemClock()
+        self.limits = WireLimits.of_options(options)
+        self.connections: dict[H2Connection, None] = {}
+        self.ended: Counter[str] = Counter()
+        """The number of connections that were broken because of their peers' behaviour, by reason."""
+        self._interceptors = tuple(interceptors)
+        self._layers = interceptors[0] if len(interceptors) == 1 and isinstance(interceptors[0], Layers) else None
+        self._registered: dict[str, Any] = {}
+        self._generic: list[grpc.GenericRpcHandler] = []
+        self._methods: dict[str, Any] = {}
+        self._sockets: list[tuple[socket.socket, ssl.SSLContext | None]] = []
+        self._listening: list[asyncio.Server] = []
+        self._around = contextvars.copy_context()
+        self._is_started = self._is_stopping = False
+        self._no_calls = asyncio.Event()
+        self._no_connections = asyncio.Event()
+        """Set when the last connection has ended."""
+        self._stopped = asyncio.Event()
+
+    # The interface of grpc.aio.Server.
+
+    def add_generic_rpc_handlers(self, generic_rpc_handlers: Iterable[grpc.GenericRpcHandler]) -> None:
+        """Use these handlers for methods that are not registered, in this order."""
+        self._generic.extend(generic_rpc_handlers)
+
+    def add_registered_method_handlers(self, service_name: str, method_handlers: Mapping[str, Any]) -> None:
+        """Use these handlers, by method name; of duplicates the last one."""
+        self._registered |= {f"/{service_name}/{name}": handler for name, handler in method_handlers.items()}
+
+    def add_insecure_port(self, address: str) -> int:
+        """Bind host:port, any free port for 0; the port. Errors: RuntimeError if it cannot be bound."""
+        return self._bind(address, None)
+
+    def add_secure_port(self, address: str, server_credentials: Any) -> int:
+        """Like `add_insecure_port`, with TLS; `server_credentials` is a `TlsListener`. Errors: Invalid as well."""
+        context = server_credentials.ssl_context()
+        return self._bind(address, context)
+
+    def _bind(self, address: str, tls: ssl.SSLContext | None) -> int:
+        try:
+            found = listen(address, reuses_port=self.limits.reuses_port)
+        except OSError as error:
+            raise RuntimeError(f"cannot bind {address}: {error}") from None
+        self._sockets += ((one, tls) for one in found)
+        return int(found[0].getsockname()[1])
+
+    async def start(self) -> None:
+        """Take connections. Errors: UsageError when it was stopped."""
+        if self._is_stopping:
+            raise grpc.aio.UsageError("Server not in ready state")
+        if self._is_started:
+            return
+        self._is_started = True
+        self._around = contextvars.copy_context()
+        loop = asyncio.get_running_loop()
+        for one, tls in self._sockets:
+            timeout_s = None if tls is None else self.limits.set_up_max_s
+            self._listening.append(
+                await loop.create_server(
+                    lambda: H2Connection(self), sock=one, backlog=BACKLOG, ssl=tls, ssl_handshake_timeout=timeout_s
+                )
+            )
+
+    async def stop(self, grace: float | None) -> None:
+        """Refuse new connections and calls, wait `grace` seconds for open calls, and cancel the others."""
+        if not self._is_stopping:
+            self._is_stopping = True
+            for listening in self._listening:
+                listening.close()
+            if not self._is_started:
+                for one, _ in self._sockets:
+                    one.close()
+            for connection in list(self.connections):
+                connection.retire()
+        self._look_for_calls()
+        if grace:
+            with contextlib.suppress(TimeoutError):
+                async with asyncio.timeout(grace):
+                    await self._no_calls.wait()
+        for connection in list(self.connections):
+            for call in list(connection.calls.values()):
+                call.fail(UNAVAILABLE, STOPPED_DETAILS)
+            connection.close()
+        if self.connections:
+            with contextlib.suppress(TimeoutError):
+                async with asyncio.timeout(2 * LINGER_S):
+                    await self._no_connections.wait()
+        self._stopped.set()
+
+    async def wait_for_termination(self, timeout: float | None = None) -> bool:
+        """Wait until the server has stopped; whether that timed out."""
+        try:
+            async with asyncio.timeout(timeout):
+                await self._stopped.wait()
+        except TimeoutError:
+            return True
+        return False
+
+    # Called by connections.
+
+    def add_connection(self, connection: H2Connection) -> bool:
+        """Whether the server takes the connection."""
+        limit = self.limits.connections_max
+        if self._is_stopping or (limit and len(self.connections) >= limit):
+            return False
+        self.connections[connection] = None
+        self._no_connections.clear()
+        return True
+
+    def remove_connection(self, connection: H2Connection) -> None:
+        """The connection has ended."""
+        self.connections.pop(connection, None)
+        if self._is_stopping:
+            self._look_for_calls()
+        if not self.connections:
+            self._no_connections.set()
+
+    def on_call_ended(self) -> None:
+        """A call of a connection has ended."""
+        if self._is_stopping:
+            self._look_for_calls()
+
+    def _look_for_calls(self) -> None:
+        if not any(connection.calls for connection in self.connections):
+            self._no_calls.set()
+
+    def find_method(self, path: str) -> Any:
+        """The method of a path; None if there is none."""
+        found = self._methods.get(path)
+        return self._made(path) if found is None else found
+
+    def _made(self, path: str) -> Any:
+        if self._interceptors and self._layers is None:
+            return InterceptedMethod(path, self._intercepted, self.clock, self._around, asyncio.get_running_loop())
+        handler = self._handler(CallDetails(path))
+        if handler is None:
+            return None
+        arriving = None
+        if self._layers is not None:
+            arriving = self._layers.arriving(path, handler)
+            handler = self._layers.wrap(handler, path)
+        made = self._methods[path] = H2Method(path, handler, arriving, self.clock, self._around)
+        return made
+
+    def _handler(self, details: grpc.HandlerCallDetails) -> Any:
+        found = self._registered.get(details.method)
+        if found is not None:
+            return found
+        return next(filter(None, (one.service(details) for one in self._generic)), None)
+
+    async def _intercepted(self, call: Any, path: str) -> Any:
+        details = CallDetails(path, call.metadata)
+
+        async def ask(place: int, details: grpc.HandlerCallDetails) -> Any:
+            if place == len(self._interceptors):
+                return self._handler(details)
+            return await self._interceptors[place].intercept_service(lambda given: ask(place + 1, given), details)
+
+        return await ask(0, details)

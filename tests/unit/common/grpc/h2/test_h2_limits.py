@@ -1,0 +1,72 @@
+"""Limits that only the transport h2 enforces exactly, because it sees each frame."""
+
+import asyncio
+import contextlib
+from typing import Any
+
+import grpc
+
+from ortoo.common.grpc.server import GrpcServer
+from ortoo.common.grpc.transport import H2
+from ortoo.common.process.memory_budget import MemoryBudget
+from tests.hostile.floods import CHECK
+from tests.hostile.http2 import (
+    CANCELLED,
+    DATA,
+    FRAME_BYTES_MAX,
+    PING,
+    RST_STREAM,
+    Stranger,
+    frame,
+    headers,
+    message,
+    opening,
+)
+from tests.unit.common.grpc.test_server_limits import healthy, served, until
+
+
+async def test_a_request_that_is_not_complete_counts_as_memory() -> None:
+    """G17: an attacker could otherwise hold eight megabytes with each call."""
+    budget, size_bytes = MemoryBudget(24 << 20), 4 << 20
+
+    async def answer(data: bytes, context: Any) -> bytes:
+        return b"%d" % len(data)
+
+    handlers: dict[str, Any] = {"One": grpc.unary_unary_rpc_method_handler(answer)}
+
+    def add(to: Any) -> None:
+        to.add_generic_rpc_handlers((grpc.method_handlers_generic_handler("ortoo.v1.Test", handlers),))
+
+    server = GrpcServer("127.0.0.1:0", [("ortoo.v1.Test", add)], memory=budget, wire=H2)
+    async with asyncio.timeout(60), server:
+        stranger = await Stranger.connect(server.address)
+        await stranger.send(frame(PING, 0, 0, b"12345678"))
+        await until(lambda: stranger.frames[PING] > 0)  # the server's windows are known
+        part = message(bytes(size_bytes))[: size_bytes // 8]  # less than the window of a stream
+        for stream in stranger.streams(24):
+            frames = [part[at : at + FRAME_BYTES_MAX] for at in range(0, len(part), FRAME_BYTES_MAX)]
+            await stranger.send(opening(stream, headers("/ortoo.v1.Test/One")))
+            await stranger.send(*(frame(DATA, 0, stream, one) for one in frames))
+        await until(lambda: budget.evicted["One"] + budget.refused["One"] > 0)
+        assert budget.used_bytes <= budget.bytes_max
+        async with grpc.aio.insecure_channel(server.address) as channel:
+            calling: Any = channel.unary_unary("/ortoo.v1.Test/One")
+            answered = b""
+            while not answered:
+                with contextlib.suppress(grpc.aio.AioRpcError):
+                    answered = await calling(bytes(100_000))
+            assert answered == b"100000"
+        await stranger.close()
+        await until(lambda: not budget.used_bytes)
+
+
+async def test_a_flood_of_resets_is_ended() -> None:
+    """Streams that are reset before their requests have arrived; other connections continue."""
+    async with served(wire=H2) as server:
+        stranger = await Stranger.connect(server.address)
+        while stranger.is_open:
+            for stream in stranger.streams(200):
+                await stranger.send(opening(stream, headers(CHECK)), frame(RST_STREAM, 0, stream, CANCELLED))
+        await stranger.close()
+        await until(lambda: server.ended_connections()["resets"] > 0)
+        assert await healthy(server.address)
