@@ -118,7 +118,7 @@ def test_many_topics_of_a_pattern_cost_one_call(broker: Broker, topic: str, monk
         return await called(stub, method, *arguments, **named)
 
     monkeypatch.setattr(link.connection, "call", counted)
-    monkeypatch.setattr(link.admin, "_call", lambda *given: counted(AdminServiceStub, *given))
+    monkeypatch.setattr(link.topics, "_call", lambda *given: counted(AdminServiceStub, *given))
     state = current_state(link, options)
     assert len(state.topic_ids) == 30
     assert len(state.ranges) == 60
