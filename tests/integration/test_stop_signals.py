@@ -13,11 +13,13 @@ from ortoo.client.blocking import connect
 from ortoo.testing.pytest_broker import BlockingBroker
 
 HANDLER = """
-import asyncio, sys
+import asyncio, signal, sys
 from ortoo.client import App, PopSettings, PullSettings, ConsumerSettings
 from ortoo.client.blocking import connect
 
-address, kind, finish_timeout_s = sys.argv[1], sys.argv[2], float(sys.argv[3])
+address, kind, finish_timeout_s, ignored = sys.argv[1], sys.argv[2], float(sys.argv[3]), sys.argv[4]
+# The shell that runs the tests may ignore SIGINT, and programs inherit this.
+signal.signal(signal.SIGINT, signal.SIG_IGN if ignored == "True" else signal.default_int_handler)
 
 def handle(message):
     print("begun", flush=True)
@@ -77,9 +79,11 @@ class Program:
 
 
 @contextmanager
-def running(address: str, kind: str, finish_timeout_s: float = 30.0) -> Iterator[Program]:
+def running(
+    address: str, kind: str, finish_timeout_s: float = 30.0, *, sigint_ignored: bool = False
+) -> Iterator[Program]:
     """The program, when its handler has begun the first message."""
-    arguments = [sys.executable, "-c", HANDLER, address, kind, str(finish_timeout_s)]
+    arguments = [sys.executable, "-c", HANDLER, address, kind, str(finish_timeout_s), str(sigint_ignored)]
     with subprocess.Popen(arguments, stdin=subprocess.PIPE, stdout=subprocess.PIPE, text=True) as process:
         try:
             program = Program(process)
@@ -112,6 +116,16 @@ def test_a_running_handler_finishes_and_its_message_is_acknowledged(
         assert program.stdout.read() == "done\n"
     with connect(address) as mq:
         assert mq.admin.describe_lag("g", "orders").lag_messages == 0
+
+
+@pytest.mark.parametrize("kind", ENDS)
+def test_a_program_in_the_background_stops_gracefully(address: str, kind: str) -> None:
+    """A shell starts it with SIGINT ignored. SIGTERM then ended the process at once."""
+    with running(address, kind, sigint_ignored=True) as program:
+        program.process.send_signal(signal.SIGTERM)
+        program.let_the_handler_return()
+        assert program.process.wait(20) == ENDS[kind][0]
+        assert program.stdout.read() == "done\n"
 
 
 @pytest.mark.parametrize("kind", ["program", "threads"])

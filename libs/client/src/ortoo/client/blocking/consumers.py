@@ -98,7 +98,7 @@ class HandlerFacade(ClosableFacade[S]):
     @contextmanager
     def _stopped_by_signals(self, raised: list[BaseException]) -> Iterator[None]:
         """Stop gracefully at SIGTERM and Ctrl-C, unless the application handles them or this is not the main thread."""
-        defaults = (signal.SIG_DFL, signal.default_int_handler)
+        defaults = (signal.SIG_DFL, signal.SIG_IGN, signal.default_int_handler)
         is_main = threading.current_thread() is threading.main_thread()
         if not is_main or any(signal.getsignal(number) not in defaults for number in SIGNALS):
             yield

@@ -12,16 +12,17 @@ SIGNALS = (signal.SIGTERM, signal.SIGINT)
 def stopping_signals(stop: Callable[[int], object]) -> Iterator[None]:
     """Call `stop` with the number of the first SIGTERM or SIGINT in the block. Only for the main thread.
 
-    After the first signal, both signals have the system's default action, which ends the process.
+    After the first signal, both signals have the system's default action, which ends the process. An ignored signal
+    stays ignored: shells start programs in the background with SIGINT ignored.
     """
-    previous = {number: signal.getsignal(number) for number in SIGNALS}
+    previous = {number: handler for number in SIGNALS if (handler := signal.getsignal(number)) != signal.SIG_IGN}
 
     def first(number: int, _: FrameType | None) -> None:
-        for one in SIGNALS:
+        for one in previous:
             signal.signal(one, signal.SIG_DFL)
         stop(number)
 
-    for number in SIGNALS:
+    for number in previous:
         signal.signal(number, first)
     try:
         yield
