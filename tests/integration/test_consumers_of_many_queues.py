@@ -42,9 +42,9 @@ async def test_a_joining_consumer_sends_the_same_number_of_requests_for_more_que
     counted: Counter[str] = Counter()
     call = GrpcEnodeLink._call
 
-    async def counting(self: GrpcEnodeLink, method: Any, request: object, *more: Any) -> Any:
+    async def counting(self: GrpcEnodeLink, method: Any, request: object, *more: Any, **named: Any) -> Any:
         counted[type(request).__name__] += 1
-        return await call(self, method, request, *more)
+        return await call(self, method, request, *more, **named)
 
     monkeypatch.setattr(GrpcEnodeLink, "_call", counting)
     async with open_cluster(tmp_path) as cluster:

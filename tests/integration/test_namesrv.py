@@ -142,13 +142,13 @@ async def test_watch_tells_changes_in_order_and_ends_at_the_stop(tmp_path: Path)
             first = await anext(watch)
             assert first.snapshot
             await register(stub)
+            told = [await anext(watch)]
             names = [f"t{number}" for number in range(20)]
             for name in names:
                 await stub.CreateTopic(pb.CreateTopicRequest(name=name))
             await stub.DeleteTopic(pb.DeleteTopicRequest(name="t0"))
             await stub.Unregister(pb.UnregisterRequest(enode="e"))
-            told: list[pb.WatchRoutesResponse] = []
-            while not told or not told[-1].enodes or told[-1].enodes[-1].alive:
+            while not told[-1].enodes or told[-1].enodes[-1].alive:
                 told.append(await anext(watch))
             topics = [topic for news in told for topic in news.topics]
             assert told[0].enodes[0].alive

@@ -15,7 +15,7 @@ from ortoo.verification.simulation.reads.replica_reads import READS, end_of
 CHANGES = {
     "CommitOffsets", "TakeLocks", "ReleaseLocks", "RecallDelayed", "Lease", "PopQueues", "RecordFailedAttempt",
     "RecordInterruptions", "SettlePopped", "StoreHalf", "SettleHalf", "ResumeHalf", "RetryMessages", "ReplayStored",
-    "UseDeliveryMode", "SetStoredMode", "AppendDeduplicated", "StoreSchedule", "ChangeStoredSchedule",
+    "UseDeliveryMode", "SetStoredMode", "AppendDeduplicated", "StoreSchedule", "ChangeStoredSchedule", "TrimQueues",
 }  # fmt: skip
 """The methods that change the state."""
 NOT_READ = {"ListStoredSchedules"}

@@ -96,7 +96,7 @@ class FakeLink:
         self.world = world
         self.now_s = 0.0
         self.clock = SimpleNamespace(monotonic_s=lambda: self.now_s)
-        self.admin = self
+        self.admin = self.topics = self
         self.connection = SimpleNamespace(retries=0, call=self._called)
 
     def run(self, answer: Any) -> Any:
