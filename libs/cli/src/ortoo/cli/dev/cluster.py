@@ -73,7 +73,7 @@ async def _run(data_dir: Path, listen_address: str, replicas: int, console_addre
             f'{other}ortoo topic create t && ortoo send t "hello" && ortoo tail t   (Ctrl-C stops)'
         )
         if console:
-            _output.write(f"watch messages in a browser: http://{console}")
+            _output.write(f"web console: http://{console}")
         await stop.wait()
 
 
