@@ -309,6 +309,23 @@ async def test_a_closed_producer_takes_nothing() -> None:
         await producer.send_once(b"late", "once")
 
 
+async def test_a_producer_that_was_not_entered_takes_nothing() -> None:
+    """Every method of sending names the missing `async with`, and sends nothing."""
+    async with connect("localhost:1") as mq:
+        producer = mq.producer("t")
+        with pytest.raises(ClientClosed, match="async with"):
+            producer.enqueue_nowait(b"early")
+        sends: list[Awaitable[Any]] = [
+            producer.send(b"early"),
+            producer.send_many([b"early"]),
+            producer.send_once(b"early", "once"),
+            producer.request(b"early"),
+        ]
+        for send in sends:
+            with pytest.raises(ClientClosed, match="async with"):
+                await send
+
+
 async def test_the_end_of_a_producer_has_a_limit_and_names_what_has_no_answer() -> None:
     """While no server answers, it does not wait until the messages expire."""
     store = SimulatedStore()

@@ -7,7 +7,7 @@ from ortoo.common.machine.forks import is_forked_after_channel
 
 
 class ClientClosed(Conflict):
-    """A client or producer was used after its end; make a new client or producer."""
+    """A client or producer was used after its end, or a producer before it was entered; the message has the remedy."""
 
     def __init__(self, message: str = "this client is closed; connect again") -> None:
         """`message` names the closed object; by default it is the whole client."""

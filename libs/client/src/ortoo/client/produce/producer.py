@@ -61,10 +61,10 @@ class Producer:
         self._batch_done = asyncio.Event()
         """Set when a batch gets its outcome: there may be memory again, or nothing left to wait for."""
         self._unreported = UnreportedErrors()
-        self._is_closed = False
+        self._not_open: str | None = "this producer is not open; enter it with `async with` first"
 
     async def __aenter__(self) -> Self:
-        self._route = await query_route(self._connection, self._topic)
+        self._route, self._not_open = await query_route(self._connection, self._topic), None
         self._choose_next_queue()
         await self._background.__aenter__()
         self._background.spawn("conversation", self._run_stream())
@@ -79,7 +79,7 @@ class Producer:
                 async with closing(self._topic, self._batchers.values(), self._settings.close_timeout_ms / 1000):
                     await self.flush()
         finally:
-            self._is_closed = True
+            self._not_open = "this producer is closed; make a new one"
             await self._background.__aexit__(*ended)
             for batcher in self._batchers.values():
                 batcher.abandon()
@@ -132,7 +132,7 @@ class Producer:
 
     async def wait_for_room(self) -> None:
         """Wait until `enqueue_nowait` accepts a message."""
-        while self._unacknowledged_bytes > self._settings.memory_bytes_max and not self._is_closed:
+        while self._unacknowledged_bytes > self._settings.memory_bytes_max and self._not_open is None:
             self._batch_done.clear()
             await self._batch_done.wait()
 
@@ -156,7 +156,7 @@ class Producer:
         self._connection.check_usable()
         for batcher in list(self._batchers.values()):  # sealing may open a batch of another queue
             self._seal(batcher)
-        while not (self._is_closed or all(batcher.is_idle for batcher in self._batchers.values())):
+        while not (self._not_open or all(batcher.is_idle for batcher in self._batchers.values())):
             self._batch_done.clear()
             await self._batch_done.wait()
         self._unreported.raise_first()
@@ -170,8 +170,8 @@ class Producer:
 
     def _check_open(self) -> None:
         self._connection.check_usable()
-        if self._is_closed:
-            raise ClientClosed("this producer is closed; make a new one")
+        if self._not_open is not None:
+            raise ClientClosed(self._not_open)
 
     def _enqueue(self, given: Message | bytes) -> SendFuture:
         self._check_open()
