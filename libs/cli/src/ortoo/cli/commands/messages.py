@@ -170,7 +170,10 @@ async def consume(
     tags: Annotated[str, typer.Option(help="Only messages with one of these tags, such as 'a || b'.")] = "*",
     sql: Annotated[str | None, typer.Option(help='Only messages that match, such as "amount > 100".')] = None,
 ) -> AsyncIterator[CommandOutput]:
-    """Consume messages as a member of a group until Ctrl-C. Each message is acknowledged when it has been printed."""
+    """Consume messages as a member of a group until Ctrl-C. Each message is acknowledged when it has been printed.
+
+    A group without offsets begins with messages that are sent from now on, unless --from-first is given.
+    """
     from ortoo.client import ConsumerSettings
 
     settings, printed = ConsumerSettings(from_beginning=from_beginning), 0
