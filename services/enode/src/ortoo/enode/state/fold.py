@@ -86,9 +86,15 @@ class State:
             self.apply(change, stored_at_ms)
 
     def checkpoint(self) -> Iterator[bytes]:
-        """Yield the whole state as encoded changes."""
+        """Yield the whole state as encoded changes.
+
+        The trims come first. Their fold raises offsets of other tables, and a group may have committed a lower one
+        since.
+        """
+        yield from self.trims.checkpoint()
         for table in self._tables:
-            yield from table.checkpoint()
+            if table is not self.trims:
+                yield from table.checkpoint()
 
     def comparable_tables(self) -> int:
         """A bit mask of the tables that are small enough for a digest."""
