@@ -152,3 +152,30 @@ def test_no_call_fails_while_leaders_are_killed(seed: int) -> None:
             assert set(client.sent) - client.acked == set()
 
     play(script, shape=THREE, seed=seed + 1)
+
+
+@pytest.mark.parametrize("direct_pops_max", [0, 100])
+def test_polls_that_begin_without_a_leader_wait_for_the_next_one(
+    monkeypatch: pytest.MonkeyPatch, direct_pops_max: int
+) -> None:
+    """Also if they share their waits."""
+    monkeypatch.setattr("ortoo.snode.pop.processor.DIRECT_POPS_MAX", direct_pops_max)
+
+    async def script(stage: ScriptedCluster) -> None:
+        async with stage.connect("operator") as mq, Channels() as channels, Background("rocket") as background:
+            await topic(stage, mq)
+            client = RocketClient(MessagingServiceStub(channels.channel_to(stage.cluster.addresses[0])))
+            await client.send(b"before")
+            for message in await client.receive():
+                await client.settle(message)
+            (await leader(stage)).kill()
+            polls = []
+            for _ in range(8):
+                polls.append(background.start_future("poll", client.receive()))
+                await stage.clock.sleep(0.2)
+            for number in range(8):
+                await client.send(b"%d" % number)
+            found = [message.body for poll in polls for message in await poll]
+            assert (client.failures, len(set(found))) == ([], 8)
+
+    play(script, shape=THREE)

@@ -4,7 +4,7 @@ import asyncio
 
 import pytest
 
-from ortoo.client import Client, PopSettings
+from ortoo.client import Client, Message, PopSettings
 from ortoo.common.process.background import Background
 from ortoo.snode.pop.call import PopCall, PopResult, PopSource
 from ortoo.snode.pop.source_pops import SourcePops
@@ -15,6 +15,9 @@ from tests.simulation.scripted_cluster import ScriptedCluster, play
 ENODES = 3
 CONSUMERS = 6
 WAIT_MS = 20_000
+LONG_WAIT_S = 60.0
+RETURN_S = 6.0
+"""The limit for messages of an enode that has just returned, with the pause between two waits there."""
 PROMPTLY_S = 0.5
 """The limit from the acknowledgement of a send to the delivery, with a consumer that has just gone in between."""
 
@@ -116,3 +119,39 @@ def test_idle_pops_ask_no_enode(asked: list[str]) -> None:
             assert list(consumers.received) == [b"x"]
 
     play(script, shape=ClusterShape(enodes=ENODES, snodes=1))
+
+
+@pytest.mark.parametrize("away_s", [12.0, 60.0])
+def test_messages_of_an_enode_that_was_away_do_not_wait_for_the_next_pop(away_s: float) -> None:
+    """Also if the pop began while the enode had no lease in the directory."""
+
+    async def script(stage: ScriptedCluster) -> None:
+        received: dict[bytes, float] = {}
+        async with stage.connect("app") as client, Background("load") as background:
+            await client.admin.ensure_topic("t", queue_count=2)
+            async with client.producer("t") as producer:
+                groups = [str(number) for number in range(50)]
+                receipts = {one: await producer.send(Message(b"early", message_group=one)) for one in groups}
+                home = stage.cluster.enodes[0]
+                group = next(one for one, receipt in receipts.items() if receipt.queue.enode == home.name)
+                background.spawn("pop", pop_all(stage, client, received))
+                await stage.clock.sleep(LONG_WAIT_S - away_s / 2)
+                home.kill()
+                await stage.clock.sleep(away_s)
+                home.start()
+                await home.ready.wait()
+                await producer.send(Message(b"late", message_group=group))
+                await stage.clock.sleep(RETURN_S)
+                assert b"late" in received
+
+    play(script, shape=ClusterShape(enodes=ENODES, snodes=1))
+
+
+async def pop_all(stage: ScriptedCluster, client: Client, received: dict[bytes, float]) -> None:
+    """Pop and acknowledge without end, with long waits."""
+    settings = PopSettings(invisible_ms=30_000, wait_ms=int(LONG_WAIT_S * 1000), messages_max=8)
+    async with client.pop_consumer("g", "t", settings=settings) as consumer:
+        while True:
+            for message in await consumer.pop():
+                received[message.body] = stage.clock.monotonic_s()
+                await message.ack()

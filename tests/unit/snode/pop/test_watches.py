@@ -1,7 +1,7 @@
 """Watches: which waiting pop is woken, when, and how often an enode is asked to wait."""
 
 import asyncio
-from collections.abc import AsyncIterator
+from collections.abc import AsyncIterator, Callable
 from contextlib import asynccontextmanager
 from types import SimpleNamespace
 from typing import Any
@@ -11,7 +11,7 @@ from ortoo.common.groups.pop import AwaitRequest
 from ortoo.common.process.background import Background
 from ortoo.common.process.clock import SystemClock
 from ortoo.snode.pop import watches as module
-from ortoo.snode.pop.watches import PopWatch, PopWatches
+from ortoo.snode.pop.watches import PopWatch, PopWatches, WaitingPop
 
 PLACE = ("e", AwaitRequest(1, "g", (0,)))
 
@@ -74,6 +74,20 @@ async def turns() -> None:
     """Let all tasks run until they wait."""
     for _ in range(20):
         await SystemClock().sleep(0)
+
+
+async def until(done: Callable[[], bool]) -> None:
+    """Wait until a condition holds."""
+    while not done():
+        await SystemClock().sleep(0.001)
+
+
+async def fail_waits(enode: Enode, count: int) -> None:
+    """Let all waits fail until there were `count`."""
+    for number in range(count):
+        await until(lambda number=number: len(enode.waits) > number)  # type: ignore[misc]
+        if not enode.waits[number].done():
+            enode.waits[number].set_exception(Unavailable("there is no leader"))
 
 
 async def test_only_the_first_pop_is_woken_and_then_twice_as_many() -> None:
@@ -143,16 +157,47 @@ async def test_a_wait_that_fails_is_repeated_once_then_all_pops_get_its_error() 
             enode.waits[0].set_exception(Unavailable("the leader was lost"))
             await turns()
             assert (len(enode.waits), pops.woken) == (2, [])
-            enode.waits[1].set_exception(Unavailable("there is no leader"))
+            enode.waits[1].set_exception(Conflict("another mode"))
             await turns()
             assert pops.woken == ["a", "b"]
-            assert [str(one) for one in pops.failures] == 2 * ["there is no leader"]
-            watch.on_empty("")
-            pops.start("c")
+            assert [str(one) for one in pops.failures] == 2 * ["another mode"]
+            assert (len(enode.waits), watch.is_quiet) == (2, False)
+
+
+async def test_an_unreachable_enode_is_asked_again_and_its_return_wakes_a_pop(monkeypatch: Any) -> None:
+    """Each pop is woken by the first failure only, however long the enode is away."""
+    monkeypatch.setattr(module, "UNREACHABLE_PAUSE_S", 0.001)
+    async with opened() as (enode, watches, background):
+        with watches.use([PLACE]) as [watch]:
+            watch.on_unreachable(Unavailable("there is no leader"))
+            pop = WaitingPop(asyncio.get_running_loop().create_future())
+            first = background.spawn("pop", watches.wait([watch], LATE_S, pop=pop))
+            await fail_waits(enode, 2)
+            assert list(await first) == [watch]
+            pop = WaitingPop(asyncio.get_running_loop().create_future(), failed={watch})
+            again = background.spawn("pop", watches.wait([watch], LATE_S, pop=pop))
+            await fail_waits(enode, 6)
+            assert (again.done(), watch.is_quiet) == (False, True)
+            await until(lambda: len(enode.waits) == 7)
+            enode.waits[6].set_result(False)
+            await until(lambda: len(enode.waits) == 8)
+            assert watch.error is None  # it is reachable, although it has no messages
+            enode.waits[7].set_result(True)
+            assert await again == {}
+
+
+async def test_an_enode_that_answers_waits_and_no_pops_is_asked_at_intervals(monkeypatch: Any) -> None:
+    """For example, its disk is full. Its waits report at once that there are messages."""
+    monkeypatch.setattr(module, "UNREACHABLE_PAUSE_S", 600)
+    async with opened() as (enode, watches, _):
+        with watches.use([PLACE]) as [watch]:
+            watch.on_unreachable(Unavailable("no lease can be stored"))
+            await until(lambda: len(enode.waits) == 1)
+            enode.waits[0].set_result(True)
+            await until(lambda: not watch.is_quiet)
+            watch.on_unreachable(Unavailable("no lease can be stored"))
             await turns()
-            enode.waits[2].set_exception(Conflict("another mode"))
-            await turns()
-            assert pops.woken == ["a", "b", "c"]
+            assert (len(enode.waits), watch.is_quiet) == (1, True)
 
 
 async def test_an_older_enode_is_asked_at_intervals(monkeypatch: Any) -> None:

@@ -16,7 +16,7 @@ from ortoo.common.groups.pop import (
     ranges_of,
 )
 from ortoo.snode.cluster import ClusterView
-from ortoo.snode.cluster.routes import DeliveryMode, MessageType, Placement, Queue, Topic
+from ortoo.snode.cluster.routes import DeliveryMode, MessageType, Queue, Topic
 from ortoo.snode.cluster.runtime import Runtime
 from ortoo.snode.enodes.link import EnodeLinks
 from ortoo.snode.membership.group_filters import GroupFilters
@@ -34,10 +34,9 @@ from ortoo.snode.topics import TopicComponents
 from ortoo.snode.topics.creation import dead_letter_topic, retry_topic
 
 FINISH = Finish()
-DIRECT_SOURCES_MAX = 2
 DIRECT_POPS_MAX = 100
-"""At most this number of pops wait at the enodes themselves, which saves a round trip for their messages. Pops of more
-sources share their waits, as all other pops do."""
+"""At most this number of pops wait at the enodes themselves, which saves a round trip for their messages. Pops of
+several enodes share their waits, as all other pops do."""
 OTHERS_PAUSE_S = 0.2
 """The pause of a consumer that popped only such messages, so that it does not pop a whole backlog repeatedly."""
 
@@ -81,7 +80,7 @@ class PopProcessor:
         if topic.message_type is MessageType.PRIORITY:
             call = replace(call, rules=replace(call.rules, by_priority=True))
         sources = self._sources(topic, call)
-        if not sources:
+        if not self._reachable(sources, call):
             raise Unavailable(f"no enode of topic {topic.name} is reachable; retry", retry_after_ms=500)
         asks_all = self._attempts.begin(call, self._runtime.clock.monotonic_s())
         result = PopResult([])
@@ -102,7 +101,7 @@ class PopProcessor:
             part = replace(call, wait_ms=max(0, math.ceil((deadline_s - clock.monotonic_s()) * 1000)))
             if not part.wait_ms:
                 result = await self._direct.pop(sources, part)
-            elif len(sources) <= DIRECT_SOURCES_MAX and self._direct.waiting < DIRECT_POPS_MAX:
+            elif len({one.enode for one in sources}) == 1 and self._direct.waiting < DIRECT_POPS_MAX:
                 result = await self._direct.pop_or_wait(sources, part)
             else:
                 result = await self._shared.pop(sources, part, asks_all=asks_all)
@@ -125,7 +124,7 @@ class PopProcessor:
         topic = await self._cluster.watch.topic(call.topic)
         self._shared.cancel(call)
         failures: list[OrtooError] = []
-        for source in self._sources(topic, call):
+        for source in self._reachable(self._sources(topic, call), call):
             request = PopRequest(source.topic.topic_id, call.group, source.queue_ids, 1, call.invisible_ms, 0, 0)
             request = replace(request, attempt_id=call.attempt_id, rules=call.rules)
             try:
@@ -203,6 +202,7 @@ class PopProcessor:
                 await self.settle([(one.handle, one.popped.offsets)], verdict)
 
     def _sources(self, topic: Topic, call: PopCall) -> list[PopSource]:
+        """The sources of a pop, also those on enodes that may be reachable before it ends."""
         if call.queue is not None:
             return [PopSource(topic, call.queue.enode, (call.queue.queue_id,))]
         topics = [topic]
@@ -213,15 +213,19 @@ class PopProcessor:
             PopSource(one, placement.enode, tuple(range(placement.read_queue_count)))
             for one in topics
             for placement in one.placements
-            if self._is_reachable(placement)
+            if placement.read_queue_count and isinstance(self._link_error(placement.enode), Unavailable | None)
         ]
 
-    def _is_reachable(self, placement: Placement) -> bool:
+    def _reachable(self, sources: Sequence[PopSource], call: PopCall) -> Sequence[PopSource]:
+        """The sources that a request may reach now. A call for one queue gets the error of its enode."""
+        return sources if call.queue else [one for one in sources if self._link_error(one.enode) is None]
+
+    def _link_error(self, enode: str) -> OrtooError | None:
         try:
-            self._links.to(placement.enode)
-        except OrtooError:
-            return False
-        return placement.read_queue_count > 0
+            self._links.to(enode)
+        except OrtooError as error:
+            return error
+        return None
 
 
 def _lease_part(handle: ReceiptHandle, offsets: Sequence[int]) -> LeasePart:

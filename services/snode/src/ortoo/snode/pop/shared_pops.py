@@ -2,10 +2,10 @@
 
 import asyncio
 from collections import defaultdict
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import replace
 
-from ortoo.common.errors import Conflict, OrtooError
+from ortoo.common.errors import Conflict, OrtooError, Unavailable
 from ortoo.snode.cluster.runtime import Runtime
 from ortoo.snode.pop.call import PopCall, PopResult, PopSource, merge
 from ortoo.snode.pop.source_pops import SourcePops
@@ -34,20 +34,27 @@ class SharedPops:
         clock = self._runtime.clock
         deadline_s = clock.monotonic_s() + call.wait_ms / 1000
         failed: dict[PopWatch, OrtooError] = {}
+        """The last error of each source that refuses pops, or whose enode was unreachable for a time."""
         with self._watches.use([(one.enode, self._pops.await_request(one, call)) for one in sources]) as watches:
             self._rotation += 1
             at = self._rotation % len(sources)
             pairs = [*zip(sources, watches, strict=True)]
             pairs = pairs[at:] + pairs[:at]
             while True:
-                open_pairs = [pair for pair in pairs if pair[1] not in failed]
-                found = await self._ask([pair for pair in open_pairs if asks_all or not pair[1].is_quiet], call, failed)
+                found = await self._ask(
+                    [pair for pair in pairs if _is_open(pair[1], failed) and (asks_all or not pair[1].is_quiet)],
+                    call,
+                    failed,
+                )
                 asks_all = False
                 if found.batches or found.has_others:
                     return found
                 if len(failed) == len(watches):
                     raise next(iter(failed.values()))
                 if clock.monotonic_s() >= deadline_s:
+                    unreachable = [error for one in watches if (error := failed.get(one, one.error)) is not None]
+                    if len(unreachable) == len(watches):
+                        raise unreachable[0]
                     return PopResult([], next((one.blocked_reason for one in watches if one.blocked_reason), ""))
                 for watch, error in (await self._wait(watches, failed, call, deadline_s)).items():
                     if isinstance(error, Conflict):
@@ -63,7 +70,10 @@ class SharedPops:
     async def _ask(
         self, pairs: Sequence[tuple[PopSource, PopWatch]], call: PopCall, failed: dict[PopWatch, OrtooError]
     ) -> PopResult:
-        """Pop from sources in turn without waiting, until there are enough messages. Errors are added to `failed`."""
+        """Pop from sources in turn without waiting, until there are enough messages.
+
+        Refusals are added to `failed`. An enode that does not answer becomes quiet. Other sources leave `failed`.
+        """
         results: list[PopResult] = []
         room = call.messages_max
         try:
@@ -74,9 +84,13 @@ class SharedPops:
                     result = await self._pops.pop(source, replace(call, messages_max=room, wait_ms=0))
                 except Conflict:
                     raise
+                except Unavailable as error:
+                    watch.on_unreachable(error)
+                    continue
                 except OrtooError as error:
                     failed[watch] = error
                     continue
+                failed.pop(watch, None)
                 if result.is_empty:
                     watch.on_empty(result.blocked_reason)
                 results.append(result)
@@ -87,17 +101,22 @@ class SharedPops:
         return merge(results)
 
     async def _wait(
-        self, watches: Sequence[PopWatch], failed: dict[PopWatch, OrtooError], call: PopCall, until_s: float
+        self, watches: Sequence[PopWatch], failed: Mapping[PopWatch, OrtooError], call: PopCall, until_s: float
     ) -> dict[PopWatch, OrtooError]:
-        pop = WaitingPop(asyncio.get_running_loop().create_future())
+        pop = WaitingPop(asyncio.get_running_loop().create_future(), failed=failed)
         key = (call.group, call.topic, call.attempt_id)
         siblings = self._waiting[key]
         siblings.add(pop)
         try:
-            return await self._watches.wait([one for one in watches if one not in failed], until_s, pop=pop)
+            return await self._watches.wait([one for one in watches if _is_open(one, failed)], until_s, pop=pop)
         finally:
             siblings.discard(pop)
             if not siblings:
                 self._waiting.pop(key, None)
             if pop.is_cancelled:
                 raise Conflict("this pop was cancelled by its client", field="attempt_id")
+
+
+def _is_open(watch: PopWatch, failed: Mapping[PopWatch, OrtooError]) -> bool:
+    """Whether a source may return messages before the pop ends: it does not refuse pops."""
+    return isinstance(failed.get(watch), Unavailable | None)

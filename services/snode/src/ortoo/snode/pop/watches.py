@@ -1,12 +1,12 @@
 """Which enodes have messages for a group. One wait at each enode serves all pops of this snode."""
 
 import asyncio
-from collections.abc import Callable, Iterable, Iterator, Sequence
+from collections.abc import Callable, Container, Iterable, Iterator, Sequence
 from contextlib import contextmanager
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from functools import partial
 
-from ortoo.common.errors import OrtooError, Unsupported
+from ortoo.common.errors import OrtooError, Unavailable, Unsupported
 from ortoo.common.groups.pop import AwaitRequest
 from ortoo.common.process.containment import as_ortoo_error
 from ortoo.common.process.deadlines import DeadlineWheel
@@ -15,6 +15,12 @@ from ortoo.snode.enodes.link import EnodeLinks
 
 OLDER_ENODE_POLL_S = 1.0
 """The interval at which an enode of a version without AwaitMessages is asked for messages."""
+PROBE_MS = 3_000
+"""The duration of a wait at an enode that did not answer. It then counts as reachable, even if it has no messages."""
+UNREACHABLE_PAUSE_S = 1.0
+"""The time between two waits at an enode that refuses them, or that answers waits and no pops."""
+UNREACHABLE_PAUSE_MAX_S = 5.0
+"""The largest pause after repeated failures."""
 
 
 @dataclass(eq=False, slots=True)
@@ -25,13 +31,16 @@ class WaitingPop:
     is_cancelled: bool = False
     failures: "dict[PopWatch, OrtooError]" = field(default_factory=dict)
     """The watches whose wait at the enode has failed."""
+    failed: "Container[PopWatch]" = ()
+    """The watches whose enode was unreachable before. If it still is, this pop is not woken again."""
 
 
 class PopWatch:
     """Whether an enode may have messages for a group in queues of one topic.
 
     A quiet enode had no messages for the last pop, and its wait reports the next ones. So no pop needs to ask it. The
-    enode checks for messages when the wait arrives there. So messages that were stored after the pop are reported.
+    enode checks for messages when the wait arrives there. So messages that were stored after the pop are reported. An
+    enode that did not answer is quiet, too: the wait is sent to its next leader, and is repeated while pops use it.
     """
 
     def __init__(
@@ -46,20 +55,35 @@ class PopWatch:
         self.is_quiet = False
         self.blocked_reason = ""
         """Why the last pop returned no messages although the enode has some."""
+        self.error: Unavailable | None = None
+        """Why the enode cannot be reached, while it is quiet for this reason."""
         self.users = 0
         """The number of pops that use this watch."""
         self._links = links
         self._runtime = runtime
         self._on_unused = on_unused
+        self._unreachable_s = -UNREACHABLE_PAUSE_S
+        """When a wait last began because the enode did not answer."""
         self._waiting: dict[WaitingPop, None] = {}
         """In the order of arrival."""
 
     def on_empty(self, blocked_reason: str) -> None:
         """Note that a pop got no messages from the enode. The enode is now quiet."""
         self.blocked_reason = blocked_reason
+        self._start()
+
+    def on_unreachable(self, error: Unavailable) -> None:
+        """Note that the enode did not answer. It is now quiet, until its next leader or itself answers a wait."""
+        if not self.is_quiet:
+            now_s = self._runtime.clock.monotonic_s()
+            pause_s = max(0.0, self._unreachable_s + UNREACHABLE_PAUSE_S - now_s)
+            self.error, self._unreachable_s = error, now_s + pause_s
+            self._start(pause_s)
+
+    def _start(self, pause_s: float = 0.0) -> None:
         if not self.is_quiet:
             self.is_quiet = True
-            self._runtime.background.run_contained("pop watch", self._watch())
+            self._runtime.background.run_contained("pop watch", self._watch(pause_s))
 
     def wake(self, count: int) -> None:
         """Let waiting pops ask the enode, in the order of their arrival."""
@@ -81,32 +105,48 @@ class PopWatch:
         if not self.users and not self.is_quiet:
             self._on_unused(self)
 
-    async def _watch(self) -> None:
-        """Wait until the enode may have messages, then wake the first pop."""
-        failure: OrtooError | None = None
+    async def _watch(self, pause_s: float) -> None:
+        """Wait until the enode may have messages, then wake the first pop. A failed wait is repeated after a pause."""
+        try:
+            while True:
+                if pause_s:
+                    await self._runtime.clock.sleep(pause_s)
+                failure = await self._await_messages_or_error()
+                if not isinstance(failure, Unavailable) or not self.users:
+                    break
+                self.error = failure
+                self._report(failure, [pop for pop in self._waiting if self not in pop.failed])
+                pause_s = min(pause_s + UNREACHABLE_PAUSE_S, UNREACHABLE_PAUSE_MAX_S)
+        finally:
+            self.is_quiet, self.error = False, None
+            self.drop_if_unused()
+        if failure is None:
+            self.wake(1)
+        else:
+            self._report(failure, self._waiting)
+
+    def _report(self, failure: OrtooError, pops: Iterable[WaitingPop]) -> None:
+        for pop in pops:
+            pop.failures[self] = failure
+            wake(pop)
+
+    async def _await_messages_or_error(self) -> OrtooError | None:
         try:
             await self._await_messages()
         except Unsupported:
             await self._runtime.clock.sleep(OLDER_ENODE_POLL_S)
         except Exception as error:
-            failure = as_ortoo_error(error, "pop watch")
-        finally:
-            self.is_quiet = False
-            self.drop_if_unused()
-        if failure is None:
-            self.wake(1)
-        else:
-            for pop in self._waiting:
-                pop.failures[self] = failure
-            self.wake(len(self._waiting))
+            return as_ortoo_error(error, "pop watch")
+        return None
 
     async def _await_messages(self) -> None:
         """Return when the enode may have messages, or when no pop uses this watch any more."""
         enode, request = self.key
         is_retry = False
         while True:
+            wait_ms = request.wait_ms if self.error is None else PROBE_MS
             try:
-                found = await self._links.to(enode).await_messages(request)
+                found = await self._links.to(enode).await_messages(replace(request, wait_ms=wait_ms))
             except OrtooError as error:
                 if is_retry or not error.retriable:
                     raise
@@ -114,7 +154,7 @@ class PopWatch:
                 continue
             if found or not self.users:
                 return
-            is_retry = False
+            is_retry, self.error = False, None
 
 
 class PopWatches:
@@ -162,7 +202,8 @@ class PopWatches:
     ) -> dict[PopWatch, OrtooError]:
         """Wait until a watch is not quiet, an event is set, or until a monotonic time.
 
-        Returns the errors of failed watches. A caller that wakes this pop itself passes its own `pop`.
+        Returns the errors of failed watches. A caller that wakes this pop itself, or that knows of failed watches,
+        passes its own `pop`.
         """
         background = self._runtime.background
         pop = pop or WaitingPop(asyncio.get_running_loop().create_future())

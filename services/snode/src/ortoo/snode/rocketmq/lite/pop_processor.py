@@ -1,15 +1,16 @@
 """Pops over the lite topics of one client. Each lite topic is one queue, with at most one leased message."""
 
+import asyncio
 from collections.abc import Sequence
 from dataclasses import dataclass, replace
 
-from ortoo.common.errors import OrtooError
+from ortoo.common.errors import OrtooError, Unavailable
 from ortoo.snode.cluster.routes import Queue, Topic
 from ortoo.snode.cluster.runtime import Runtime
 from ortoo.snode.cluster.watch import DirectoryWatch
 from ortoo.snode.pop.call import PopCall, PopResult
 from ortoo.snode.pop.processor import PopProcessor
-from ortoo.snode.pop.watches import PopWatch
+from ortoo.snode.pop.watches import PopWatch, WaitingPop
 from ortoo.snode.rocketmq.lite.owners import LiteOwners
 from ortoo.snode.rocketmq.lite.subscriptions import LiteSubscription, LiteSubscriptions
 from ortoo.snode.rocketmq.lite.topics import LiteTopics
@@ -37,6 +38,7 @@ class LitePopProcessor:
         is_exclusive = self.owners.is_exclusive(call.group)
         deadline_s = self.runtime.clock.monotonic_s() + call.wait_ms / 1000
         found: list[PopResult] = []
+        failed: dict[PopWatch, OrtooError] = {}
         try:
             while True:
                 subscription, topics_changed = self._subscription(call), self.watch.changed
@@ -47,11 +49,12 @@ class LitePopProcessor:
                     if changed.is_set() and self.runtime.clock.monotonic_s() < deadline_s:
                         continue
                 with self.processor.watches.use([self.processor.place(queue, call) for queue in queues]) as watches:
-                    failed = await self._pop_available([*zip(queues, watches, strict=True)], call, found)
+                    refusing = await self._pop_available([*zip(queues, watches, strict=True)], call, found)
                     if not found and self.runtime.clock.monotonic_s() < deadline_s:
                         events = [changed, *([topics_changed] if len(queues) < len(subscription.lite_topics) else [])]
-                        quiet = [watch for watch in watches if watch not in failed]
-                        await self.processor.watches.wait(quiet, deadline_s, events=events)
+                        waited = [watch for watch in watches if watch not in refusing]
+                        pop = WaitingPop(asyncio.get_running_loop().create_future(), failed=failed)
+                        failed |= await self.processor.watches.wait(waited, deadline_s, events=events, pop=pop)
                 if found and (changed.is_set() or is_exclusive):
                     current_queues = self._queues(parent, self._subscription(call))
                     found = await self._still_subscribed(
@@ -83,11 +86,11 @@ class LitePopProcessor:
     async def _pop_available(
         self, queues: Sequence[tuple[Queue, PopWatch]], call: PopCall, found: list[PopResult]
     ) -> set[PopWatch]:
-        """Add the messages available now to `found`; returns the watches of unreachable enodes.
+        """Add the messages available now to `found`; returns the watches of enodes that refused.
 
         After a cancellation, `found` has the messages that were popped before it.
         """
-        failures: dict[PopWatch, OrtooError] = {}
+        refusals: dict[PopWatch, OrtooError] = {}
         for queue, watch in queues:
             if len(found) >= call.messages_max:
                 break
@@ -95,15 +98,18 @@ class LitePopProcessor:
                 continue
             try:
                 answer = await self.processor.pop(_queue_call(queue, call))
-            except OrtooError as error:  # an unreachable enode blocks only its own queues
-                failures[watch] = error
+            except Unavailable as error:  # an unreachable enode blocks only its own queues
+                watch.on_unreachable(error)
+                continue
+            except OrtooError as error:
+                refusals[watch] = error
                 continue
             found += [answer] if answer.batches else []
             if answer.is_empty:
                 watch.on_empty(answer.blocked_reason)
-        if not found and (refusals := [error for error in failures.values() if not error.retriable]):
-            raise refusals[-1]
-        return set(failures)
+        if not found and (final := [error for error in refusals.values() if not error.retriable]):
+            raise final[-1]
+        return set(refusals)
 
     async def _still_subscribed(self, found: Sequence[PopResult], queues: Sequence[Queue]) -> list[PopResult]:
         """The answers from `queues`. Answers from queues whose subscription has ended are released."""
