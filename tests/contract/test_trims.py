@@ -1,5 +1,7 @@
 """Trimmed queues: messages that an operator made unreadable stay so, and groups continue behind them."""
 
+import asyncio
+
 import pytest
 
 from ortoo.common.errors import Invalid, NotFound, OutOfRange
@@ -112,6 +114,24 @@ def test_pops_continue_behind_trimmed_messages() -> None:
         await it.restart()
         await it.one.clock.sleep(1)
         assert texts(await it.pop()) == ["d"]
+
+    play(scenario)
+
+
+def test_a_group_that_pops_for_the_first_time_during_a_trim_continues_behind_it() -> None:
+    """Its begin comes after the trim in the log, and was chosen before the trim was durable."""
+
+    async def scenario(it: PopStore) -> None:
+        await it.send("a", "b", "c", "d")
+        trim = it.background.start_future("trim", it.store.trims.trim(TOPIC, {0: 3}))
+        while not it.store.engine.appender.pending_bytes:
+            await asyncio.sleep(0)  # until the trim is accepted
+        assert texts(await it.pop(2)) == ["a", "b"]
+        await trim
+        last = await it.pop()
+        assert texts(last) == ["d"]
+        await it.ack(last)
+        assert it.store.offsets.of(TOPIC, GROUP)[0] == 4
 
     play(scenario)
 

@@ -13,6 +13,7 @@ from ortoo.enode.state.tables import halves
 from ortoo.enode.state.tables.groups import ModeTable
 from ortoo.enode.state.tables.halves import HalfMessageTable
 from ortoo.enode.state.tables.message_ids import IDS_PER_CHANGE, MessageIdTable
+from ortoo.enode.state.tables.ends import TrimTable
 from ortoo.enode.state.tables.offsets import GroupOffsetTable
 from ortoo.enode.state.tables.pops import PopTable
 from tests.unit.enode.state.folding import fold
@@ -34,7 +35,7 @@ def held(pops: PopTable, group: str, queue_id: int) -> list[Piece]:
 
 def test_a_group_that_is_gone_takes_nothing_of_others_with_it() -> None:
     """All of its queues are dropped, only in this topic."""
-    pops = PopTable(GroupOffsetTable())
+    pops = PopTable(GroupOffsetTable(), TrimTable())
     for change in (leased("g", 0, 5), leased("g", 1, 6), leased("h", 0, 7)):
         fold(pops, change)
     pops.drop_group(2, "g")
@@ -49,7 +50,7 @@ def test_a_group_that_is_gone_takes_nothing_of_others_with_it() -> None:
 def test_a_group_that_pops_begins_where_its_offset_is() -> None:
     """From then on it has an offset, although it never committed one."""
     offsets = GroupOffsetTable()
-    pops = PopTable(offsets)
+    pops = PopTable(offsets, TrimTable())
     fold(offsets, OffsetsCommitted(1, "g", 0, ((2, 40), (3, 50))))
     fold(pops, leased("g", 2, 38, 5))
     assert held(pops, "g", 2) == [Piece(40, 43, HOLD)]
@@ -59,7 +60,7 @@ def test_a_group_that_pops_begins_where_its_offset_is() -> None:
 
 def test_rows_of_a_checkpoint_replace_what_was_known_when_they_are_the_first() -> None:
     """Later rows are added; an unknown queue begins with whichever rows come first."""
-    pops = PopTable(GroupOffsetTable())
+    pops = PopTable(GroupOffsetTable(), TrimTable())
     fold(pops, leased("g", 0, 90))
     row = (int(HOLD.phase), HOLD.attempt, HOLD.number, HOLD.until_ms, HOLD.duration_ms)
     fold(pops, PopIntervals(1, "g", 0, 10, True, ((12, 2, *row),)))

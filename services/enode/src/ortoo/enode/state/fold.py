@@ -34,11 +34,12 @@ class State:
 
     def __init__(self) -> None:
         """The state of an empty log."""
+        trims = TrimTable()
         self.topics = TopicTable()
         self.offsets = GroupOffsetTable()
         self.locks = StoredLockTable()
         self.windows = SequenceWindowTable()
-        self.pops = PopTable(self.offsets)
+        self.pops = PopTable(self.offsets, trims)
         self.timers = TimerTable()
         self.halves = HalfMessageTable()
         self.sent_back = RetryMarkTable()
@@ -47,7 +48,7 @@ class State:
         self.ends = QueueEndTable()
         self.groups = GroupUseTable()
         self.schedules = ScheduleTable()
-        self.trims = TrimTable()
+        self.trims = trims
         self.tables: Mapping[str, StateTable[Any]] = dict(vars(self))
         """Tables by name; new tables must be appended at the end."""
         self._tables = tuple(self.tables.values())

@@ -16,6 +16,7 @@ from ortoo.enode.changes.pops import (
 )
 from ortoo.enode.state.interval_map import DeliveryState, IntervalMap, Phase
 from ortoo.enode.state.table import PlaceTable
+from ortoo.enode.state.tables.ends import TrimTable
 from ortoo.enode.state.tables.offsets import GroupOffsetTable
 
 REPLAY_PREFIX = "%REPLAY%"
@@ -65,10 +66,14 @@ class PopQueue:
 class PopTable(PlaceTable[PopQueue]):
     """The table of popping groups: topic id to (group, queue id) to delivery state."""
 
-    def __init__(self, offsets: GroupOffsetTable) -> None:
-        """Begin empty. The floor of each queue is also stored in `offsets`, as the group's committed offset."""
+    def __init__(self, offsets: GroupOffsetTable, trims: TrimTable) -> None:
+        """Begin empty. The floor of each queue is also stored in `offsets`, as the group's committed offset.
+
+        No floor is below the begin in `trims`. A group may have chosen a lower one before it learned of a trim.
+        """
         super().__init__()
         self._offsets = offsets
+        self._trims = trims
         self.first_lease_number = 0
         """A lease with a smaller number holds only the messages for which this table contains it."""
 
@@ -117,7 +122,7 @@ class PopTable(PlaceTable[PopQueue]):
             queues[place] = PopQueue(change.floor)
         intervals = queues[place].intervals
         # Between two changes of a checkpoint the floor may have risen over finished ranges, which are then in no row.
-        intervals.finish(intervals.floor, change.floor)
+        intervals.finish(intervals.floor, max(change.floor, self._trims.of(change.topic_id, change.queue_id)))
         for first, count, phase, attempt, number, until_ms, duration_ms in change.rows:
             if phase:
                 intervals.set_state(
@@ -132,7 +137,7 @@ class PopTable(PlaceTable[PopQueue]):
         queues = self._topics.get(change.topic_id, {})
         for queue_id, offset in change.offsets if queues else ():
             if (change.group, queue_id) in queues:
-                queues[change.group, queue_id] = PopQueue(offset)
+                queues[change.group, queue_id] = PopQueue(max(offset, self._trims.of(change.topic_id, queue_id)))
 
     def _trim(self, change: QueueTrimmed) -> None:
         """Finish the trimmed messages for each group."""
@@ -150,7 +155,8 @@ class PopTable(PlaceTable[PopQueue]):
         queues, place = self._topics.setdefault(change.topic_id, {}), (change.group, change.queue_id)
         queue = queues.get(place)
         if queue is None:
-            floor = self._offsets.of(change.topic_id, change.group, (change.queue_id,)).get(change.queue_id, 0)
+            offset = self._offsets.of(change.topic_id, change.group, (change.queue_id,)).get(change.queue_id, 0)
+            floor = max(offset, self._trims.of(change.topic_id, change.queue_id))
             queue = queues[place] = PopQueue(floor)
             self._offsets.set_floor(change.topic_id, *place, floor)
         return queue
