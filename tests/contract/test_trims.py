@@ -1,7 +1,5 @@
 """Trimmed queues: messages that an operator made unreadable stay so, and groups continue behind them."""
 
-import asyncio
-
 import pytest
 
 from ortoo.common.errors import Invalid, NotFound, OutOfRange
@@ -125,7 +123,7 @@ def test_a_group_that_pops_for_the_first_time_during_a_trim_continues_behind_it(
         await it.send("a", "b", "c", "d")
         trim = it.background.start_future("trim", it.store.trims.trim(TOPIC, {0: 3}))
         while not it.store.engine.appender.pending_bytes:
-            await asyncio.sleep(0)  # until the trim is accepted
+            await it.one.clock.sleep(0)  # until the trim is accepted
         assert texts(await it.pop(2)) == ["a", "b"]
         await trim
         last = await it.pop()

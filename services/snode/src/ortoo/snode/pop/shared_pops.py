@@ -34,7 +34,7 @@ class SharedPops:
         clock = self._runtime.clock
         deadline_s = clock.monotonic_s() + call.wait_ms / 1000
         failed: dict[PopWatch, OrtooError] = {}
-        """The last error of each source that refuses pops, or whose enode was unreachable for a time."""
+        """The last error of each source that refuses pops or was unreachable for a time."""
         with self._watches.use([(one.enode, self._pops.await_request(one, call)) for one in sources]) as watches:
             self._rotation += 1
             at = self._rotation % len(sources)
