@@ -10,10 +10,10 @@ from ortoo.enode.log.frame import FrameHeader, FrameKind
 from ortoo.enode.state.fold import State
 from ortoo.enode.state.interval_map import DeliveryState, Phase, Piece
 from ortoo.enode.state.tables import halves
+from ortoo.enode.state.tables.ends import TrimTable
 from ortoo.enode.state.tables.groups import ModeTable
 from ortoo.enode.state.tables.halves import HalfMessageTable
 from ortoo.enode.state.tables.message_ids import IDS_PER_CHANGE, MessageIdTable
-from ortoo.enode.state.tables.ends import TrimTable
 from ortoo.enode.state.tables.offsets import GroupOffsetTable
 from ortoo.enode.state.tables.pops import PopTable
 from tests.unit.enode.state.folding import fold

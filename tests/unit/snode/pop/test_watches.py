@@ -171,11 +171,11 @@ async def test_an_unreachable_enode_is_asked_again_and_its_return_wakes_a_pop(mo
         with watches.use([PLACE]) as [watch]:
             watch.on_unreachable(Unavailable("there is no leader"))
             pop = WaitingPop(asyncio.get_running_loop().create_future())
-            first = background.spawn("pop", watches.wait([watch], LATE_S, pop=pop))
+            first = background.spawn("pop", watches.wait([watch], late_s(), pop=pop))
             await fail_waits(enode, 2)
             assert list(await first) == [watch]
             pop = WaitingPop(asyncio.get_running_loop().create_future(), failed={watch})
-            again = background.spawn("pop", watches.wait([watch], LATE_S, pop=pop))
+            again = background.spawn("pop", watches.wait([watch], late_s(), pop=pop))
             await fail_waits(enode, 6)
             assert (again.done(), watch.is_quiet) == (False, True)
             await until(lambda: len(enode.waits) == 7)
