@@ -2,25 +2,34 @@
 
 import asyncio
 import contextlib
+import struct
+from collections.abc import AsyncIterator
 from typing import Any
 
 import grpc
 
 from ortoo.common.grpc.server import GrpcServer
 from ortoo.common.grpc.transport import H2
+from ortoo.common.process.clock import SystemClock
 from ortoo.common.process.memory_budget import MemoryBudget
 from tests.hostile.floods import CHECK
 from tests.hostile.http2 import (
+    ACK,
     CANCELLED,
     DATA,
     FRAME_BYTES_MAX,
+    LARGEST_WINDOWS,
     PING,
+    PREFACE,
     RST_STREAM,
+    SETTINGS,
+    WINDOW_UPDATE,
     Stranger,
     frame,
     headers,
     message,
     opening,
+    request,
 )
 from tests.unit.common.grpc.test_server_limits import healthy, served, until
 
@@ -70,3 +79,36 @@ async def test_a_flood_of_resets_is_ended() -> None:
         await stranger.close()
         await until(lambda: server.ended_connections()["resets"] > 0)
         assert await healthy(server.address)
+
+
+async def test_refused_calls_of_a_peer_that_does_not_read_write_no_answers() -> None:
+    """Each refused call would otherwise move all queued answers of other calls into the memory of the socket."""
+    answers = 0
+
+    async def answer(data: bytes, context: Any) -> AsyncIterator[bytes]:
+        nonlocal answers
+        while True:
+            answers += 1
+            yield bytes(60_000)
+
+    handlers: dict[str, Any] = {"Many": grpc.unary_stream_rpc_method_handler(answer)}
+
+    def add(to: Any) -> None:
+        to.add_generic_rpc_handlers((grpc.method_handlers_generic_handler("ortoo.v1.Test", handlers),))
+
+    server = GrpcServer("127.0.0.1:0", [("ortoo.v1.Test", add)], wire=H2)
+    async with asyncio.timeout(60), server:
+        host, _, port = server.address.rpartition(":")
+        _, writer = await asyncio.open_connection(host, int(port), limit=1 << 10)
+        window = frame(WINDOW_UPDATE, 0, 0, struct.pack(">I", (1 << 31) - 1 - 65_535))
+        writer.write(PREFACE + frame(SETTINGS, 0, 0, LARGEST_WINDOWS) + frame(SETTINGS, ACK, 0) + window)
+        writer.write(opening(1, headers("/ortoo.v1.Test/Many")) + request(1, message(b"")))
+        seen = -1
+        while not answers or answers > seen:  # until the socket takes no more
+            seen = answers
+            await SystemClock().sleep(0.2)
+        for stream in range(3, 203, 2):
+            writer.write(opening(stream, headers("/ortoo.v1.Test/Missing")))
+            assert await healthy(server.address)  # the server has read it
+        assert answers <= seen + 10
+        writer.transport.abort()

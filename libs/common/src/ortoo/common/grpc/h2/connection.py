@@ -137,13 +137,12 @@ class H2Connection(asyncio.Protocol):
 
     def flush(self) -> None:
         """Write what is queued, as far as windows and the socket take it."""
-        h2 = self.h2
         try:
-            while not (self._is_paused or self.is_lost) and (data := h2.data_to_send(WRITE_BYTES)):
-                self._transport.write(data)
-            if self._ending:
+            self._write_queued()
+            if self._ending and not self._is_paused:  # what precedes a reset is written
                 self._reset_ended()
-            if not self._is_receiving and (events := h2.events()):
+                self._write_queued()
+            if not self._is_receiving and (events := self.h2.events()):
                 self._handle(events)
         except engine.NGH2Error:
             self.abort()
@@ -243,6 +242,10 @@ class H2Connection(asyncio.Protocol):
 
     # Internal steps.
 
+    def _write_queued(self) -> None:
+        while not (self._is_paused or self.is_lost) and (data := self.h2.data_to_send(WRITE_BYTES)):
+            self._transport.write(data)
+
     def _lose(self) -> None:
         if self.is_lost:
             return
@@ -286,8 +289,6 @@ class H2Connection(asyncio.Protocol):
             self._ending.discard(stream_id)
             if stream_id in self.calls:
                 self.h2.reset_stream(stream_id, NO_ERROR)
-        if ended and not self.is_lost and (data := self.h2.data_to_send()):
-            self._transport.write(data)
 
     def _wake(self) -> None:
         waiting, self._waiting = self._waiting, {}
