@@ -97,7 +97,8 @@ async def test_the_cookie_is_closed_to_scripts_and_changes_at_the_sign_in(scene:
     [after] = await page.context.cookies()
     assert (after.get("httpOnly"), after.get("sameSite")) == (True, "Lax")
     assert before.get("value") != after.get("value")
-    old = await page.request.get(scene.url("/topics"), headers={"cookie": f"ortoo_console={before.get('value')}"})
+    cookie = f"{before.get('name')}={before.get('value')}"
+    old = await page.request.get(scene.url("/topics"), headers={"cookie": cookie})
     assert old.url.endswith("/sign-in?next=/topics")
 
 

@@ -5,7 +5,7 @@ import pytest
 from ortoo.client.core.credentials import Credentials
 from ortoo.common.process.clock import SystemClock
 from ortoo.common.process.randomness import Randomness
-from ortoo.console.web.sessions import BrowserSessions
+from ortoo.console.web.sessions import COOKIE, BrowserSessions, cookie_name
 
 ANN, BOB = Credentials("ann", "a"), Credentials("bob", "b")
 
@@ -77,3 +77,18 @@ def test_a_connection_ends_with_the_last_session_of_its_user(ends: str) -> None:
     scene.sessions.end(sessions[1].token)
     scene.sessions.end(sessions[1].token)
     assert scene.ended == [ANN]
+
+
+def test_consoles_at_two_ports_have_two_cookies() -> None:
+    """Browsers send the cookies of a host to all its ports: each console would end the other's session."""
+    assert cookie_name("127.0.0.1:8088") != cookie_name("127.0.0.1:8089")
+    assert {cookie_name(host) for host in ("queues.example", "[::1]", "", "x:y", "x:²")} == {COOKIE}
+
+
+def test_a_session_knows_that_it_has_ended() -> None:
+    """Endless answers look at it."""
+    scene = Scene()
+    session = scene.sessions.begin(ANN)
+    assert not session.is_ended
+    scene.sessions.end(session.token)
+    assert session.is_ended

@@ -7,10 +7,12 @@ from ortoo.common.errors import Forbidden, Invalid
 from ortoo.common.logs.logger import get_logger
 from ortoo.console import log_events
 from ortoo.console.cluster.authentication import check_authenticated
-from ortoo.console.web.sessions import COOKIE
+from ortoo.console.web.sessions import cookie_name
 from ortoo.console.web.visit import Page, Visit
 
 KEY_LENGTH_MAX = 1_000
+FORBIDDEN = frozenset(" ,/")
+"""Characters that end an access key in a signature, so that the call would be made as another user."""
 _log = get_logger("console")
 
 
@@ -29,6 +31,8 @@ async def sign_in(visit: Visit) -> Response:
     access_key, secret_key = visit.form.get("access_key", ""), visit.form.get("secret_key", "")
     if not 0 < len(access_key) <= KEY_LENGTH_MAX or not 0 < len(secret_key) <= KEY_LENGTH_MAX:
         raise Invalid("missing or too long; give the access key and the secret of a user", field="access_key")
+    if not access_key.isascii() or not access_key.isprintable() or FORBIDDEN & set(access_key):
+        raise Invalid("expected letters, digits and _ - . @; give the access key of a user", field="access_key")
     credentials = Credentials(access_key, secret_key)
     try:
         await visit.console.check_credentials(credentials)
@@ -39,7 +43,7 @@ async def sign_in(visit: Visit) -> Response:
     visit.session = visit.console.sessions.begin(credentials)
     _log.emit(log_events.USER_SIGNED_IN, user=access_key)
     response = RedirectResponse(local_path(visit.field("next")), 303)
-    visit.console.set_cookie(response, visit.session)
+    visit.console.set_cookie(visit.request, response, visit.session)
     return response
 
 
@@ -47,7 +51,7 @@ async def sign_out(visit: Visit) -> Response:
     """End the session."""
     visit.console.sessions.end(visit.session.token)
     response = RedirectResponse("/sign-in", 303)
-    response.delete_cookie(COOKIE, path="/")
+    response.delete_cookie(cookie_name(visit.request.headers.get("host", "")), path="/")
     return response
 
 

@@ -31,7 +31,7 @@ from ortoo.console.cluster.partial import AUTHORIZATION
 from ortoo.console.settings import ConsoleSettings
 from ortoo.console.web.forms import read_form
 from ortoo.console.web.rendering import Rendering
-from ortoo.console.web.sessions import COOKIE, BrowserSession, BrowserSessions
+from ortoo.console.web.sessions import BrowserSession, BrowserSessions, cookie_name
 from ortoo.console.web.visit import Page, Visit
 
 STATUS: Mapping[type[OrtooError], tuple[int, str]] = {
@@ -76,27 +76,28 @@ class Console:
         """The function that serves a page."""
 
         async def serve(request: Request) -> Response:
-            session = self.sessions.find(request.cookies.get(COOKIE, ""))
+            session = self.sessions.find(request.cookies.get(cookie_name(request.headers.get("host", "")), ""))
             is_new = session is None
             session = session or self.sessions.begin()
             response = await self._answer(page, request, session, is_new)
             if is_new and "set-cookie" not in response.headers:
-                self.set_cookie(response, session)
+                self.set_cookie(request, response, session)
             return response
 
         return serve
 
-    def set_cookie(self, response: Response, session: BrowserSession) -> None:
+    def set_cookie(self, request: Request, response: Response, session: BrowserSession) -> None:
         """Give the browser the token of its session."""
         # Some browsers send no secure cookie to a loopback address, whose traffic does not leave the machine.
         is_secure = bool(self.settings.https_certificate_file) or not self.settings.is_local
-        response.set_cookie(COOKIE, session.token, httponly=True, secure=is_secure, samesite="lax", path="/")
+        name = cookie_name(request.headers.get("host", ""))
+        response.set_cookie(name, session.token, httponly=True, secure=is_secure, samesite="lax", path="/")
 
     async def check_credentials(self, credentials: Credentials) -> None:
         """Make a signed call that needs no permission. Errors: Forbidden, Unavailable."""
         try:
             await check_authenticated((await self.clients.client(credentials)).admin)
-        except OrtooError:
+        except BaseException:
             self.sessions.release(credentials)
             raise
 
@@ -105,10 +106,10 @@ class Console:
         explainer = call_explainer.set(visit.grpcurl.append)
         try:
             if page.is_action:
-                visit.form = await read_form(request)
+                visit.form = {} if is_new else await read_form(request)
                 self._check_action(page, visit, is_new)
             response = await page.show(visit)
-            if page.is_action:
+            if page.is_action and page.path != SIGN_IN_PATH:
                 _log.emit(log_events.CONSOLE_ACTION, user=session.user, action=request.url.path, **_logged(visit))
         except OrtooError as error:
             return self._refused(visit, page, error)

@@ -6,4 +6,7 @@ def name_before(name: str) -> str:
 
     A list that continues after this text begins with `name` or the names that follow.
     """
-    return f"{name[:-1]}{chr(ord(name[-1]) - 1)}~~~~~~~~" if name and name[-1] > "!" else ""
+    if not name or name[-1] <= "!":
+        return ""
+    before = "\ud7ff" if name[-1] == "\ue000" else chr(ord(name[-1]) - 1)  # between them are no characters
+    return f"{name[:-1]}{before}~~~~~~~~"

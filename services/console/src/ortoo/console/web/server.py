@@ -7,6 +7,7 @@ from collections.abc import AsyncIterator, Iterator
 
 import uvicorn
 from starlette.types import ASGIApp
+from uvicorn.protocols.http.h11_impl import H11Protocol
 
 from ortoo.common.errors import Conflict
 from ortoo.common.process.background import Background
@@ -16,7 +17,37 @@ CONCURRENCY_MAX = 500
 """Maximum number of connections and requests at once. Further requests are answered with 503."""
 STOP_GRACE_S = 1
 KEEP_ALIVE_S = 30
+"""Time in which the head of the first or the next request of a connection arrives."""
 BACKLOG = 128
+
+
+class _Protocol(H11Protocol):
+    """Closes connections that wait for a request too long. Uvicorn lets silent and very slow peers stay for ever."""
+
+    _timer: asyncio.TimerHandle | None = None
+
+    def connection_made(self, transport: asyncio.Transport) -> None:  # type: ignore[override]
+        super().connection_made(transport)
+        self._wait_for_request()
+
+    def on_response_complete(self) -> None:
+        self._wait_for_request()
+        super().on_response_complete()
+
+    def connection_lost(self, exc: Exception | None) -> None:
+        super().connection_lost(exc)
+        if self._timer is not None:
+            self._timer.cancel()
+
+    def _wait_for_request(self) -> None:
+        if self._timer is not None:
+            self._timer.cancel()
+        self._timer = self.loop.call_later(self.timeout_keep_alive, self._close_waiting, self.cycle)
+
+    def _close_waiting(self, last: object) -> None:
+        """Close the connection unless a request has begun after `last`."""
+        if self.cycle is last:
+            self.transport.close()
 
 
 class _Server(uvicorn.Server):
@@ -35,7 +66,7 @@ async def open_server(app: ASGIApp, settings: ConsoleSettings, stopping: asyncio
     listener = _listener(settings.listen_address)
     config = uvicorn.Config(
         app,
-        http="h11",
+        http=_Protocol,
         ws="none",
         lifespan="off",
         log_config=None,

@@ -20,6 +20,8 @@ class BrowserSession:
     csrf_token: str
     credentials: Credentials | None
     used_at_s: float
+    is_ended: bool = False
+    """Whether the user has signed out, or the session was idle for too long. Endless answers end then."""
 
     @property
     def user(self) -> str:
@@ -29,6 +31,15 @@ class BrowserSession:
     def is_csrf_token(self, text: str) -> bool:
         """Whether a form carries the token of this session."""
         return hmac.compare_digest(text.encode(), self.csrf_token.encode())
+
+
+def cookie_name(host: str) -> str:
+    """The name of the cookie for requests with this header `Host`.
+
+    Browsers send the cookies of a host name to all its ports, so that consoles at two ports need two names.
+    """
+    port = host.rpartition(":")[2]
+    return f"{COOKIE}_{port}" if port.isascii() and port.isdecimal() else COOKIE
 
 
 class BrowserSessions:
@@ -80,6 +91,7 @@ class BrowserSessions:
         """End a session; unknown tokens are ignored."""
         session = self._sessions.pop(token, None)
         if session is not None:
+            session.is_ended = True
             self.release(session.credentials)
 
     def release(self, credentials: Credentials | None) -> None:

@@ -79,6 +79,9 @@ async def _events(visit: Visit, name: str) -> AsyncIterator[str]:
         try:
             async with aclosing(following) as steps:  # type: ignore[type-var]
                 async for messages, omitted in steps:
+                    if visit.session.is_ended:
+                        yield _event("refused", "the session has ended; open the page again")
+                        return
                     rows = visit.fragment("message_rows.html", messages=messages) if messages else ""
                     yield _event(event, rows) if rows else KEEP_ALIVE
                     event = "rows" if rows else event

@@ -1,0 +1,110 @@
+"""Requests to a console without a browser: odd sign-ins, the end of a session, and connections without requests."""
+
+import asyncio
+import contextlib
+import http.client
+import re
+from collections.abc import AsyncIterator
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+from urllib.parse import urlencode
+
+import pytest
+
+from ortoo.console.app import open_console
+from ortoo.console.settings import ConsoleSettings
+from ortoo.console.web import server
+from ortoo.v1 import namesrv_pb2
+from ortoo.verification.servers.cluster import open_cluster
+
+SECRET = "s3cret"
+RULES = """
+[[user]]
+access_key = "ann"
+admin = true
+"""
+
+
+@dataclass
+class Visitor:
+    """A browser that has opened the sign-in."""
+
+    address: str
+    cookie: str = ""
+
+    async def request(self, method: str, path: str, **fields: str) -> tuple[int, str]:
+        """The status and the text of an answer."""
+
+        def load() -> tuple[int, str]:
+            connection = http.client.HTTPConnection(self.address, timeout=60)
+            with contextlib.closing(connection):
+                connection.request(method, path, urlencode(fields), {"cookie": self.cookie} if self.cookie else {})
+                answer = connection.getresponse()
+                if cookie := answer.getheader("set-cookie"):
+                    self.cookie = cookie.partition(";")[0]
+                return answer.status, answer.read().decode()
+
+        return await asyncio.to_thread(load)
+
+    async def act(self, path: str, page: str = "/sign-in", **fields: str) -> tuple[int, str]:
+        """Send a form with the token of the session, which is on `page`."""
+        _, text = await self.request("GET", page)
+        found = re.search(r'name="csrf_token" value="(\w+)"', text)
+        assert found is not None
+        return await self.request("POST", path, csrf_token=found[1], **fields)
+
+
+@contextlib.asynccontextmanager
+async def guarded_console(folder: Path) -> AsyncIterator[Any]:
+    """A console of a cluster with the user `ann` and the topic `orders`."""
+    (folder / "access.toml").write_text(RULES)
+    settings: dict[str, dict[str, Any]] = {"snode": {"access_file": str(folder / "access.toml"), "insecure": True}}
+    async with asyncio.timeout(120), open_cluster(folder, settings=settings) as cluster:
+        user = namesrv_pb2.User(access_key="ann", enabled=True)
+        await cluster.name_service.PutUser(namesrv_pb2.PutUserRequest(user=user, secret_key=SECRET))
+        await cluster.create_topic("orders")
+        chosen = ConsoleSettings(listen_address="127.0.0.1:0", snode_address=cluster.address)
+        async with open_console(chosen) as console:
+            yield console
+
+
+async def test_an_access_key_that_no_user_has_is_refused(tmp_path: Path) -> None:
+    """A signature cannot carry the key, or would name another user than the log."""
+    async with guarded_console(tmp_path) as console:
+        for key in ("é", "a\nb", "ann/x", "ann,x", " ann"):
+            status, text = await Visitor(console.address).act("/sign-in", access_key=key, secret_key=SECRET)
+            assert (status, "expected letters" in text) == (400, True), key
+        visitor = Visitor(console.address)
+        assert (await visitor.act("/sign-in", access_key="ann", secret_key=SECRET))[0] == 303
+        assert (await visitor.request("GET", "/topics"))[0] == 200
+
+
+async def test_a_page_follows_its_topic_no_longer_than_the_session(tmp_path: Path) -> None:
+    """A page that stays open after the sign-out would show the messages that the next person may not see."""
+    async with guarded_console(tmp_path) as console:
+        visitor = Visitor(console.address)
+        await visitor.act("/sign-in", access_key="ann", secret_key=SECRET)
+        host, _, port = console.address.rpartition(":")
+        reader, writer = await asyncio.open_connection(host, int(port))
+        with contextlib.closing(writer):
+            head = f"GET /topics/orders/live HTTP/1.1\r\nhost: {console.address}\r\ncookie: {visitor.cookie}\r\n\r\n"
+            writer.write(head.encode())
+            await reader.readuntil(b"text/event-stream")
+            assert (await visitor.act("/sign-out", "/topics"))[0] == 303
+            await reader.readuntil(b"event: refused")
+
+
+async def test_connections_without_a_request_are_closed(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Each takes one of the places of all browsers. The time also counts between requests, and for a part of one."""
+    monkeypatch.setattr(server, "KEEP_ALIVE_S", 0.5)
+    chosen = ConsoleSettings(listen_address="127.0.0.1:0", snode_address="127.0.0.1:1")
+    async with asyncio.timeout(60), open_console(chosen) as console:
+        host, _, port = console.address.rpartition(":")
+        whole, part = f"GET /healthz HTTP/1.1\r\nhost: {console.address}\r\n\r\n", "GET /healthz HTTP/1.1\r\nh"
+        for sent in ("", part, whole, whole + part, whole + whole):
+            reader, writer = await asyncio.open_connection(host, int(port))
+            with contextlib.closing(writer):
+                writer.write(sent.encode())
+                answer = await reader.read()
+                assert answer.count(b"200 OK") == sent.count(whole)
