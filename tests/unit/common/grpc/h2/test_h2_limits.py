@@ -104,7 +104,7 @@ async def test_refused_calls_of_a_peer_that_does_not_read_write_no_answers() -> 
         writer.write(PREFACE + frame(SETTINGS, 0, 0, LARGEST_WINDOWS) + frame(SETTINGS, ACK, 0) + window)
         writer.write(opening(1, headers("/ortoo.v1.Test/Many")) + request(1, message(b"")))
         seen = -1
-        while not answers or answers > seen:  # until the socket takes no more
+        while not answers or answers > seen:  # until the socket is full
             seen = answers
             await SystemClock().sleep(0.2)
         for stream in range(3, 203, 2):

@@ -139,7 +139,7 @@ class H2Connection(asyncio.Protocol):
         """Write what is queued, as far as windows and the socket take it."""
         try:
             self._write_queued()
-            if self._ending and not self._is_paused:  # what precedes a reset is written
+            if self._ending and not self._is_paused:  # the status before a reset is written
                 self._reset_ended()
                 self._write_queued()
             if not self._is_receiving and (events := self.h2.events()):
