@@ -78,7 +78,7 @@ async def test_findings_that_take_too_long_are_no_lack_of_permission(
     async def endless(self: Operations, *, timeout_s: float) -> Any:
         await asyncio.get_running_loop().create_future()
 
-    monkeypatch.setattr(Operations, "list_findings", endless)
+    monkeypatch.setattr(Operations, "examine", endless)
     async with open_cluster(tmp_path) as cluster:
         deadline_s = asyncio.get_running_loop().time() + 3
         (found,) = await _findings_behind([cluster.address], {}, "", "", deadline_s, 2.0)
