@@ -144,8 +144,8 @@ async def served(**options: Any) -> AsyncIterator[tuple[Served, Callable[[str], 
 
 
 @contextlib.asynccontextmanager
-async def connected(address: str) -> AsyncIterator[Any]:
-    options = [("grpc.use_local_subchannel_pool", 1)]
+async def connected(address: str, *more: tuple[str, int]) -> AsyncIterator[Any]:
+    options = [("grpc.use_local_subchannel_pool", 1), *more]
     options += [("grpc.max_send_message_length", -1), ("grpc.max_receive_message_length", -1)]
     async with grpc.aio.insecure_channel(address, options=options) as channel:
         yield channel
@@ -238,7 +238,13 @@ async def test_many_answers_come_in_order_and_then_the_status(
 @EACH_TRANSPORT
 async def test_who_leaves_amid_many_answers_ends_the_handler() -> None:
     """A handler that waits, and one whose large answer is not read, are each cancelled once."""
-    async with served() as (one, _), connected(one.server.address) as channel, asyncio.timeout(PINGS_S / 2):
+    # Without probes the client's window stays as it is. They would open it for the whole answer, now and then.
+    window = ("grpc.http2.bdp_probe", 0)
+    async with (
+        served() as (one, _),
+        connected(one.server.address, window) as channel,
+        asyncio.timeout(PINGS_S / 2),
+    ):
         call = channel.unary_stream(f"/{NAME}/Many")(b"wait")
         assert await call.read() == b"0"
         # The large answer is counted until it is taken, which this caller's window does not allow.

@@ -260,15 +260,10 @@ class H2Call:
         return 0 if self.is_closed else self._connection.unsent_bytes(self.stream_id)
 
     async def send_and_wait(self, data: bytes) -> None:
-        """Send one of several answers. Wait until it is sent if it is large, or if many small ones wait.
-
-        Errors: CancelledError if the caller disconnects meanwhile.
-        """
+        """Send one of several answers. Wait until it is sent if it is large, or if many small ones wait."""
         self.send(data)
         if self.unsent_bytes > (FLUSH_BYTES if len(data) > SMALL_BYTES else UNSENT_BYTES_MAX):
             await self.wait_until_sent()
-            if self.is_caller_gone:  # the handler must not begin its next answer
-                raise asyncio.CancelledError
 
     async def wait_until_sent(self) -> None:
         """Wait until all answers are sent, or the call has ended."""
