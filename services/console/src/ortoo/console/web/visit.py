@@ -9,6 +9,7 @@ from starlette.responses import HTMLResponse, RedirectResponse, Response
 from starlette.routing import Route
 
 from ortoo.client import Admin, Client
+from ortoo.common.errors import Invalid
 from ortoo.common.process.clock import Clock
 from ortoo.console.settings import ConsoleSettings
 from ortoo.console.web.forms import whole_number
@@ -69,6 +70,11 @@ class Visit:
     def field_number(self, name: str, *, default: int = 0, maximum: int = (1 << 32) - 1) -> int:
         """A number of the submitted form. Errors: Invalid."""
         return whole_number(self.form.get(name, ""), name, default=default, maximum=maximum)
+
+    def check_confirmed(self, name: str, effect: str) -> None:
+        """Check that the user has typed the name of what a dangerous action changes. Errors: Invalid."""
+        if self.field("confirmed") != name:
+            raise Invalid(f"does not match; type the name of the {effect}", field="confirmed")
 
     def page(
         self, template: str, *, title: str, commands: tuple[tuple[str, ...], ...] = (), status: int = 200, **values: Any

@@ -6,7 +6,6 @@ from typing import Any
 from starlette.responses import HTMLResponse, Response
 
 from ortoo.client import GroupDescription, LagByState, TopicMode, TopicProgress
-from ortoo.common.errors import Invalid
 from ortoo.common.machine.printable import printable_line
 from ortoo.console.cluster.partial import ask
 from ortoo.console.web.rendering import path_segment
@@ -97,8 +96,7 @@ async def resume(visit: Visit) -> Response:
 async def delete(visit: Visit) -> Response:
     """Delete the group; it can be restored for a day."""
     name = visit.name()
-    if visit.field("confirmed") != name:
-        raise Invalid("does not match; type the name of the group to delete it", field="confirmed")
+    visit.check_confirmed(name, "group to delete it")
     await visit.admin.delete_group(name)
     return visit.redirect("/groups")
 

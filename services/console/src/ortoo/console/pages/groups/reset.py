@@ -52,8 +52,7 @@ async def show(visit: Visit) -> Response:
 async def reset(visit: Visit) -> Response:
     """Move the offsets to those of the preview."""
     group, topic = visit.name(), visit.field("topic")
-    if visit.field("confirmed") != group:
-        raise Invalid("does not match; type the name of the group to move its offsets", field="confirmed")
+    visit.check_confirmed(group, "group to move its offsets")
     offsets = read_offsets(topic, visit.field("offsets"))
     await visit.admin.groups.reset_offsets(group, topic, offsets=offsets, force=True)
     return visit.redirect(f"/groups/{path_segment(group)}")

@@ -124,8 +124,7 @@ def _properties(visit: Visit) -> dict[str, str]:
 async def delete(visit: Visit) -> Response:
     """Delete the topic; it can be restored for a day."""
     name = visit.name()
-    if visit.field("confirmed") != name:
-        raise Invalid("does not match; type the name of the topic to delete it", field="confirmed")
+    visit.check_confirmed(name, "topic to delete it")
     await visit.admin.delete_topic(name)
     return visit.redirect("/topics")
 
