@@ -77,13 +77,13 @@ def is_steady(rates: Sequence[float]) -> bool:
 
 
 async def warm_up(
-    window: Callable[[], Awaitable[float]], plan: Plan, now_s: Callable[[], float] = time.perf_counter
+    window: Callable[[], Awaitable[Figures]], plan: Plan, now_s: Callable[[], float] = time.perf_counter
 ) -> Figures:
-    """Repeat a window until its rates are steady, not shorter and not longer than the plan allows."""
+    """Repeat a window, whose figures have its rate, until the rates are steady, within the times of the plan."""
     rates: list[float] = []
     began = now_s()
     while True:
-        rates.append(round(await window(), 1))
+        rates.append(round((await window())["per_s"], 1))
         elapsed = now_s() - began
         if elapsed >= plan.warm_up_max_s or (elapsed >= plan.warm_up_min_s and is_steady(rates)):
             return {"rates": rates, "steady": is_steady(rates), "seconds": round(elapsed, 1)}

@@ -91,25 +91,13 @@ class Single(System):
             await self._java.run("anchor", topic, group)
         figures: Figures = {}
         for in_flight in reversed(IN_FLIGHT):
-            figures[f"send {in_flight}"] = await warm_up(partial(self._rate_of_sends, in_flight, plan), plan)
+            figures[f"send {in_flight}"] = await warm_up(partial(self._send, in_flight, plan.window_s), plan)
         for way in self._received:
-            figures[way] = await warm_up(partial(self._rate_of, way, plan), plan)
+            figures[way] = await warm_up(partial(self._consume, way, plan.window_s), plan)
         for in_flight in IN_FLIGHT_OF_PYTHON:
-            figures[f"python {in_flight}"] = await warm_up(partial(self._rate_of_python, in_flight, plan), plan)
+            figures[f"python {in_flight}"] = await warm_up(partial(self._by_python, in_flight, plan.window_s), plan)
         await self._steady(plan.warm_up_min_s / 2, plan.warm_up_min_s / 2)
         return figures
-
-    async def _rate_of_sends(self, in_flight: int, plan: Plan) -> float:
-        per_s: float = (await self._send(in_flight, plan.window_s))["per_s"]
-        return per_s
-
-    async def _rate_of(self, way: str, plan: Plan) -> float:
-        per_s: float = (await self._consume(way, plan.window_s))["per_s"]
-        return per_s
-
-    async def _rate_of_python(self, in_flight: int, plan: Plan) -> float:
-        per_s: float = (await self._by_python(in_flight, plan.window_s))["per_s"]
-        return per_s
 
     async def measure(self, plan: Plan) -> Figures:
         """Every load, and the memory after it."""
@@ -193,12 +181,8 @@ class Bulk(System):
                 if way == "steady":
                     await self._run(topic, way, plan.warm_up_min_s)
                 else:
-                    figures[f"{topic} {way}"] = await warm_up(partial(self._rate_of, topic, way, plan), plan)
+                    figures[f"{topic} {way}"] = await warm_up(partial(self._run, topic, way, plan.window_s), plan)
         return figures
-
-    async def _rate_of(self, topic: str, way: str, plan: Plan) -> float:
-        per_s: float = (await self._run(topic, way, plan.window_s))["per_s"]
-        return per_s
 
     async def measure(self, plan: Plan) -> Figures:
         """Every way of every topic; reading takes the whole time of the plan, the others half of it."""

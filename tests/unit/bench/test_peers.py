@@ -142,10 +142,10 @@ async def test_a_warm_up_ends_when_it_is_steady_or_takes_too_long(
     """Not before its shortest time; each window is kept."""
     passed_s = 0.0
 
-    async def window() -> float:
+    async def window() -> dict[str, float]:
         nonlocal passed_s
         passed_s += PLAN.window_s
-        return next(rates)
+        return {"per_s": next(rates)}
 
     found = await warm_up(window, PLAN, lambda: passed_s)
     assert (found["seconds"], found["steady"], len(found["rates"])) == (seconds, steady, seconds / PLAN.window_s)
