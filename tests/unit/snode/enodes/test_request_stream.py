@@ -281,3 +281,25 @@ async def test_an_idle_stream_wakes_nobody() -> None:
         clock.advance(3.1)
         with pytest.raises(Unavailable, match="3000 ms"):
             await silent
+
+
+async def test_a_request_that_is_answered_at_once_breaks_nothing() -> None:
+    """The answer is read before the watch over deadlines runs; the call stays open."""
+    far, clock = Far(), VirtualClock()
+    stream = stream_to(far, clock)
+    async with asyncio.timeout(10), Background("test") as background:
+        background.spawn("run", stream.run())
+        first = stream.send(enode_pb2.AppendRequest())
+        while not far.calls:
+            await clock.sleep(0)
+        await far.calls[0].answer(1)
+        assert await first == 1
+        clock.advance(3.0)
+        for _ in range(10):
+            await clock.sleep(0)
+        await far.calls[0].answers.put(enode_pb2.AppendResponse(request_id=2, first_offset=2))
+        assert await stream.send(enode_pb2.AppendRequest()) == 2
+        for _ in range(10):
+            await clock.sleep(0)
+        assert len(far.calls) == 1
+        assert not far.calls[0].cancelled

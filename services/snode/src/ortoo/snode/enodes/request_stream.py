@@ -265,7 +265,7 @@ class RequestStream(Generic[Request, Answer, Result]):
     async def _watch(self, call: Any) -> OrtooError:
         """Fail each request that has waited too long; return when the peer is silent."""
         while True:
-            if not self._pending:
+            while not self._pending:  # a request may be answered before this task runs
                 self._has_pending.clear()
                 await self._has_pending.wait()
             first_s = min(item.deadline_s for item in self._pending.values())
