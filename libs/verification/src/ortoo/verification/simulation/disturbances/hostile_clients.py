@@ -38,8 +38,8 @@ BACK = (
     enode_pb2.DESCRIPTOR.services_by_name["EnodeService"],
     namesrv_pb2.DESCRIPTOR.services_by_name["NameService"],
 )
-SPARED = frozenset({"UpdateFlowControl", "SetStoredMode"})
-"""Calls that affect all clients, which hostile ones therefore leave out."""
+SPARED = frozenset({"UpdateFlowControl", "SetStoredMode", "RemoveReplica"})
+"""Calls that affect all clients or the replica set, which hostile clients therefore leave out."""
 DEFECTS = (grpc.StatusCode.INTERNAL, grpc.StatusCode.UNKNOWN)
 BROKEN_STREAM = "Internal error from Core"
 ROCKETMQ_DEFECTS = (50000, 50001)
