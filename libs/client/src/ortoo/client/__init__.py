@@ -55,7 +55,7 @@ if TYPE_CHECKING:
         TrimmedQueue,
     )
     from ortoo.client.admin.groups import GroupAdmin
-    from ortoo.client.admin.lag import GroupLag, LagByState, QueueLag
+    from ortoo.client.admin.lag import GroupLag, LagByState, LagHistory, LagSample, QueueLag
     from ortoo.client.admin.operations import (
         ClusterFinding,
         Explanation,
@@ -159,6 +159,8 @@ __all__ = [
     "Internal",
     "Invalid",
     "LagByState",
+    "LagHistory",
+    "LagSample",
     "ListedSchedules",
     "LostMessages",
     "Message",
@@ -256,7 +258,7 @@ _MODULES: dict[str, tuple[str, ...]] = {
         "TrimmedQueue",
     ),
     "ortoo.client.admin.groups": ("GroupAdmin",),
-    "ortoo.client.admin.lag": ("GroupLag", "LagByState", "QueueLag"),
+    "ortoo.client.admin.lag": ("GroupLag", "LagByState", "LagHistory", "LagSample", "QueueLag"),
     "ortoo.client.admin.operations": (
         "ClusterFinding",
         "Explanation",

@@ -198,6 +198,10 @@ REQUIRED_PERMISSIONS: Mapping[str, PermissionsOf] = {
     ),
     **{f"AdminService/{name}": _consumes for name in ("Tail", "FindMessages")},
     "AdminService/DescribeLag": lambda request, _: [_group(request.group), _topic(request.topic, ANY)],
+    "AdminService/ListLagHistory": lambda request, _: [
+        _group(request.group),
+        *([_topic(request.topic, ANY)] if request.topic else []),
+    ],
     **{f"AdminService/{name}": _schedules for name in ("CreateSchedule", "DescribeSchedule")},
     **{f"AdminService/{name}": _schedules for name in ("SuspendSchedule", "ResumeSchedule", "DeleteSchedule")},
     "AdminService/DescribeGroup": lambda request, _: [_group(request.name)],

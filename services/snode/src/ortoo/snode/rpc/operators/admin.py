@@ -4,6 +4,7 @@ import contextlib
 from collections.abc import AsyncIterator
 from dataclasses import dataclass
 
+from ortoo.common.cluster.names import check_group_name
 from ortoo.common.errors import NotFound
 from ortoo.common.filters.message_filter import compile_filter
 from ortoo.common.grpc.enum_values import check_known
@@ -99,6 +100,25 @@ class AdminService(ReplicaAdminHandlers, GroupAdminHandlers):
             lag_messages=lag.messages,
             by_state=write(lag_pb2.LagByState, lag.by_state),
             unreachable_enodes=lag.unreachable_enodes,
+        )
+
+    async def ListLagHistory(
+        self, request: lag_pb2.ListLagHistoryRequest, context: Context
+    ) -> lag_pb2.ListLagHistoryResponse:
+        """The lag of a group over the last hour, in one topic or in those that the caller may see."""
+        check_group_name(request.group, "group")
+        if request.topic:
+            topics = [(await self.cluster.watch.topic(request.topic)).name]
+        else:
+            topics = await self.visible_topics(request.group)
+        if not topics:
+            await self.check_group_exists(request.group)
+        found = await self.pull.lag_history.read(request.group, topics, request.from_ms)
+        return lag_pb2.ListLagHistoryResponse(
+            samples=[write(lag_pb2.LagSample, one) for one in found.samples],
+            interval_ms=found.interval_ms,
+            unreachable_enodes=found.unreachable_enodes,
+            is_partial=found.is_partial,
         )
 
     async def ListDelayedMessages(
