@@ -74,9 +74,9 @@ def test_the_ring_keeps_an_hour_and_forgets_groups_without_lag(sampled: Any) -> 
 def test_the_time_until_retention_is_recorded(sampled: Any) -> None:
     """A message of 30 minutes that has used half of its retention has 30 minutes left."""
     history = LagHistory(sampled)
-    old = backlog("g", 1, oldest_at_ms=START_MS - 1_800_000, retention_used=0.5)
-    assert retention_left_ms(old, START_MS) == 1_800_000
-    assert retention_left_ms(backlog("g", 1), START_MS) is None
+    old = backlog("g", 1, oldest_at_ms=START_MS - 1_800_000, retention_used=0.5, measured_at_ms=START_MS)
+    assert retention_left_ms(old) == 1_800_000
+    assert retention_left_ms(backlog("g", 1)) is None
     history.record(START_MS, [old])
     history.record(START_MS + INTERVAL_MS, [])
     assert history.of_group("g")[1][0].retention_left_ms == [1_800_000, -1]

@@ -2,7 +2,7 @@
 
 from ortoo.console.pages import missing, sign_in
 from ortoo.console.pages.cluster import clients, enodes, overview, settings
-from ortoo.console.pages.groups import dead_letters, explain, group, reset
+from ortoo.console.pages.groups import dead_letters, explain, group, lag_history, reset
 from ortoo.console.pages.groups import listing as groups
 from ortoo.console.pages.messages import delayed, find, message, transactions
 from ortoo.console.pages.topics import listing as topics
@@ -10,7 +10,7 @@ from ortoo.console.pages.topics import topic
 from ortoo.console.web.visit import Page
 
 _MODULES = (
-    *(overview, find, message, topics, topic, groups, group, explain, dead_letters, reset),
+    *(overview, find, message, topics, topic, groups, group, lag_history, explain, dead_letters, reset),
     *(enodes, delayed, transactions, clients, settings, sign_in),
 )
 ALL_PAGES: tuple[Page, ...] = tuple(page for module in _MODULES for page in module.PAGES)

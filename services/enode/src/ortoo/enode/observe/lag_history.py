@@ -89,7 +89,7 @@ class LagHistory:
             series.lags[place], series.left_s[place] = 0, UNKNOWN
         for one in backlogs:
             if one.unfinished:
-                self._put(one, place, at_ms)
+                self._put(one, place)
         self._times_ms.append(at_ms)
         self._taken += 1
         for key, series in list(self._series.items()):
@@ -111,7 +111,7 @@ class LagHistory:
             for topic_id, series in found
         ]
 
-    def _put(self, backlog: GroupBacklog, place: int, at_ms: int) -> None:
+    def _put(self, backlog: GroupBacklog, place: int) -> None:
         key = (backlog.topic_id, backlog.group)
         series = self._series.get(key)
         if series is None:
@@ -121,7 +121,7 @@ class LagHistory:
             series = self._series[key] = _Series()
             self._by_group.setdefault(backlog.group, {})[backlog.topic_id] = series
         series.lags[place] = min(backlog.unfinished, LAG_MAX)
-        series.left_s[place] = _left_s(backlog, at_ms)
+        series.left_s[place] = _left_s(backlog)
         series.lagged_at = self._taken
 
     def _drop(self, key: tuple[int, str]) -> None:
@@ -131,16 +131,16 @@ class LagHistory:
             del self._by_group[group]
 
 
-def retention_left_ms(backlog: GroupBacklog, now_ms: int) -> int | None:
+def retention_left_ms(backlog: GroupBacklog) -> int | None:
     """The time until retention reaches the oldest unfinished message, from the share that it has used."""
     if not backlog.oldest_at_ms or backlog.retention_used <= 0:
         return None
-    age_ms = max(0, now_ms - backlog.oldest_at_ms)
+    age_ms = max(0, backlog.measured_at_ms - backlog.oldest_at_ms)
     return max(0, round(age_ms / backlog.retention_used) - age_ms)
 
 
-def _left_s(backlog: GroupBacklog, now_ms: int) -> int:
-    left_ms = retention_left_ms(backlog, now_ms)
+def _left_s(backlog: GroupBacklog) -> int:
+    left_ms = retention_left_ms(backlog)
     return UNKNOWN if left_ms is None else min(left_ms // 1000, LEFT_S_MAX)
 
 
