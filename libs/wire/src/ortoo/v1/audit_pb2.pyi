@@ -20,16 +20,25 @@ DESCRIPTOR: _descriptor.FileDescriptor
 
 @_typing.final
 class ListPermissionsRequest(_message.Message):
-    """Requests the permissions of all users."""
+    """The users whose permissions are requested."""
 
     DESCRIPTOR: _descriptor.Descriptor
 
+    AFTER_FIELD_NUMBER: _builtins.int
+    LIMIT_FIELD_NUMBER: _builtins.int
+    after: _builtins.str
+    """Only users behind this access key, for the next page."""
+    limit: _builtins.int
+    """The maximum number of users, up to 1,000; 0 = 100."""
     def __init__(
         self,
+        *,
+        after: _builtins.str = ...,
+        limit: _builtins.int = ...,
     ) -> None: ...
     _HasFieldArgType: _TypeAlias = _Never  # noqa: Y015
     def HasField(self, field_name: _HasFieldArgType) -> _builtins.bool: ...
-    _ClearFieldArgType: _TypeAlias = _Never  # noqa: Y015
+    _ClearFieldArgType: _TypeAlias = _typing.Literal["after", b"after", "limit", b"limit"]  # noqa: Y015
     def ClearField(self, field_name: _ClearFieldArgType) -> None: ...
     def WhichOneof(self, oneof_group: _Never) -> None: ...
 
@@ -195,7 +204,7 @@ Global___ListAuditEntriesResponse: _TypeAlias = ListAuditEntriesResponse  # noqa
 
 @_typing.final
 class AuditEntry(_message.Message):
-    """One call, or several equal refused calls."""
+    """One call, or several refused calls."""
 
     DESCRIPTOR: _descriptor.Descriptor
 
@@ -215,15 +224,15 @@ class AuditEntry(_message.Message):
     user: _builtins.str
     """The signed-in user; empty = the call was not signed, or its signature was refused."""
     peer: _builtins.str
-    """The address of the caller, host:port."""
+    """The address of the caller, without its port."""
     method: _builtins.str
     """Service and method, such as "AdminService/DeleteTopic"."""
     target: _builtins.str
     """The names in the request, such as "topic=orders"; never bodies or secrets."""
     error: _builtins.str
-    """Why it failed or was refused; empty = it succeeded."""
+    """Why it failed or was refused, the last reason for several calls; empty = it succeeded."""
     count: _builtins.int
-    """The number of equal refused calls, and 1 for a change."""
+    """The number of refused calls of this user and address to this method, and 1 for a change."""
     first_at_ms: _builtins.int
     """When the first of several calls ended, milliseconds since 1970-01-01 UTC."""
     def __init__(
