@@ -64,9 +64,24 @@ if TYPE_CHECKING:
         ProcessSettings,
         Reason,
     )
-    from ortoo.client.admin.replicas import ForgottenEnode, ReplicaAdmin, ReplicaInfo, ReplicaSetInfo
+    from ortoo.client.admin.replicas import (
+        DiskState,
+        ForgottenEnode,
+        ReplicaAdmin,
+        ReplicaDisk,
+        ReplicaInfo,
+        ReplicaSetInfo,
+    )
     from ortoo.client.admin.schedules import ListedSchedules, ScheduleAdmin, ScheduleInfo
-    from ortoo.client.admin.users import UserAdmin, UserInfo
+    from ortoo.client.admin.users import (
+        AccessPermissions,
+        AuditEntries,
+        AuditEntry,
+        NamePermission,
+        UserAdmin,
+        UserInfo,
+        UserPermissions,
+    )
     from ortoo.client.app import Client, connect
     from ortoo.client.apps.app import App, TopicProducer
     from ortoo.client.apps.avro import avro_schema
@@ -118,11 +133,14 @@ if TYPE_CHECKING:
     from ortoo.common.records.message import Message
 
 __all__ = [
+    "AccessPermissions",
     "Admin",
     "Adoption",
     "AllocationStrategy",
     "AlreadyExists",
     "App",
+    "AuditEntries",
+    "AuditEntry",
     "Client",
     "ClientClosed",
     "ClientDescription",
@@ -142,6 +160,7 @@ __all__ = [
     "DelayedMessage",
     "DeletedGroup",
     "DeletedTopic",
+    "DiskState",
     "Explanation",
     "Fenced",
     "Filter",
@@ -166,6 +185,7 @@ __all__ = [
     "Message",
     "MessageDeliveries",
     "MessageDelivery",
+    "NamePermission",
     "NotFound",
     "OpenTransaction",
     "OrphanedTopic",
@@ -194,6 +214,7 @@ __all__ = [
     "ReceivedMessage",
     "ReplayProgress",
     "ReplicaAdmin",
+    "ReplicaDisk",
     "ReplicaInfo",
     "ReplicaSetInfo",
     "RequestOptions",
@@ -221,6 +242,7 @@ __all__ = [
     "Unsupported",
     "UserAdmin",
     "UserInfo",
+    "UserPermissions",
     "avro_schema",
     "connect",
 ]
@@ -267,9 +289,24 @@ _MODULES: dict[str, tuple[str, ...]] = {
         "ProcessSettings",
         "Reason",
     ),
-    "ortoo.client.admin.replicas": ("ForgottenEnode", "ReplicaAdmin", "ReplicaInfo", "ReplicaSetInfo"),
+    "ortoo.client.admin.replicas": (
+        "DiskState",
+        "ForgottenEnode",
+        "ReplicaAdmin",
+        "ReplicaDisk",
+        "ReplicaInfo",
+        "ReplicaSetInfo",
+    ),
     "ortoo.client.admin.schedules": ("ListedSchedules", "ScheduleAdmin", "ScheduleInfo"),
-    "ortoo.client.admin.users": ("UserAdmin", "UserInfo"),
+    "ortoo.client.admin.users": (
+        "AccessPermissions",
+        "AuditEntries",
+        "AuditEntry",
+        "NamePermission",
+        "UserAdmin",
+        "UserInfo",
+        "UserPermissions",
+    ),
     "ortoo.client.app": ("Client", "connect"),
     "ortoo.client.apps.app": ("App", "TopicProducer"),
     "ortoo.client.apps.avro": ("avro_schema",),

@@ -49,6 +49,7 @@ from ortoo.snode.push.sessions import PushSessions
 from ortoo.snode.rocketmq.clients.routes import endpoints_of
 from ortoo.snode.rocketmq.rpc.activities import MessagingActivities
 from ortoo.snode.rpc.layers.access import PermissionLayer, RocketmqErrorLayer, RocketmqSignIn, SignIn
+from ortoo.snode.rpc.layers.audit import AuditLayer
 from ortoo.snode.rpc.layers.interceptors import FlowControlLayer, InterceptorLayer, TlsRequiredLayer
 from ortoo.snode.rpc.layers.namespaces import NamespaceLayer
 from ortoo.snode.rpc.services import QUEUE_FRONT_METHODS, Services
@@ -263,8 +264,8 @@ def _around(
         layers.append(PermissionLayer(policy.access, sign_in))
     if settings.rocketmq_signatures_required:
         known = policy.access.authentication if policy.access is not None else None
-        guards.append(RocketmqSignIn(known or Authentication(name_server, clock, settings)))
-    layers.append(FlowControlLayer(policy.flow_control))
+        guards.append(RocketmqSignIn(known or Authentication(name_server, clock, settings), policy.audit))
+    layers += [FlowControlLayer(policy.flow_control), AuditLayer(policy.audit)]
     if policy.interceptors is not None:
         layers.append(InterceptorLayer(policy.interceptors))
     return guards, layers

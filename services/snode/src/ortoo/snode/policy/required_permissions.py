@@ -219,7 +219,7 @@ REQUIRED_PERMISSIONS: Mapping[str, PermissionsOf] = {
             *("DescribeFlowControl", "UpdateFlowControl", "UndeleteTopic", "ListDeletedTopics"),
             *("ListOrphanedTopics", "AdoptTopics", "UndeleteGroup", "ListDeletedGroups"),
             *("ListReplicas", "HandOver", "ElectReplica", "AddReplica", "RemoveReplica", "AcceptStore"),
-            *("ForgetEnode", "ListSchedules", "TrimTopic"),
+            *("ForgetEnode", "ListSchedules", "TrimTopic", "ListDisks", "ListPermissions", "ListAuditEntries"),
         )
     },
     **{f"ExternalScaler/{name}": _scales for name in ("IsActive", "StreamIsActive", "GetMetricSpec", "GetMetrics")},
