@@ -23,7 +23,7 @@ async def show(visit: Visit) -> Response:
     return visit.page(
         "delayed.html",
         title="Delayed messages",
-        commands=(("delay", "list", topic), ("delay", "cancel", "HANDLE")) if topic else (),
+        commands=(("delay", "list", topic or "TOPIC"), ("delay", "cancel", "HANDLE")),
         topic=topic,
         found=found,
         messages=messages[:PAGE_MESSAGES],

@@ -19,6 +19,8 @@ from ortoo.v1.enode_replicas_pb2_grpc import EnodeReplicasServiceStub
 CHANGE_TIMEOUT_S = 10.0
 """Timeout of a transfer of leadership, or of a change of replicas."""
 LIST_TIMEOUT_S = 3.0
+DISK_TIMEOUT_S = 1.5
+"""Timeout of a replica, shorter than the timeouts of clients, so that they get the answers of the others."""
 WAITING, LEARNING, AWAY = (
     topic_pb2.ENODE_REPLICA_STATE_WAITING,
     topic_pb2.ENODE_REPLICA_STATE_LEARNING,
@@ -90,7 +92,7 @@ class ReplicaAdminHandlers(DirectoryAdminHandlers):
         try:
             with rpc_errors(f"enode {process.enode}", is_internal=True):
                 request = pb.DescribeReplicasRequest(enode=process.enode)
-                answer = await EnodeReplicasServiceStub(channel).DescribeReplicas(request, timeout=LIST_TIMEOUT_S)
+                answer = await EnodeReplicasServiceStub(channel).DescribeReplicas(request, timeout=DISK_TIMEOUT_S)
         except OrtooError as error:
             found.error = str(error)
             return found
