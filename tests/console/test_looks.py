@@ -1,6 +1,5 @@
 """Every page at a width of 400 pixels, light and dark, and by the keyboard alone."""
 
-import asyncio
 import re
 from collections.abc import AsyncIterator
 
@@ -57,7 +56,7 @@ async def test_every_page_shows_its_commands(scene: Scene) -> None:
     place = f"topic=orders&enode={message.queue.enode}&queue={message.queue.queue_id}&offset={message.offset}"
     async with scene.mq.consumer("members", ["orders"]):
         while not (clients := await scene.mq.admin.groups.list_clients("members")):
-            await asyncio.sleep(0.1)
+            await scene.cluster.clock.sleep(0.1)
         page = await scene.page("/")
         paths = (*PATHS[:-1], f"/message?{place}", f"/client?id={clients[0].client_id}")
         for path in paths:

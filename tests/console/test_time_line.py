@@ -24,9 +24,7 @@ async def test_delayed_messages_are_shown_on_a_time_line(tmp_path: Path, scheme:
             for hour, count in ((0, 1), (20, 3), (40, 2)):
                 for _ in range(count):
                     await producer.send(Message(b"later", deliver_at_ms=start_ms + hour * HOUR_MS))
-        page = await scene.page(
-            "/delayed?topic=reminders", color_scheme=scheme, viewport={"width": 400, "height": 800}
-        )
+        page = await scene.page("/delayed?topic=reminders", color_scheme=scheme, viewport={"width": 400, "height": 800})
         assert await page.locator("svg.line rect:not(.axis)").count() == 3
         await page.get_by_text("6 messages in steps of 1 h").wait_for()
         await page.get_by_text("The number of each step").click()

@@ -5,7 +5,7 @@ from pathlib import Path
 
 import pytest
 
-from ortoo.client import Client, Forbidden, Message, NotFound, connect
+from ortoo.client import Forbidden, Message, NotFound, connect
 from ortoo.verification.servers import command
 from ortoo.verification.servers.cluster import open_cluster
 from ortoo.verification.servers.valkey import valkey
@@ -14,36 +14,40 @@ from tests.integration.guarded_cluster import as_user, guarded
 
 async def test_a_change_is_recorded_with_its_user_and_object(tmp_path: Path) -> None:
     """A refused change is a refused call and no change; a failed one has its error. Secrets are in no entry."""
-    async with guarded(tmp_path) as cluster, asyncio.timeout(60):
-        async with as_user(cluster, "ann") as ann, as_user(cluster, "shop") as shop:
-            await ann.admin.create_topic("orders")
-            await ann.admin.users.put("new", secret_key="very secret")
-            with pytest.raises(NotFound):
-                await ann.admin.delete_topic("missing")
-            for _ in range(3):
-                with pytest.raises(Forbidden):
-                    await shop.admin.delete_topic("orders")
-            async with as_user(cluster, "shop", "wrong") as unknown:
-                with pytest.raises(Forbidden):
-                    await unknown.admin.describe_topic("t")
-            changes = await ann.admin.users.list_audit_entries()
-            assert [(one.user, one.method.partition("/")[2], one.target) for one in changes.entries] == [
-                ("ann", "DeleteTopic", "name=missing"),
-                ("ann", "PutUser", "user.access_key=new"),
-                ("ann", "CreateTopic", "name=orders"),
-            ]
-            assert "missing" in changes.entries[0].error
-            assert not changes.entries[1].error
-            assert {one.snode for one in changes.entries} == {"snode-0"}
-            assert {one.peer for one in changes.entries} == {"127.0.0.1"}
-            refused = await ann.admin.users.list_audit_entries(refused=True)
-            found = {(one.user, one.method): one for one in refused.entries}
-            assert found["shop", "AdminService/DeleteTopic"].count == 3
-            assert "not an admin" in found["shop", "AdminService/DeleteTopic"].error
-            assert "signature of 'shop'" in found["", "AdminService/DescribeTopic"].error
-            assert "very secret" not in str(changes) + str(refused)
+    async with (
+        guarded(tmp_path) as cluster,
+        as_user(cluster, "ann") as ann,
+        as_user(cluster, "shop") as shop,
+        asyncio.timeout(60),
+    ):
+        await ann.admin.create_topic("orders")
+        await ann.admin.users.put("new", secret_key="very secret")
+        with pytest.raises(NotFound):
+            await ann.admin.delete_topic("missing")
+        for _ in range(3):
             with pytest.raises(Forbidden):
-                await shop.admin.users.list_audit_entries()
+                await shop.admin.delete_topic("orders")
+        async with as_user(cluster, "shop", "wrong") as unknown:
+            with pytest.raises(Forbidden):
+                await unknown.admin.describe_topic("t")
+        changes = await ann.admin.users.list_audit_entries()
+        assert [(one.user, one.method.partition("/")[2], one.target) for one in changes.entries] == [
+            ("ann", "DeleteTopic", "name=missing"),
+            ("ann", "PutUser", "user.access_key=new"),
+            ("ann", "CreateTopic", "name=orders"),
+        ]
+        assert "missing" in changes.entries[0].error
+        assert not changes.entries[1].error
+        assert {one.snode for one in changes.entries} == {"snode-0"}
+        assert {one.peer for one in changes.entries} == {"127.0.0.1"}
+        refused = await ann.admin.users.list_audit_entries(refused=True)
+        found = {(one.user, one.method): one for one in refused.entries}
+        assert found["shop", "AdminService/DeleteTopic"].count == 3
+        assert "not an admin" in found["shop", "AdminService/DeleteTopic"].error
+        assert "signature of 'shop'" in found["", "AdminService/DescribeTopic"].error
+        assert "very secret" not in str(changes) + str(refused)
+        with pytest.raises(Forbidden):
+            await shop.admin.users.list_audit_entries()
 
 
 async def test_permissions_are_listed_in_pages(tmp_path: Path) -> None:
@@ -51,7 +55,11 @@ async def test_permissions_are_listed_in_pages(tmp_path: Path) -> None:
     async with guarded(tmp_path) as cluster, as_user(cluster, "ann") as ann, asyncio.timeout(60):
         found = await ann.admin.users.list_permissions()
         assert found.access_file.endswith("access.toml")
-        assert [(one.access_key, one.admin) for one in found.users] == [("ann", True), ("reader", False), ("shop", False)]
+        assert [(one.access_key, one.admin) for one in found.users] == [
+            ("ann", True),
+            ("reader", False),
+            ("shop", False),
+        ]
         assert {one.name: one.grant for one in found.users[2].groups} == {"g": "SUB", "g-tick": "SUB", "closed": "DENY"}
         page = await ann.admin.users.list_permissions(after="ann", limit=1)
         assert [one.access_key for one in page.users] == ["reader"]
@@ -65,7 +73,7 @@ async def test_permissions_are_listed_in_pages(tmp_path: Path) -> None:
 async def test_entries_of_all_snodes_are_listed(tmp_path: Path) -> None:
     """Each snode has its own, and any of them lists all, the latest first."""
     async with valkey(tmp_path / "valkey") as store, asyncio.timeout(90):
-        settings = {"namesrv": {"lease_s": 5.0}, "snode": {"redis_url": store.url}}
+        settings = {"snode": {"redis_url": store.url}}
         async with open_cluster(tmp_path, snodes=2, settings=settings) as cluster:
 
             async def create(snode: str, topic: str) -> None:
@@ -85,19 +93,14 @@ async def test_entries_of_all_snodes_are_listed(tmp_path: Path) -> None:
                 assert "name=first" not in shown.stdout
 
 
-async def disk_ready(mq: Client) -> None:
-    """Wait until an enode has measured its disk."""
-    while any(one.disk is None for one in await mq.admin.replicas.list_disks()):
-        await asyncio.sleep(0.1)
-
-
 async def test_disks_of_all_enodes_are_listed(tmp_path: Path) -> None:
     """Free space and inodes of each, and the reason for one that does not answer."""
     async with open_cluster(tmp_path, enodes=2) as cluster, connect(cluster.address) as mq, asyncio.timeout(90):
         await cluster.create_topic("t", queues=1)
         async with mq.producer("t") as producer:
             await producer.send(Message(b"x"))
-        await disk_ready(mq)
+        while any(one.disk is None for one in await mq.admin.replicas.list_disks()):
+            await cluster.clock.sleep(0.1)
         first, second = await mq.admin.replicas.list_disks()
         assert (first.enode, second.enode) == ("enode-0", "enode-1")
         assert first.disk is not None

@@ -41,7 +41,7 @@ async def test_the_lag_is_recorded_with_retries(tmp_path: Path) -> None:
                 found = await mq.admin.groups.lag_history("g", topic)
                 if found.samples and found.samples[-1].lag_messages == lag and not found.samples[-1].is_incomplete:
                     return found
-                await asyncio.sleep(0.2)
+                await cluster.clock.sleep(0.2)
 
         found = await recorded("", 4)
         assert found.interval_ms == 10_000
@@ -61,7 +61,7 @@ async def test_the_lag_is_recorded_with_retries(tmp_path: Path) -> None:
             await mq.admin.groups.lag_history("g", "missing")
         await cluster.close("enode-1")
         while (found := await mq.admin.groups.lag_history("g")).unreachable_enodes != ("enode-1",):
-            await asyncio.sleep(0.2)
+            await cluster.clock.sleep(0.2)
         assert found.samples[-1].lag_messages == 2
 
 
@@ -73,4 +73,6 @@ async def test_the_history_needs_the_permissions_of_the_lag(tmp_path: Path) -> N
             with pytest.raises(grpc.aio.AioRpcError, match=words):
                 request = lag_pb2.ListLagHistoryRequest(group=group, topic=topic)
                 await admin.ListLagHistory(request, metadata=signed(cluster, "shop"))
-        await admin.ListLagHistory(lag_pb2.ListLagHistoryRequest(group="g", topic="t"), metadata=signed(cluster, "shop"))
+        await admin.ListLagHistory(
+            lag_pb2.ListLagHistoryRequest(group="g", topic="t"), metadata=signed(cluster, "shop")
+        )

@@ -203,9 +203,7 @@ def _history(found: "LagHistory") -> CommandOutput:
     columns: Columns = {
         "TIME": lambda one: text_of_time(one.at_ms),
         "LAG": lambda one: f"{'at least ' if one.is_incomplete else ''}{one.lag_messages}",
-        "UNTIL RETENTION": lambda one: (
-            "" if one.retention_left_ms is None else f"{one.retention_left_ms // 1000} s"
-        ),
+        "UNTIL RETENTION": lambda one: "" if one.retention_left_ms is None else f"{one.retention_left_ms // 1000} s",
     }
     text: list[str | OutputTable] = [OutputTable(columns, list(largest.values()))]
     if found.unreachable_enodes:

@@ -90,7 +90,9 @@ def _lines(found: Sequence[DoctorFinding], snode_addresses: Sequence[str]) -> li
         process = f" ({finding.process})" if finding.process else ""
         impact = f"\n  so {finding.impact}" if finding.impact else ""
         mark = "✗" if finding.critical else "!"
-        lines.append(f"{mark} {finding.name}{process}{_since(finding)}: {finding.observed}{impact}\n  → {finding.remedy}")
+        lines.append(
+            f"{mark} {finding.name}{process}{_since(finding)}: {finding.observed}{impact}\n  → {finding.remedy}"
+        )
     return lines
 
 

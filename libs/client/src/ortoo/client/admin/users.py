@@ -116,6 +116,9 @@ class UserAdmin:
         return read(AccessPermissions, await self._call("ListPermissions", request))
 
     async def list_audit_entries(self, *, refused: bool = False, limit: int = 100) -> AuditEntries:
-        """The last calls of operators that changed something, or the last refused calls. Errors: Invalid, Unsupported."""
+        """The last calls of operators that changed something, or the last refused calls.
+
+        Errors: Invalid, Unsupported.
+        """
         request = audit_pb2.ListAuditEntriesRequest(refused=refused, limit=limit)
         return read(AuditEntries, await self._call("ListAuditEntries", request))

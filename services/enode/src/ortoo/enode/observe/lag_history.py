@@ -146,4 +146,3 @@ def _left_s(backlog: GroupBacklog) -> int:
 
 def _milliseconds(left_s: int) -> int:
     return UNKNOWN if left_s == UNKNOWN else left_s * 1000
-

@@ -131,10 +131,11 @@ def _unauthenticated(message: str) -> Forbidden:
 class AccessControl:
     """The access rules in a file, which is reloaded when it changes, and the users of the name server."""
 
-    def __init__(
-        self, path: str, authentication: Authentication, directory: DirectoryCache, audit: AuditLog
-    ) -> None:
-        """Follow the file at `path`, and record refused calls in `audit`. `file.load` raises Invalid if the file is missing or wrong."""
+    def __init__(self, path: str, authentication: Authentication, directory: DirectoryCache, audit: AuditLog) -> None:
+        """Follow the file at `path`, and record refused calls in `audit`.
+
+        `file.load` raises Invalid if the file is missing or wrong.
+        """
         self.rules = AccessRules({})
         """The current rules; a new object after each change."""
         self.refused_count = 0

@@ -115,8 +115,9 @@ class AccessRules:
                 continue
             if permission.resource is Resource.CLUSTER:
                 raise Forbidden(f"user {access_key} is not an admin; only admins may do this", field="access")
+            what = grant_text(permission.grant)
             raise Forbidden(
-                f"user {access_key} has no {grant_text(permission.grant)} for {permission.resource.value} {permission.name!r}; an operator "
+                f"user {access_key} has no {what} for {permission.resource.value} {permission.name!r}; an operator "
                 "may grant it",
                 field=permission.resource.value,
             )

@@ -73,9 +73,7 @@ def add_samples(answers: Mapping[str, LagSamples], topic_ids: Collection[int]) -
                 lags[at_ms] += max(0, lag)
                 if left_ms >= 0:
                     left[at_ms] = min(left_ms, left.get(at_ms, left_ms))
-    return [
-        LagSample(at_ms, lag, left.get(at_ms), enodes[at_ms] < len(answers)) for at_ms, lag in sorted(lags.items())
-    ]
+    return [LagSample(at_ms, lag, left.get(at_ms), enodes[at_ms] < len(answers)) for at_ms, lag in sorted(lags.items())]
 
 
 def _is_tolerated(error: OrtooError) -> bool:

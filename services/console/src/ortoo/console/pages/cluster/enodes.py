@@ -18,7 +18,12 @@ FULL_SOON_MS = 3 * 86_400_000
 
 async def show(visit: Visit) -> Response:
     """The page of all enodes."""
-    commands = (("cluster",), ("enode", "disks"), ("enode", "replicas"), ("enode", "hand-over", "ENODE", "--to", "REPLICA"))
+    commands = (
+        ("cluster",),
+        ("enode", "disks"),
+        ("enode", "replicas"),
+        ("enode", "hand-over", "ENODE", "--to", "REPLICA"),
+    )
     return visit.page("enodes.html", title="Enodes", commands=commands, **await _state(visit))
 
 

@@ -1,7 +1,7 @@
 """Records the calls with which operators change something."""
 
-from ortoo.common.grpc.layers.layer import Layer, ServedCall
 from ortoo.common.errors import OrtooError
+from ortoo.common.grpc.layers.layer import Layer, ServedCall
 from ortoo.snode.policy.audit import AuditLog, is_change, target_of
 from ortoo.snode.policy.principal import PRINCIPAL
 from ortoo.snode.rocketmq.protocol.caller import peer_of
@@ -24,6 +24,4 @@ class AuditLayer(Layer):
         """Add the entry."""
         if (target := call.kept.get(self)) is not None:
             error = call.error.message if isinstance(call.error, OrtooError) else str(call.error or "")
-            self._audit.record_change(
-                PRINCIPAL.get().user, peer_of(call.context), call.method.name, target, error
-            )
+            self._audit.record_change(PRINCIPAL.get().user, peer_of(call.context), call.method.name, target, error)

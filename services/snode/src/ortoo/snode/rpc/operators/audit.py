@@ -53,7 +53,9 @@ class AuditAdminHandlers(admin_pb2_grpc.AdminServiceServicer):
             local = pb.ListAuditEntriesRequest(refused=request.refused, limit=limit, local_only=True)
             own = self.runtime.settings.name
             others = [one for one in self.cluster.directory.snodes() if one.alive and one.name != own]
-            for snode, found in zip(others, await asyncio.gather(*(self._ask(one, local) for one in others)), strict=True):
+            for snode, found in zip(
+                others, await asyncio.gather(*(self._ask(one, local) for one in others)), strict=True
+            ):
                 if found is None:
                     unreachable.append(snode.name)
                 else:

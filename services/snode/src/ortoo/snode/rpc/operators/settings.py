@@ -142,6 +142,7 @@ class ClusterSettings(SettingsServiceServicer):
                 return [one for _, one in sorted({own.name: own, **known}.items())]
             case "enode":
                 return [
-                    TargetProcess(role, one.enode, one.address, one.alive) for one in await enode_processes(self.cluster)
+                    TargetProcess(role, one.enode, one.address, one.alive)
+                    for one in await enode_processes(self.cluster)
                 ]
         raise Invalid(f"{role!r}; expected namesrv, enode or snode", field="role")
