@@ -1,4 +1,4 @@
-"""The rings of changes and refused calls: what is one entry, what is left out, and their limits."""
+"""The rings of changes and refused calls: their entries, their omissions and their limits."""
 
 from typing import Any
 

@@ -129,8 +129,8 @@ class DiskState(_message.Message):
     inodes: _builtins.int
     """Files that the disk can have; 0 = no limit."""
     full_in_ms: _builtins.int
-    """The time until the disk is full at the rate of the last hours, milliseconds; absent = not foreseeable, because it
-    does not fill, or retention prevents it.
+    """The time until the disk is full at the rate of the last hours, milliseconds; absent = not foreseeable, or retention
+    prevents it.
     """
     def __init__(
         self,

@@ -13,7 +13,6 @@ from ortoo.common.grpc.messages import read, write
 from ortoo.common.records.sealed_batch import SealedBatch
 from ortoo.snode.cluster.routes import DeliveryMode
 from ortoo.snode.cluster.wire import encode_batch
-from ortoo.snode.enodes.append_wire import encode_append
 from ortoo.snode.enodes.grpc_pops import GrpcPopLink
 from ortoo.snode.enodes.lag_samples import LagSamples
 from ortoo.snode.enodes.link import (
@@ -40,7 +39,8 @@ from ortoo.snode.enodes.link import (
     TrimmedRange,
     VerdictSource,
 )
-from ortoo.snode.enodes.schedule_wire import decode_schedule, encode_schedule
+from ortoo.snode.enodes.wire.append_wire import encode_append
+from ortoo.snode.enodes.wire.schedule_wire import decode_schedule, encode_schedule
 from ortoo.v1 import enode_deferred_pb2 as deferred_pb
 from ortoo.v1 import enode_delivery_modes_pb2 as lives_pb
 from ortoo.v1 import enode_locks_pb2 as locks_pb

@@ -23,8 +23,9 @@ from ortoo.snode.push.sessions import PushSessions
 from ortoo.snode.rocketmq.rpc import service as rocketmq
 from ortoo.snode.rocketmq.rpc.activities import MessagingActivities
 from ortoo.snode.rpc import consumer, producer, reply, session
-from ortoo.snode.rpc.operators import admin, dead_letter, deliveries, findings, scaler, settings
-from ortoo.snode.rpc.operators.message_trace import MessageTracer
+from ortoo.snode.rpc.operators import admin, dead_letter, findings, scaler, settings
+from ortoo.snode.rpc.operators.explanation import deliveries
+from ortoo.snode.rpc.operators.explanation.message_trace import MessageTracer
 from ortoo.snode.rpc.streams import LongCalls
 from ortoo.snode.send import SendComponents
 from ortoo.snode.topics import TopicComponents
