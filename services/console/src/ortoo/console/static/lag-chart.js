@@ -26,12 +26,12 @@ function chartOptions(box, hasRetention) {
     axes: [
       { ...axis, values: isLocal ? undefined : "{HH}:{mm}" },
       { ...axis, size: 70, values: (_, ticks) => ticks.map((count) => count.toLocaleString("en")) },
-      { ...axis, scale: "left", side: 1, size: 64, show: hasRetention, grid: { show: false }, values: (_, ticks) => durations(ticks) },
+      ...(hasRetention ? [{ ...axis, scale: "left", side: 1, size: 64, grid: { show: false }, values: (_, ticks) => durations(ticks) }] : []),
     ],
     series: [
       {},
       { label: "Messages behind", stroke: color("--link"), width: 2, points: { show: false } },
-      { label: "Until retention", scale: "left", stroke: color("--problem"), dash: [6, 4], show: hasRetention, points: { show: false } },
+      ...(hasRetention ? [{ label: "Until retention", scale: "left", stroke: color("--problem"), dash: [6, 4], points: { show: false } }] : []),
     ],
     legend: { show: true, live: false },
     cursor: { drag: { x: false, y: false } },
@@ -43,13 +43,15 @@ function chart(box) {
   let data = null;
   const draw = () => {
     if (plot) plot.destroy();
-    plot = new uPlot(chartOptions(box, data[2].some((value) => value !== null)), data, box);
+    const hasRetention = data[2].some((value) => value !== null);
+    plot = new uPlot(chartOptions(box, hasRetention), hasRetention ? data : data.slice(0, 2), box);
   };
   const load = async () => {
     if (document.hidden) return;
     const answer = await fetch(box.dataset.chart);
     if (!answer.ok) return;
     const found = await answer.json();
+    if (!found.times_s.length) return;
     data = [found.times_s, found.lags, found.left_s];
     box.dataset.samples = found.lags.filter((lag) => lag !== null).length;
     draw();
