@@ -59,12 +59,13 @@ async def _channel(channels: Channels, address: str) -> grpc.aio.Channel:
     return channels.channel_to(address)
 
 
-def test_a_process_without_ngh2_serves_by_grpc_aio(monkeypatch: pytest.MonkeyPatch) -> None:
+async def test_a_process_without_ngh2_serves_by_grpc_aio(monkeypatch: pytest.MonkeyPatch) -> None:
     """One line of the log reports it."""
     transport = SocketTransport()
-    assert transport.serving_by("grpc") is transport
-    assert isinstance(transport.serving_by(H2), H2Transport)
+    assert transport.on_wire("grpc") is transport
+    assert isinstance(transport.on_wire(H2), H2Transport)
     monkeypatch.setattr(engine, "IS_AVAILABLE", False)
+    assert transport.on_wire(H2) is transport
     with structlog.testing.capture_logs() as lines:
-        assert transport.serving_by(H2) is transport
+        GrpcServer("127.0.0.1:0", [], wire=H2)
     assert [line["event"] for line in lines] == ["transport_h2_unavailable"]

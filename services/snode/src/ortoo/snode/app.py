@@ -98,7 +98,8 @@ async def open_snode(
     async with contextlib.AsyncExitStack() as stack:
         enter = stack.enter_async_context
         parent_gone = stack.enter_context(worker.stop_with_parent()) if worker is not None else None
-        channels = await enter(cluster_channels(settings, cluster_token(settings.cluster_token_file, clock)))
+        token = cluster_token(settings.cluster_token_file, clock)
+        channels = await enter(cluster_channels(settings, token, wire=settings.transport))
         background = await enter(Background("snode"))
         incarnation = randomness.id_text()
         memory = MemoryBudget(settings.memory_budget_bytes, clock, processes=settings.workers)

@@ -20,6 +20,7 @@ class Stream:
 
     def __init__(self) -> None:
         self.server = SimpleNamespace(limits=WireLimits(), clock=None)
+        self.loop: Any = None  # no reader waits
         self.received_bytes = self.opened_bytes = 0
 
     def on_messages(self, call: H2Call, messages: list[bytes], data_bytes: int) -> None:

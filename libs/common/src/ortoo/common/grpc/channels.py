@@ -49,12 +49,17 @@ class Channels:
         *,
         tls_name: str = "",
         uses_proxy: bool = True,
+        wire: str = "",
     ) -> None:
         """Make a pool without channels. `headers_of` makes the headers of every call; with `tls`, channels use TLS.
 
         `tls_name` is the expected name in peers' certificates; empty = the host in the address. With `uses_proxy`
         connections obey the environment's proxy variables, such as http_proxy, except those to the loopback.
+
+        `wire`, "grpc" or "h2", is the implementation of streams in both directions, for callers that use them as
+        `H2StreamCall` allows. Connections with TLS use grpc.aio.
         """
+        self._wire = wire
         self._tls = tls
         self._tls_name = tls_name
         self._headers_of = headers_of
@@ -103,7 +108,10 @@ class Channels:
         mark_channel_opened()
         credentials = self._credentials
         if credentials is None:
-            return current_transport().channel(address, self._options(address))
+            transport, options = current_transport(), self._options(address)
+            if self._wire:
+                return transport.on_wire(self._wire).stream_channel(address, options)
+            return transport.channel(address, options)
         return grpc.aio.secure_channel(address, credentials, options=self._options(address, tls=True))
 
     @property

@@ -97,11 +97,15 @@ def cluster_token(path: str, clock: Clock) -> ClusterToken | None:
     return ClusterToken(token, clock) if token else None
 
 
-def cluster_channels(settings: "ServiceSettings", token: ClusterToken | None) -> Channels:
+def cluster_channels(settings: "ServiceSettings", token: ClusterToken | None, *, wire: str = "") -> Channels:
     """Channels to other processes of the cluster. With a `token`, their calls carry a proof of it.
+
+    `wire` is that of `Channels`.
 
     The channels use TLS if `settings` have mutual TLS. They never use an HTTP proxy.
     Errors: Invalid, naming the setting whose file is wrong.
     """
     headers_of = token.headers if token is not None else None
-    return Channels(headers_of, cluster_credentials(settings), tls_name=settings.tls_cluster_name, uses_proxy=False)
+    return Channels(
+        headers_of, cluster_credentials(settings), tls_name=settings.tls_cluster_name, uses_proxy=False, wire=wire
+    )

@@ -25,7 +25,9 @@ from ortoo.common.grpc.limits.connection_watch import ConnectionWatch
 from ortoo.common.grpc.limits.core_sockets import CoreSockets
 from ortoo.common.grpc.limits.memory_guard import MemoryGuard
 from ortoo.common.grpc.tls import TlsListener
-from ortoo.common.grpc.transport import current_transport
+from ortoo.common.grpc.transport import H2, current_transport
+from ortoo.common.logs import log_events
+from ortoo.common.logs.logger import get_logger
 from ortoo.common.machine.descriptors import Descriptors
 from ortoo.common.process.background import Background
 from ortoo.common.process.clock import SystemClock
@@ -65,6 +67,7 @@ CHECK = "/grpc.health.v1.Health/Check"
 STOP_MARGIN_S = 0.1
 """Time for which a stop waits until watchers of health are notified."""
 
+_log = get_logger("transport")
 AddServicer = Callable[[Any], None]
 
 
@@ -172,7 +175,9 @@ class GrpcServer:
         calls = CallMemory(memory)
         before = [*outermost, ErrorTranslation(), calls, Observers(), Encoding(), *guards]
         after = [layer for guard in guards for layer in guard.after_decoding()]
-        transport = current_transport().serving_by(wire)
+        transport = current_transport().on_wire(wire)
+        if wire == H2 and transport.has_core:
+            _log.emit(log_events.TRANSPORT_H2_UNAVAILABLE)
         around = Layers([*before, Decoding(calls), *after, *layers], receives=transport.has_core)
         ports = sum(map(bool, (address, own_address, tls, cluster_tls)))
         limits = ConnectionLimits.chosen(

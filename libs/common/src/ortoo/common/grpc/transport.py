@@ -6,16 +6,12 @@ A simulation, for example, sets a transport without sockets.
 import contextlib
 from collections.abc import Iterator, Sequence
 from contextvars import ContextVar
-from typing import Protocol
+from typing import Protocol, cast
 
 import grpc
 
-from ortoo.common.logs import log_events
-from ortoo.common.logs.logger import get_logger
-
 H2 = "h2"
 """The value of the setting `transport` for servers of libnghttp2."""
-_log = get_logger("transport")
 Options = Sequence[tuple[str, int]]
 """gRPC's channel arguments; servers take them too."""
 
@@ -28,11 +24,14 @@ class Transport(Protocol):
     has_core: bool
     """Whether the servers are those of grpcio's core."""
 
-    def serving_by(self, wire: str) -> "Transport":
-        """The same transport with servers of `wire`, "grpc" or "h2", if it has a choice."""
+    def on_wire(self, wire: str) -> "Transport":
+        """The same transport with servers and streams of `wire`, "grpc" or "h2", if it has a choice."""
 
     def channel(self, address: str, options: Options) -> grpc.aio.Channel:
         """A channel to host:port; it connects at its first use."""
+
+    def stream_channel(self, address: str, options: Options) -> grpc.aio.Channel:
+        """The same, of which Ortoo's processes use less for streams in both directions: see `H2StreamCall`."""
 
     def server(self, interceptors: Sequence[grpc.aio.ServerInterceptor], options: Options) -> grpc.aio.Server:
         """A server that does not listen yet; the first interceptor is the outermost."""
@@ -44,20 +43,19 @@ class SocketTransport:
     has_sockets = True
     has_core = True
 
-    def serving_by(self, wire: str) -> Transport:
-        """The same transport, or one with servers of libnghttp2. A log line reports that ngh2 is missing."""
-        if wire != H2:
-            return self
-        from ortoo.common.grpc.h2 import engine  # only servers of this transport need the package
+    def on_wire(self, wire: str) -> Transport:
+        """The same transport, or that of libnghttp2 if it is wanted and its package is installed."""
+        from ortoo.common.grpc.h2 import engine  # only this transport needs the package
 
-        if not engine.IS_AVAILABLE:
-            _log.emit(log_events.TRANSPORT_H2_UNAVAILABLE)
-            return self
-        return H2Transport()
+        return H2Transport() if wire == H2 and engine.IS_AVAILABLE else self
 
     def channel(self, address: str, options: Options) -> grpc.aio.Channel:
         """A channel without TLS."""
         return grpc.aio.insecure_channel(address, options=list(options))
+
+    def stream_channel(self, address: str, options: Options) -> grpc.aio.Channel:
+        """A channel without TLS."""
+        return self.channel(address, options)
 
     def server(self, interceptors: Sequence[grpc.aio.ServerInterceptor], options: Options) -> grpc.aio.Server:
         """A server of the running event loop."""
@@ -65,13 +63,22 @@ class SocketTransport:
 
 
 class H2Transport(SocketTransport):
-    """The transport over sockets whose servers read and write by libnghttp2. Its channels are those of grpc.aio."""
+    """The transport over sockets whose servers, and streams between processes, read and write by libnghttp2.
+
+    All other calls are those of grpc.aio.
+    """
 
     has_core = False
 
-    def serving_by(self, wire: str) -> Transport:
+    def on_wire(self, wire: str) -> Transport:
         """Returns itself."""
         return self
+
+    def stream_channel(self, address: str, options: Options) -> grpc.aio.Channel:
+        """A channel without TLS."""
+        from ortoo.common.grpc.h2.channel import H2Channel
+
+        return cast("grpc.aio.Channel", H2Channel(address, options, self.channel(address, options)))
 
     def server(self, interceptors: Sequence[grpc.aio.ServerInterceptor], options: Options) -> grpc.aio.Server:
         """A server of the running event loop."""

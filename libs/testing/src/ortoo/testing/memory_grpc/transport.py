@@ -38,8 +38,8 @@ class MemoryTransport:
         self._connections = 0
         self._last_port = PORT_FIRST - 1
 
-    def serving_by(self, wire: str) -> Self:
-        """Returns itself, because its servers have no wire."""
+    def on_wire(self, wire: str) -> Self:
+        """Returns itself, because it has no wire."""
         return self
 
     def channel(
@@ -48,6 +48,10 @@ class MemoryTransport:
         """A channel to host:port; it connects when it is used."""
         core = CoreChannel(self, address, options, self._window_bytes)
         return cast("grpc.aio.Channel", MemoryChannel(core, interceptors))
+
+    def stream_channel(self, address: str, options: Options = ()) -> grpc.aio.Channel:
+        """The same."""
+        return self.channel(address, options)
 
     def server(
         self,

@@ -1,14 +1,13 @@
 """A call on a connection: its requests, its answers and its status."""
 
 import asyncio
-from collections import deque
 from collections.abc import Callable
 from typing import TYPE_CHECKING, Any
 
 from ortoo.common.errors import Overloaded
 from ortoo.common.grpc.completion_queue.server import FLUSH_BYTES, SMALL_BYTES, UNSENT_BYTES_MAX
 from ortoo.common.grpc.h2.framing import (
-    PREFIX_BYTES,
+    COPIED_BYTES_MAX,
     RESPONSE,
     Headers,
     MessageReader,
@@ -19,6 +18,7 @@ from ortoo.common.grpc.h2.framing import (
     trailers,
     write_metadata,
 )
+from ortoo.common.grpc.h2.inbox import Inbox
 from ortoo.common.grpc.layers.arrival import Arrival
 from ortoo.common.process.memory_budget import MemoryShare
 
@@ -29,8 +29,6 @@ if TYPE_CHECKING:
 OK = 0
 DEADLINE_EXCEEDED = 4
 RESOURCE_EXHAUSTED = 8
-COPIED_BYTES_MAX = 64 << 10
-"""A larger answer is queued without being copied behind its prefix."""
 
 
 class H2Call:
@@ -39,13 +37,11 @@ class H2Call:
     __slots__ = (
         "_connection",
         "_has_begun",
-        "_held_bytes",
+        "_inbox",
         "_is_half_closed",
         "_method",
         "_partial",
         "_reader",
-        "_reading",
-        "_requests",
         "_timer",
         "_too_large_bytes",
         "_waiting",
@@ -85,14 +81,12 @@ class H2Call:
         """The task of its handler."""
         self._has_begun = self._is_half_closed = False
         self._reader = MessageReader(connection.server.limits.message_bytes_max)
-        self._requests: deque[bytes] = deque()
         self._partial: MemoryShare | None = None
         """The memory of the incomplete request."""
-        self._held_bytes = 0
-        """Number of bytes for which the caller's window is not open again."""
+        self._inbox: Inbox | None = Inbox(connection.loop, self.consumed) if method.takes_many else None
+        """The requests of a stream."""
         self._too_large_bytes = 0
         """The size of a request above the limit, which is refused when the handler reads it."""
-        self._reading: asyncio.Future[None] | None = None
         self._waiting: asyncio.Future[None] | None = None
         self._timer: asyncio.TimerHandle | None = None
         self.deadline_s: float | None = None
@@ -139,7 +133,7 @@ class H2Call:
                 found = self._reader.feed(data)
             except MessageTooLarge as error:
                 self._too_large_bytes = error.args[0]
-                if self._reading is not None or not self.is_served:
+                if not self.is_served or (self._inbox is not None and self._inbox.is_awaited):
                     self._refuse_too_large()
                 return
             if not self.is_served and (self._reader.partial_bytes or self._partial is not None):
@@ -177,42 +171,25 @@ class H2Call:
 
     def queue(self, messages: list[bytes], data_bytes: int) -> None:
         """Keep requests for the handler of a stream. It opens the caller's window as it reads them."""
-        self._held_bytes += data_bytes
-        self._requests.extend(messages)
-        if not self._requests:  # the handler waits for the rest of this request, or soon will
-            self._open_window(self._held_bytes)
-        if messages or self._is_half_closed:
-            self._wake_reader()
+        assert self._inbox is not None
+        self._inbox.add(messages, data_bytes)
+        if self._is_half_closed:
+            self._inbox.wake()
 
     def consumed(self, size: int) -> None:
         """Open the caller's window by bytes that were taken."""
         self._connection.consumed(self.stream_id, size)
 
-    def _open_window(self, size: int) -> None:
-        self._held_bytes -= size
-        self._connection.consumed(self.stream_id, size)
-
     async def receive(self) -> bytes | None:
         """The next request of a stream; None at their end, or when the caller is gone."""
-        while not self._requests:
+        assert self._inbox is not None
+        while not self._inbox:
             if self._too_large_bytes:
                 self._refuse_too_large()
             if self._is_half_closed or self.is_closed or self.is_caller_gone:
                 return None
-            self._reading = self._connection.loop.create_future()
-            try:
-                await self._reading
-            finally:
-                self._reading = None
-        data = self._requests.popleft()
-        # The window was already opened by bytes that came while no complete request waited.
-        size = min(PREFIX_BYTES + len(data), self._held_bytes) if self._requests else self._held_bytes
-        self._open_window(size)
-        return data
-
-    def _wake_reader(self) -> None:
-        if self._reading is not None and not self._reading.done():
-            self._reading.set_result(None)
+            await self._inbox.wait()
+        return self._inbox.pop()
 
     def _refuse_too_large(self) -> None:
         limit = self._connection.server.limits.message_bytes_max
@@ -345,7 +322,8 @@ class H2Call:
         if self._timer is not None:
             self._timer.cancel()
             self._timer = None
-        self._wake_reader()
+        if self._inbox is not None:
+            self._inbox.wake()
         if self._waiting is not None and not self._waiting.done():
             self._waiting.set_result(None)
         if self.is_answered:
@@ -355,8 +333,9 @@ class H2Call:
         """Note that the caller no longer waits for an answer, and cancel the handler."""
         if not self.is_caller_gone:
             self.is_caller_gone = True
-            self._requests.clear()
-            self._wake_reader()
+            if self._inbox is not None:
+                self._inbox.clear()
+                self._inbox.wake()
             if self.cancelled is not None:  # after the reader has seen the end of the requests
                 self._connection.loop.call_soon(self._cancel)
             elif not self.is_served and not self.is_answered:  # its request has not come

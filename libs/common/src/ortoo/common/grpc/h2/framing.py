@@ -12,6 +12,8 @@ Headers = tuple[tuple[bytes, bytes], ...]
 Metadata = tuple[tuple[str, str | bytes], ...]
 
 PREFIX_BYTES: Final = 5
+COPIED_BYTES_MAX: Final = 64 << 10
+"""A larger message is queued without being copied behind its prefix."""
 _PREFIX: Final = Struct(">BI")
 CONTENT_TYPE: Final = b"application/grpc"
 RESPONSE: Final[Headers] = ((b":status", b"200"), (b"content-type", CONTENT_TYPE))

@@ -73,6 +73,15 @@ class WireLimits:
             ),
         )
 
+    def client_connection(self) -> Any:
+        """The state of a new connection to a server."""
+        return engine.Connection(
+            engine.Role.CLIENT,
+            engine.Configuration(
+                auto_window_update=False, max_inbound_header_list_size=HEADER_MARGIN * self.header_bytes_max
+            ),
+        )
+
 
 _COUNTS: Final = {
     "grpc.max_receive_message_length": "message_bytes_max",

@@ -1,0 +1,218 @@
+"""One end of a connection: bytes of its socket become events, and frames of one loop iteration become one write."""
+
+import asyncio
+import contextlib
+from typing import Any, Final
+
+from ortoo.common.grpc.h2 import engine
+from ortoo.common.grpc.h2.lifetime import Lifetime, Step
+from ortoo.common.grpc.h2.limits import CONNECTION_WINDOW_BYTES, WireLimits
+from ortoo.common.process.containment import record_contained
+
+NO_ERROR, CANCEL, ENHANCE_YOUR_CALM = 0, 8, 11
+"""Error codes of HTTP/2."""
+WRITE_BYTES: Final = 256 << 10
+"""Maximum number of bytes that are given to the socket at once."""
+
+
+class Endpoint(asyncio.Protocol):
+    """The part of a connection that servers and clients share."""
+
+    def __init__(self, limits: WireLimits, h2: Any) -> None:
+        """`h2` is the state of a new connection, of a server or of a client."""
+        self.loop = asyncio.get_running_loop()
+        self.limits = limits
+        self.calls: dict[int, Any] = {}
+        """The open calls by stream."""
+        self.is_lost = False
+        self.h2 = h2
+        self._transport: Any = None
+        self._lifetime: Lifetime
+        self._timer: asyncio.TimerHandle | None = None
+        self._is_due = self._is_receiving = self._is_paused = self._is_closing = False
+        self._waiting: dict[int, asyncio.Future[None]] = {}
+        """By stream: senders that wait until their messages are sent."""
+
+    def begin(self, settings: dict[int, int], spread: float = 0.0) -> None:
+        """Send the settings, and begin to watch the connection. `spread` is that of `Lifetime`."""
+        self._lifetime = Lifetime(self.limits, self.loop.time(), spread)
+        self.h2.initiate_connection(settings)
+        self.h2.set_local_window_size(CONNECTION_WINDOW_BYTES)
+        for wait_s in {self.limits.set_up_max_s, self.limits.settings_max_s}:
+            self.loop.call_later(wait_s, self._check_set_up)
+        self._timer = self.loop.call_later(self._lifetime.interval_s, self._look)
+        self.flush()
+
+    # What the two kinds of ends do differently.
+
+    def _handle(self, events: Any) -> None:
+        """Handle events of the peer."""
+        raise NotImplementedError
+
+    def _on_lost(self) -> None:
+        """The connection has ended, and all of its calls."""
+        raise NotImplementedError
+
+    def _count_broken(self, reason: str) -> None:
+        """Count a connection that is broken for this reason."""
+
+    # Called by the event loop.
+
+    def data_received(self, data: bytes) -> None:
+        """Bytes of the peer have arrived."""
+        if self.is_lost or self._is_closing:
+            return
+        self._lifetime.heard_s = self.loop.time()
+        self._is_receiving = True
+        try:
+            self.h2.receive_data(data)
+            self._handle(self.h2.events())
+        except engine.DenialOfServiceError:
+            self.abort("headers")
+        except engine.NGH2Error:
+            self.abort()
+        except Exception as error:
+            record_contained("h2 connection", error)
+            self.abort()
+        finally:
+            self._is_receiving = False
+        self.flush()
+
+    def pause_writing(self) -> None:
+        """The socket's buffer is full."""
+        self._is_paused = True
+
+    def resume_writing(self) -> None:
+        """The socket's buffer has space again."""
+        self._is_paused = False
+        self.flush()
+
+    def connection_lost(self, error: Exception | None) -> None:
+        """The connection has ended."""
+        self._lose()
+
+    # Called by calls.
+
+    def flush_soon(self) -> None:
+        """Write what is queued, at the end of this loop iteration."""
+        if not self._is_due and not self._is_receiving:
+            self._is_due = True
+            self.loop.call_soon(self._flush_due)
+
+    def flush(self) -> None:
+        """Write what is queued, as far as windows and the socket take it."""
+        try:
+            self._write_queued()
+            self._after_write()
+            if not self._is_receiving and (events := self.h2.events()):
+                self._handle(events)
+        except engine.NGH2Error:
+            self.abort()
+        if self._waiting:
+            self._wake()
+
+    def _after_write(self) -> None:
+        """Do what has to follow the written frames."""
+
+    async def wait_until_sent(self, stream_id: int, unsent_max: int = 0) -> None:
+        """Wait until at most `unsent_max` bytes of a stream wait for the peer's window, or the stream has ended."""
+        self.flush()
+        while stream_id in self.calls and self.h2.queued_body_size(stream_id) > unsent_max:
+            waiting = self._waiting[stream_id] = self.loop.create_future()
+            await waiting
+
+    # libnghttp2 refuses frames of a stream whose reset it has read, although the event of the reset is still to come.
+
+    def send_data(self, stream_id: int, *parts: bytes) -> None:
+        """Queue bytes of a message."""
+        try:
+            for part in parts:
+                self.h2.send_data(stream_id, part)
+        except engine.NGH2Error:
+            return
+        self.flush_soon()
+
+    def unsent_bytes(self, stream_id: int) -> int:
+        """Size of the queued bytes of a stream."""
+        return int(self.h2.queued_body_size(stream_id)) if stream_id in self.calls else 0
+
+    def reset(self, stream_id: int) -> None:
+        """Cancel a stream, and drop its unsent messages."""
+        with contextlib.suppress(engine.NGH2Error):
+            self.h2.reset_stream(stream_id, CANCEL)
+        self.flush_soon()
+
+    def consumed(self, stream_id: int, size: int) -> None:
+        """Open the peer's window by data that were read."""
+        if size and not self.is_lost and stream_id in self.calls:
+            try:
+                self.h2.acknowledge_received_data(size, stream_id)
+            except engine.NGH2Error:
+                return
+            self.flush_soon()
+
+    def abort(self, reason: str = "") -> None:
+        """Break the connection; a reason is counted."""
+        if not self.is_lost:
+            if reason:
+                self._count_broken(reason)
+            self._transport.abort()
+            self._lose()
+
+    # Internal steps.
+
+    def _write_queued(self) -> None:
+        while not (self._is_paused or self.is_lost) and (data := self.h2.data_to_send(WRITE_BYTES)):
+            self._transport.write(data)
+
+    def _lose(self) -> None:
+        if self.is_lost:
+            return
+        self.is_lost = True
+        if self._timer is not None:
+            self._timer.cancel()
+        self._end_calls()
+        self._on_lost()
+
+    def _end_calls(self) -> None:
+        calls, self.calls = self.calls, {}
+        for call in calls.values():
+            call.on_closed(is_reset=True)
+        self._wake()
+
+    def _check_set_up(self) -> None:
+        if not self.is_lost and self._lifetime.is_set_up_late(self.loop.time()):
+            self.abort()
+
+    def _look(self) -> None:
+        """Do what is due by the clock."""
+        step = self._lifetime.next_step(self.loop.time())
+        if step is Step.BREAK:
+            self.abort()
+        elif step is Step.RETIRE:
+            self.retire()
+        elif step is Step.PING:
+            self.h2.ping()
+            self.flush()
+        if not self.is_lost:
+            self._timer = self.loop.call_later(self._lifetime.interval_s, self._look)
+
+    def retire(self) -> None:
+        """Begin no further calls on this connection, and close it after its last call."""
+        raise NotImplementedError
+
+    def _flush_due(self) -> None:
+        self._is_due = False
+        self.flush()
+
+    def _wake(self) -> None:
+        waiting, self._waiting = self._waiting, {}
+        for one in waiting.values():
+            if not one.done():
+                one.set_result(None)
+
+    def _drop(self, event: Any) -> None:
+        """Open the connection's window by data of a call that has ended."""
+        # For a stream that is closed libnghttp2 has counted its data back.
+        with contextlib.suppress(engine.NGH2Error, ValueError):
+            self.h2.acknowledge_received_data(len(event.data), event.stream_id)
