@@ -89,6 +89,8 @@ class RequestStream(Generic[Request, Answer, Result]):
     _pending: dict[int, PendingRequest[Request, Result]] = field(default_factory=dict, init=False)
     _unsent: deque[Request] = field(default_factory=deque, init=False)
     _greeted: asyncio.Event = field(default_factory=asyncio.Event, init=False)
+    _write_now: Callable[[Request], bool] | None = field(default=None, init=False)
+    """Sends a request without waiting, if the call can do that and takes requests; returns whether it was sent."""
     _wake: asyncio.Event = field(default_factory=asyncio.Event, init=False)
     _has_pending: asyncio.Event = field(default_factory=asyncio.Event, init=False)
     """Set while a request waits for its answer."""
@@ -128,9 +130,10 @@ class RequestStream(Generic[Request, Answer, Result]):
             self._last_answer_s = self.clock.monotonic_s()
         self._pending[self._last_id] = item
         self._bytes += item.size_bytes
-        self._unsent.append(item.request)
-        self._wake.set()
         self._has_pending.set()
+        if self._unsent or self._write_now is None or not self._write_now(item.request):
+            self._unsent.append(item.request)
+            self._wake.set()
 
     @property
     def is_idle(self) -> bool:
@@ -164,7 +167,7 @@ class RequestStream(Generic[Request, Answer, Result]):
 
     def fail_all(self, error: OrtooError, moved: NotLeader | None = None) -> None:
         """Fail all unanswered requests. With `moved`, those without effect are passed to `on_moved` instead."""
-        self.connected = False
+        self.connected, self._write_now = False, None
         pending, self._pending = self._pending, {}
         never_sent = [pending.pop(one.request_id) for one in self._unsent if one.request_id in pending]
         if error.field == NOT_ACCEPTED_FIELD and moved is not None:
@@ -198,6 +201,7 @@ class RequestStream(Generic[Request, Answer, Result]):
                     work.spawn(part.__name__, self._guarded(part(call), broken))
                 return await broken
         finally:
+            self._write_now = None
             call.cancel()
 
     async def _guarded(self, part: Any, broken: asyncio.Future[OrtooError]) -> None:
@@ -222,6 +226,7 @@ class RequestStream(Generic[Request, Answer, Result]):
         await call.wait_for_connection()  # requests for a peer that is unreachable count as unsent
         if self.has_greeting:
             await self._greeted.wait()
+        self._write_now = getattr(call, "write_now", None)
         while True:
             while self._unsent:
                 request = self._unsent.popleft()
@@ -236,23 +241,10 @@ class RequestStream(Generic[Request, Answer, Result]):
             await self._wake.wait()
 
     async def _read(self, call: Any) -> OrtooError:
+        if (deliver_to := getattr(call, "deliver_to", None)) is not None:
+            deliver_to(self._on_answer)
         while (answer := await call.read()) is not grpc.aio.EOF:
-            self.connected = True
-            self._greeted.set()
-            self._last_answer_s = self.clock.monotonic_s()
-            item = self._pending.pop(answer.request_id, None)
-            if item is None:
-                continue
-            self._bytes -= item.size_bytes
-            if item.future.done():
-                continue
-            try:
-                item.future.set_result(self.decode(answer))
-            except Exception as error:
-                if isinstance(error, NotLeader) and self.on_moved is not None:
-                    self.on_moved(item, error)
-                else:
-                    item.future.set_exception(as_ortoo_error(error, "enode link"))
+            self._on_answer(answer)
         code = await call.code()
         if code is not grpc.StatusCode.OK:
             return Unavailable(f"{self.peer}: {await call.details() or code.name}; the outcome is unknown, retry")
@@ -261,6 +253,24 @@ class RequestStream(Generic[Request, Answer, Result]):
                 f"{self.peer} is stopping and has not taken the request; retry", field=NOT_ACCEPTED_FIELD
             )
         return Unavailable(f"{self.peer} ended the stream; the outcome is unknown, retry")
+
+    def _on_answer(self, answer: Answer) -> None:
+        self.connected = True
+        self._greeted.set()
+        self._last_answer_s = self.clock.monotonic_s()
+        item = self._pending.pop(answer.request_id, None)
+        if item is None:
+            return
+        self._bytes -= item.size_bytes
+        if item.future.done():
+            return
+        try:
+            item.future.set_result(self.decode(answer))
+        except Exception as error:
+            if isinstance(error, NotLeader) and self.on_moved is not None:
+                self.on_moved(item, error)
+            else:
+                item.future.set_exception(as_ortoo_error(error, "enode link"))
 
     async def _watch(self, call: Any) -> OrtooError:
         """Fail each request that has waited too long; return when the peer is silent."""

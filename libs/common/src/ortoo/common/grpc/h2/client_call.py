@@ -18,6 +18,7 @@ from ortoo.common.grpc.h2.framing import (
     read_metadata,
 )
 from ortoo.common.grpc.h2.inbox import Inbox
+from ortoo.common.process.containment import as_ortoo_error
 
 if TYPE_CHECKING:
     from ortoo.common.grpc.h2.client_connection import H2ClientConnection
@@ -49,6 +50,8 @@ class H2StreamCall:
         self._connection: H2ClientConnection | None = None
         self._stream_id = 0
         self._reader: MessageReader
+        self._receiver: Callable[[Any], None] | None = None
+        """Takes the answers instead of `read`."""
         self._inbox = Inbox(self._loop, self._consumed)
         self._code = OK
         self._details = ""
@@ -70,16 +73,26 @@ class H2StreamCall:
         connection = self._connection
         if self._ended.done() or connection is None:
             raise asyncio.InvalidStateError("the call has ended")
-        data = self._write(request)
-        if len(data) > connection.limits.sent_bytes_max:
-            self._end_here(RESOURCE_EXHAUSTED, f"CLIENT: Sent message larger than max ({len(data)})")
-            raise asyncio.InvalidStateError("the request is too large")
-        if len(data) > COPIED_BYTES_MAX:
+        self._send(connection, self._write(request))
+        if connection.unsent_bytes(self._stream_id) > UNSENT_BYTES_MAX:
+            await connection.wait_until_sent(self._stream_id, UNSENT_BYTES_MAX // 2)
+
+    def write_now(self, request: Any) -> bool:
+        """Send a request if nothing has to be waited for; whether it was sent."""
+        connection = self._connection
+        if connection is None or self._ended.done() or connection.unsent_bytes(self._stream_id) > UNSENT_BYTES_MAX:
+            return False
+        self._send(connection, self._write(request))
+        return True
+
+    def _send(self, connection: "H2ClientConnection", data: bytes) -> None:
+        limit = connection.limits.sent_bytes_max
+        if len(data) > limit:
+            self._end_here(RESOURCE_EXHAUSTED, f"CLIENT: Sent message larger than max ({len(data)} vs. {limit})")
+        elif len(data) > COPIED_BYTES_MAX:
             connection.send_data(self._stream_id, prefix(data), data)
         else:
             connection.send_data(self._stream_id, frame(data))
-        if connection.unsent_bytes(self._stream_id) > UNSENT_BYTES_MAX:
-            await connection.wait_until_sent(self._stream_id, UNSENT_BYTES_MAX // 2)
 
     async def read(self) -> Any:
         """The next answer; EOF after the last one. Errors: AioRpcError, CancelledError after `cancel`."""
@@ -89,6 +102,12 @@ class H2StreamCall:
                 return grpc.aio.EOF
             await self._inbox.wait()
         return self._read(self._inbox.pop())
+
+    def deliver_to(self, receiver: Callable[[Any], None]) -> None:
+        """Pass answers to `receiver` as soon as they arrive. `read` then returns only the end of the call."""
+        self._receiver = receiver
+        while self._inbox:
+            receiver(self._read(self._inbox.pop()))
 
     def __aiter__(self) -> Self:
         return self
@@ -137,7 +156,15 @@ class H2StreamCall:
         except MessageTooLarge as error:
             self._end_here(RESOURCE_EXHAUSTED, f"CLIENT: Received message larger than max ({error.args[0]})")
             return
-        self._inbox.add(found, len(data))
+        if self._receiver is None:
+            self._inbox.add(found, len(data))
+            return
+        self._consumed(len(data))
+        try:
+            for message in found:
+                self._receiver(self._read(message))
+        except Exception as error:
+            self._end_here(INTERNAL, f"an answer cannot be read: {as_ortoo_error(error, self.path)}")
 
     def on_headers(self, headers: Headers) -> None:
         """Headers have arrived: the initial ones, or those with the status."""
