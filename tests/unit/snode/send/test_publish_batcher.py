@@ -49,16 +49,32 @@ def batcher_to(enode: FakeEnode, memory: MemoryBudget | None = None, **limits: f
     )
 
 
+def put(batcher: PublishBatcher, messages: list[Message], *, may_reroute: bool = False) -> asyncio.Future[int]:
+    """Queue messages; the future gives the offset of the first one."""
+    future: asyncio.Future[int] = asyncio.get_running_loop().create_future()
+
+    def stored(offset: int | OrtooError) -> None:
+        if future.done():
+            return
+        if isinstance(offset, int):
+            future.set_result(offset)
+        else:
+            future.set_exception(offset)
+
+    batcher.put(messages, stored, may_reroute=may_reroute)
+    return future
+
+
 async def test_what_arrives_during_an_append_becomes_one_batch() -> None:
     """Ten requests behind one in flight make one further batch; every caller gets its own offset."""
     enode = FakeEnode()
     batcher = batcher_to(enode)
     enode.gate.clear()
     async with asyncio.timeout(10), Background("test") as background:
-        first = batcher.put([Message(b"0")])
+        first = put(batcher, [Message(b"0")])
         background.spawn("drain", batcher.drain())
         await enode.arrived.wait()
-        others = [batcher.put([Message(b"a"), Message(b"b")]) for _ in range(10)]
+        others = [put(batcher, [Message(b"a"), Message(b"b")]) for _ in range(10)]
         enode.gate.set()
         assert await first == 0
         assert await asyncio.gather(*others) == list(range(1, 21, 2))
@@ -70,7 +86,7 @@ async def test_a_lost_answer_does_not_store_twice() -> None:
     enode = FakeEnode()
     batcher = batcher_to(enode)
     enode.lost_answers = 2
-    future = batcher.put([Message(b"x")])
+    future = put(batcher, [Message(b"x")])
     await batcher.drain()
     assert future.result() == 0
     assert len(enode.seen) == 3
@@ -83,11 +99,11 @@ async def test_an_outcome_that_stays_unknown_begins_a_new_sequence() -> None:
     enode = FakeEnode()
     batcher = batcher_to(enode, timeout_s=0.0)
     enode.lost_answers = 1
-    lost, waiting = batcher.put([Message(b"x")]), batcher.put([Message(b"y")])
+    lost, waiting = put(batcher, [Message(b"x")]), put(batcher, [Message(b"y")])
     await batcher.drain()
     assert isinstance(lost.exception(), Unavailable)
     assert isinstance(waiting.exception(), Unavailable)
-    after = batcher.put([Message(b"z")])
+    after = put(batcher, [Message(b"z")])
     await batcher.drain()
     assert after.result() == 2
     assert enode.seen[0].producer_id != enode.seen[1].producer_id
@@ -100,7 +116,7 @@ async def test_a_refusal_of_the_second_try_says_nothing_about_the_first(second: 
     enode = FakeEnode()
     batcher = batcher_to(enode, timeout_s=0.1)
     enode.refusals.extend([Unavailable("it ended the stream"), *[second] * 100])
-    sent = batcher.put([Message(b"x")])
+    sent = put(batcher, [Message(b"x")])
     await batcher.drain()
     assert isinstance(sent.exception(), Unavailable)
     assert len(enode.seen) > 1
@@ -119,7 +135,7 @@ async def test_what_may_be_stored_together_is_not_sent_apart(second: OrtooError)
     enode = Losing()
     enode.lost_answers = 1
     batcher = batcher_to(enode)
-    sent = [batcher.put([Message(b"a")]), batcher.put([Message(b"b")])]
+    sent = [put(batcher, [Message(b"a")]), put(batcher, [Message(b"b")])]
     await batcher.drain()
     assert enode.end(0) == 2
     assert [type(one.exception()) for one in sent] == [Unavailable, Unavailable]
@@ -132,14 +148,14 @@ async def test_who_has_to_stay_is_answered_in_time_beside_many_who_may_go_elsewh
         async def _append(self, queue_id: int, batch: SealedBatch) -> AppendedBatch:
             self.seen.append(batch)
             if len(self.seen) < 100:
-                batcher.put([Message(b"moves")], may_reroute=True).add_done_callback(retrieve_exception)
+                put(batcher, [Message(b"moves")], may_reroute=True).add_done_callback(retrieve_exception)
             await SystemClock().sleep(0.01)
             raise Overloaded("its disk is full", field=NOT_ACCEPTED_FIELD)
 
     enode = Refusing()
     batcher = batcher_to(enode, timeout_s=0.05)
-    stays = batcher.put([Message(b"stays")])
-    batcher.put([Message(b"moves")], may_reroute=True).add_done_callback(retrieve_exception)
+    stays = put(batcher, [Message(b"stays")])
+    put(batcher, [Message(b"moves")], may_reroute=True).add_done_callback(retrieve_exception)
     async with asyncio.timeout(10), Background("test") as background:
         background.spawn("drain", batcher.drain())
         with pytest.raises(Overloaded):
@@ -156,11 +172,11 @@ async def test_what_may_go_elsewhere_waits_for_nothing_that_may_not(first: str) 
     enode.refusals.extend([Overloaded("its disk is full", field=NOT_ACCEPTED_FIELD)] * 1000)
     batcher = batcher_to(enode)
     async with asyncio.timeout(10), Background("test") as background:
-        stays = batcher.put([Message(b"stays")], may_reroute=first == "may be stored")
+        stays = put(batcher, [Message(b"stays")], may_reroute=first == "may be stored")
         background.spawn("drain", batcher.drain())
         await enode.arrived.wait()
         with pytest.raises(Overloaded) as told:
-            await batcher.put([Message(b"moves")], may_reroute=True)
+            await put(batcher, [Message(b"moves")], may_reroute=True)
         assert told.value.field == NOT_ACCEPTED_FIELD
         assert not stays.done()
 
@@ -171,14 +187,14 @@ async def test_nobody_waits_for_many_times_the_timeout(refusal: OrtooError) -> N
     enode = FakeEnode()
     enode.refusals.extend([refusal] * 1000)
     batcher = batcher_to(enode, timeout_s=0.2)
-    waiting = [batcher.put([Message(b"x" * 600_000)]) for _ in range(5)]
+    waiting = [put(batcher, [Message(b"x" * 600_000)]) for _ in range(5)]
     tries: list[int] = []
     waiting[0].add_done_callback(lambda _: tries.append(len(enode.seen)))
     await batcher.drain()
     await SystemClock().sleep(0)
     assert [type(one.exception()) for one in waiting] == [type(refusal)] + [Unavailable] * 4
     assert tries == [len(enode.seen)]
-    stored = batcher.put([Message(b"x")])
+    stored = put(batcher, [Message(b"x")])
     enode.refusals.clear()
     await batcher.drain()
     assert stored.result() == 0
@@ -198,10 +214,10 @@ async def test_only_what_was_never_sent_may_go_elsewhere() -> None:
     batcher = batcher_to(enode, timeout_s=0.1)
     enode.gate.clear()
     async with asyncio.timeout(10), Background("test") as background:
-        sent = batcher.put([Message(b"sent")], may_reroute=True)
+        sent = put(batcher, [Message(b"sent")], may_reroute=True)
         background.spawn("drain", batcher.drain())
         await enode.arrived.wait()
-        waiting = batcher.put([Message(b"waiting")], may_reroute=True)
+        waiting = put(batcher, [Message(b"waiting")], may_reroute=True)
         enode.gate.set()
         outcomes = await asyncio.gather(sent, waiting, return_exceptions=True)
     assert [type(one) for one in outcomes] == [Unavailable, Unavailable]
@@ -213,7 +229,7 @@ async def test_sequences_continue_from_batch_to_batch() -> None:
     enode = FakeEnode()
     batcher = batcher_to(enode)
     for number in range(3):
-        batcher.put([Message(b"x")] * (number + 1))
+        put(batcher, [Message(b"x")] * (number + 1))
         await batcher.drain()
     assert [batch.first_sequence for batch in enode.seen] == [0, 1, 3]
     assert len({batch.producer_id for batch in enode.seen}) == 1
@@ -224,12 +240,12 @@ async def test_a_forgotten_producer_begins_again(*, was_away: bool) -> None:
     """An enode that forgot the idle producer id gets the messages under a new one, also after a failed try."""
     enode = FakeEnode()
     batcher = batcher_to(enode)
-    batcher.put([Message(b"before")])
+    put(batcher, [Message(b"before")])
     await batcher.drain()
     if was_away:
         enode.refusals.append(Unavailable("it went away before this was sent", field=NOT_ACCEPTED_FIELD))
     enode.refusals.append(NotFound(field="batch.producer_id"))
-    future = batcher.put([Message(b"x")])
+    future = put(batcher, [Message(b"x")])
     await batcher.drain()
     assert future.result() == 1
     assert len({batch.producer_id for batch in enode.seen}) == 2
@@ -240,10 +256,10 @@ async def test_a_refusal_is_told_and_the_batcher_goes_on() -> None:
     enode = FakeEnode()
     batcher = batcher_to(enode)
     enode.refusals.append(Invalid("no", field="batch"))
-    refused = batcher.put([Message(b"x")])
+    refused = put(batcher, [Message(b"x")])
     await batcher.drain()
     assert isinstance(refused.exception(), Invalid)
-    stored = batcher.put([Message(b"y")])
+    stored = put(batcher, [Message(b"y")])
     await batcher.drain()
     assert stored.result() == 0
 
@@ -255,11 +271,11 @@ async def test_requests_share_batches_again_when_those_that_go_apart_have_failed
     enode.refusals.append(Invalid("one of them"))
     enode.refusals.extend([Unavailable("it is away")] * 100)
     for _ in range(3):
-        batcher.put([Message(b"x")])
+        put(batcher, [Message(b"x")])
     await batcher.drain()
     enode.refusals.clear()
     for _ in range(3):
-        batcher.put([Message(b"y")])
+        put(batcher, [Message(b"y")])
     await batcher.drain()
     assert [stored.batch.count for stored in enode.queues[0]] == [3]
 
@@ -267,9 +283,9 @@ async def test_requests_share_batches_again_when_those_that_go_apart_have_failed
 async def test_what_waits_is_bounded() -> None:
     """Beyond the bound senders are throttled, and none of their messages are kept."""
     batcher = batcher_to(FakeEnode(), waiting_bytes_max=1000)
-    batcher.put([Message(b"x" * 900)])
+    put(batcher, [Message(b"x" * 900)])
     with pytest.raises(Overloaded):
-        batcher.put([Message(b"x" * 900)])
+        put(batcher, [Message(b"x" * 900)])
     await batcher.drain()
 
 
@@ -279,10 +295,10 @@ async def test_what_a_sender_left_behind_counts_until_it_has_gone() -> None:
     batcher = batcher_to(enode, budget)
     enode.gate.clear()
     async with asyncio.timeout(10), Background("test") as background:
-        sent = batcher.put([Message(bytes(1000))])
+        sent = put(batcher, [Message(bytes(1000))])
         drained = background.start_future("drain", batcher.drain())
         await enode.arrived.wait()
-        waits = batcher.put([Message(bytes(2000))])
+        waits = put(batcher, [Message(bytes(2000))])
         sent.cancel()
         waits.cancel()
         assert budget.used_bytes > 3000

@@ -1,8 +1,7 @@
 """Single messages of many clients to one queue: messages that arrive during an append form the next batch."""
 
-import asyncio
 from collections import deque
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field, replace
 
 from ortoo.common.errors import NOT_ACCEPTED_FIELD, NotFound, OrtooError, Overloaded, Unavailable
@@ -28,7 +27,7 @@ BATCH_OVERHEAD_BYTES = 1024
 class _PendingMessages:
     messages: Sequence[Message]
     size_bytes: int
-    offset: asyncio.Future[int]
+    stored: Callable[[int | OrtooError], None]
     may_reroute: bool
     """Whether the messages may move to another queue if the enode accepts no messages."""
     deadline_s: float = 0.0
@@ -70,20 +69,20 @@ class PublishBatcher(SerialBatcher):
         """Whether no message is waiting or in flight."""
         return not self.is_draining and not self._waiting
 
-    def put(self, messages: Sequence[Message], *, may_reroute: bool = False) -> asyncio.Future[int]:
-        """Queue checked messages; the future gives the offset of the first message.
+    def put(
+        self, messages: Sequence[Message], stored: Callable[[int | OrtooError], None], *, may_reroute: bool = False
+    ) -> None:
+        """Queue checked messages. `stored` gets the offset of the first message, or the error; it must not raise.
 
-        With `may_reroute`, the future fails with NOT_ACCEPTED_FIELD as soon as the enode refuses messages, so that the
-        caller can use another enode. Errors: Overloaded.
+        With `may_reroute`, the error has NOT_ACCEPTED_FIELD as soon as the enode refuses messages, so that the caller
+        can use another enode. Errors: Overloaded.
         """
         size_bytes = sum(map(encoded_bytes_bound, messages))
         if self._waiting and self._waiting_bytes + size_bytes > self.waiting_bytes_max:
             raise Overloaded(f"too many bytes wait for queue {self.queue}; send more slowly", retry_after_ms=100)
-        future: asyncio.Future[int] = asyncio.get_running_loop().create_future()
-        self._waiting.append(_PendingMessages(messages, size_bytes, future, may_reroute))
+        self._waiting.append(_PendingMessages(messages, size_bytes, stored, may_reroute))
         self._waiting_bytes += size_bytes
         self.memory.draw_unchecked(size_bytes)  # the message stays also if its sender disconnects
-        return future
 
     async def drain(self) -> None:
         """Send batches until no message waits."""
@@ -120,8 +119,7 @@ class PublishBatcher(SerialBatcher):
                 offset = appended.first_offset
                 self.memory.release(sum(item.size_bytes for item in part))
                 for item in part:
-                    if not item.offset.done():
-                        item.offset.set_result(offset)
+                    item.stored(offset)
                     offset += len(item.messages)
                 if self._waiting:
                     await self.clock.sleep(0)  # callers that run in this turn of the loop can join the batch
@@ -200,5 +198,4 @@ class PublishBatcher(SerialBatcher):
     def _fail(self, items: Sequence[_PendingMessages], error: OrtooError) -> None:
         self.memory.release(sum(item.size_bytes for item in items))
         for item in items:
-            if not item.offset.done():
-                item.offset.set_exception(error)
+            item.stored(error)

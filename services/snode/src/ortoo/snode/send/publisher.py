@@ -5,7 +5,7 @@ Messages with a dedup id are retried until they are known to be stored.
 
 import asyncio
 from collections import OrderedDict
-from collections.abc import Collection, Sequence
+from collections.abc import Callable, Collection, Sequence
 from dataclasses import dataclass, field
 from typing import Any
 
@@ -34,6 +34,7 @@ from ortoo.snode.send.queue_choice import (
     BatchKind,
     Destination,
     group_by_destination,
+    kind_of,
     queue_of_level,
 )
 from ortoo.snode.topics.creation import ProducerTopics
@@ -104,11 +105,16 @@ class Publisher:
             message.check(f"messages[{row}]")
         return await self.store(topic, _as_requests(messages, requests) if requests else messages, queue)
 
-    async def store(self, topic: Topic, messages: Sequence[Message], queue: Queue | None) -> list[PublishReceipt]:
-        """Like `publish`, for messages whose number and content are already checked."""
+    async def store(
+        self, topic: Topic, messages: Sequence[Message], queue: Queue | None, refused_by: Collection[str] = ()
+    ) -> list[PublishReceipt]:
+        """Like `publish`, for messages whose number and content are already checked.
+
+        Without `queue`, enodes that have just refused the messages (`refused_by`) are used last.
+        """
         _check_batch(messages)
         receipts: dict[int, PublishReceipt] = {}
-        refusing_enodes: set[str] = set()
+        refusing_enodes = set(refused_by)
         while rows := [row for row in range(len(messages)) if row not in receipts]:
             remaining = [messages[row] for row in rows] if receipts else messages
             placed = self._place(topic, remaining, queue, refusing_enodes)
@@ -131,7 +137,37 @@ class Publisher:
                 receipts.update(zip((rows[at] for at in among), answer, strict=True))
         return [receipts[row] for row in range(len(messages))]
 
-    def _can_reroute(self, topic: Topic, to: Queue, refusing_enodes: set[str], error: BaseException) -> bool:
+    def store_one(
+        self, topic: Topic, message: Message, done: Callable[[PublishReceipt | Exception], None]
+    ) -> None:
+        """Like `store` in any queue, for a message without a dedup id; `done` gets the receipt, or the error.
+
+        Errors: those of `store`, if the message was not sent; `done` is then not called.
+        """
+        queues = resolve_write_queues(topic, None)
+        may_reroute = not message.message_group
+        unkeyed = self._choose_queue(topic, queues, ()) if may_reroute else queues[0]
+        queue = _queue_of(topic, queues, message, unkeyed)
+
+        def stored(offset: int | OrtooError) -> None:
+            if isinstance(offset, int):
+                done(make_receipt(topic, queue, message, offset, seals=self.directory.seals))
+            elif may_reroute and self._can_reroute(topic, queue, (), offset):
+                self.runtime.background.run_contained("publish", store_elsewhere())
+            else:
+                done(offset)
+
+        async def store_elsewhere() -> None:
+            try:
+                done((await self.store(topic, [message], None, (queue.enode,)))[0])
+            except Exception as error:
+                done(error)
+
+        self._put(topic, queue, (message,), kind_of(message), stored, may_reroute=may_reroute)
+
+    def _can_reroute(
+        self, topic: Topic, to: Queue, refusing_enodes: Collection[str], error: BaseException
+    ) -> bool:
         """Whether the enode stored nothing, and another enode has not refused the messages yet."""
         if not isinstance(error, OrtooError) or error.field != NOT_ACCEPTED_FIELD:
             return False
@@ -145,12 +181,21 @@ class Publisher:
         to, sort = place
         if sort[1]:
             return self.runtime.background.start_future(f"publish {to}", self._store_deduplicated(topic, to, messages))
+        future: asyncio.Future[Any] = asyncio.get_running_loop().create_future()
+
+        def stored(offset: int | OrtooError) -> None:
+            if future.done():
+                return
+            if isinstance(offset, int):
+                future.set_result(offset)
+            else:
+                future.set_exception(offset)
+
         try:
-            return self._put(topic, to, messages, sort, may_reroute=_may_reroute(sort, messages, queue))
+            self._put(topic, to, messages, sort, stored, may_reroute=_may_reroute(sort, messages, queue))
         except OrtooError as error:  # messages of other sorts may be in flight
-            refused: asyncio.Future[Any] = asyncio.get_running_loop().create_future()
-            refused.set_exception(error)
-            return refused
+            stored(error)
+        return future
 
     async def _store_deduplicated(
         self, topic: Topic, queue: Queue, messages: Sequence[Message]
@@ -199,20 +244,7 @@ class Publisher:
             return group_by_destination(messages, lambda _: queues[0])
         keyless = any(not message.message_group for message in messages)
         unkeyed = self._choose_queue(topic, queues, refusing_enodes) if keyless else queues[0]
-        has_levels = topic.message_type is MessageType.PRIORITY
-
-        def queue_of(message: Message) -> Queue:
-            if message.message_group:
-                return queue_of_group(message.message_group, queues)
-            if (chosen := message.properties.get(DEDUP_ID)) and not has_levels:
-                return queue_of_group(chosen, queues)  # a retry goes to the same queue
-            if chosen:
-                return queue_of_level(topic, queue_of_group(chosen, queues), message.priority or 0)
-            if has_levels:
-                return queue_of_level(topic, unkeyed, message.priority or 0)
-            return unkeyed
-
-        return group_by_destination(messages, queue_of)
+        return group_by_destination(messages, lambda message: _queue_of(topic, queues, message, unkeyed))
 
     def _choose_queue(self, topic: Topic, queues: Sequence[Queue], refusing_enodes: Collection[str]) -> Queue:
         """Choose a queue in turn. The choice stays on a queue while messages can still join a batch there."""
@@ -236,14 +268,20 @@ class Publisher:
         return to
 
     def _put(
-        self, topic: Topic, queue: Queue, messages: Sequence[Message], sort: BatchKind, *, may_reroute: bool
-    ) -> asyncio.Future[int]:
+        self,
+        topic: Topic,
+        queue: Queue,
+        messages: Sequence[Message],
+        sort: BatchKind,
+        stored: Callable[[int | OrtooError], None],
+        *,
+        may_reroute: bool,
+    ) -> None:
         self.links.to(queue.enode)  # fails at once if the enode is known to be unreachable
         batcher = self._batcher(topic, queue, sort)
-        future = batcher.put(messages, may_reroute=may_reroute)
+        batcher.put(messages, stored, may_reroute=may_reroute)
         if not batcher.is_draining:
             batcher.wake(self.runtime.background, f"publish {queue}")
-        return future
 
     def _batcher(self, topic: Topic, queue: Queue, sort: BatchKind = PLAIN) -> PublishBatcher:
         key = (topic.topic_id, queue, sort)
@@ -261,6 +299,17 @@ class Publisher:
             if key is None:
                 raise Unavailable(f"messages for {BATCHERS_MAX} queues are on their way; retry", retry_after_ms=100)
             del self._batchers[key]
+
+
+def _queue_of(topic: Topic, queues: Sequence[Queue], message: Message, unkeyed: Queue) -> Queue:
+    """The queue of a message among `queues`; `unkeyed` for a message that may go to any of them."""
+    if message.message_group:
+        return queue_of_group(message.message_group, queues)
+    chosen = message.properties.get(DEDUP_ID)
+    queue = queue_of_group(chosen, queues) if chosen else unkeyed  # a retry goes to the same queue
+    if topic.message_type is MessageType.PRIORITY:
+        return queue_of_level(topic, queue, message.priority or 0)
+    return queue
 
 
 def _as_requests(messages: Sequence[Message], requests: Sequence[RequestOptions]) -> list[Message]:

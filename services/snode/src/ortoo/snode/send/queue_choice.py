@@ -30,9 +30,11 @@ def group_by_destination(
     """Group the indices of messages by queue and by the kind of batch that can hold them."""
     placed: dict[Destination, list[int]] = {}
     for row, message in enumerate(messages):
-        rare = message.rare
-        sort = PLAIN
-        if rare is not NO_RARE_FIELDS:
-            sort = (exclusive_columns(rare), DEDUP_ID in rare.properties)
-        placed.setdefault((queue_of(message), sort), []).append(row)
+        placed.setdefault((queue_of(message), kind_of(message)), []).append(row)
     return placed
+
+
+def kind_of(message: Message) -> BatchKind:
+    """The kind of batch that can hold a message."""
+    rare = message.rare
+    return PLAIN if rare is NO_RARE_FIELDS else (exclusive_columns(rare), DEDUP_ID in rare.properties)

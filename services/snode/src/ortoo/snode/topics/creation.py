@@ -90,6 +90,10 @@ class ProducerTopics:
         check_client_writes(name)
         return await self.find_or_create(name)
 
+    def known_topic(self, name: str) -> Topic | None:
+        """The topic with this name, if this snode's copy of the directory has it. It may be closed to clients."""
+        return self.cluster.directory.find_topic(name)
+
     async def find_or_create(self, name: str) -> Topic:
         """The topic with this name; a missing topic may be created. Errors: as `topic`, without Forbidden."""
         while True:

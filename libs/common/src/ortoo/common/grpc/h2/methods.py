@@ -4,6 +4,7 @@ import asyncio
 import contextvars
 import inspect
 from collections.abc import Awaitable, Callable
+from functools import partial
 from typing import Any
 
 import grpc
@@ -13,6 +14,7 @@ from ortoo.common.grpc.h2.call import H2Call
 from ortoo.common.grpc.h2.context import H2Context, Requests
 from ortoo.common.grpc.h2.framing import Metadata
 from ortoo.common.grpc.layers.arrival import Arrival
+from ortoo.common.grpc.layers.direct import DirectHandler
 from ortoo.common.grpc.layers.layer import Arriving
 from ortoo.common.process.clock import Clock
 from ortoo.common.process.containment import as_ortoo_error
@@ -24,14 +26,24 @@ CANCELLED: int = grpc.StatusCode.CANCELLED.value[0]
 
 
 class H2Method:
-    """One method: each call runs in its own task, in the context of the server's start."""
+    """One method: each call runs in the context of the server's start, in its own task unless it needs none."""
 
     def __init__(
-        self, path: str, handler: Any, arriving: Arriving | None, clock: Clock, around: contextvars.Context
+        self,
+        path: str,
+        handler: Any,
+        arriving: Arriving | None,
+        direct: DirectHandler | None,
+        clock: Clock,
+        around: contextvars.Context,
     ) -> None:
-        """`handler` takes and returns what its serializers make of bytes; the layers are part of it."""
+        """`handler` takes and returns what its serializers make of bytes; the layers are part of it.
+
+        `direct` is the same for calls that need no task; None = all calls have one.
+        """
         self.path = path
         self._arriving = arriving
+        self._direct = direct
         self._clock = clock
         self._around = around
         self._loop = asyncio.get_running_loop()
@@ -77,28 +89,51 @@ class H2Method:
         call.is_served = True
         context = H2Context(call, self._clock, self._read, self._write)
         arrival: Arrival | None = call.arrival
+        variables = self._around.copy()
         if arrival is not None and not self.takes_many:
             arrival.on_request_received()
+            if self._direct is not None and arrival.refused is None:
+                go_on = partial(self._go_on, call, context, variables)
+                variables.run(self._direct.serve, message, context, context.finish, go_on)
+                return
+        self._serve_in_task(call, self.serve(call, message, context), variables)
+
+    def _go_on(self, call: H2Call, context: H2Context, variables: contextvars.Context, rest: Any) -> None:
+        """Run the rest of a call that needs a task after all."""
+        self._serve_in_task(call, self._conclude(call, context, self._rest(call, context, rest)), variables)
+
+    async def _rest(self, call: H2Call, context: H2Context, rest: Any) -> bytes | None:
+        if call.is_caller_gone:  # the layers have to be left all the same
+            call.task.cancel()
+        return await self._answer_one(rest, context)
+
+    def _serve_in_task(self, call: H2Call, serving: Any, variables: contextvars.Context) -> None:
         # The call keeps its task.
-        call.task = self._loop.create_task(self.serve(call, message, context), context=self._around.copy())
+        call.task = self._loop.create_task(serving, context=variables)
 
     async def serve(self, call: H2Call, message: bytes, context: H2Context) -> None:
         """Serve a call and answer it, also when it fails; only exceptions that end the process are raised."""
+        await self._conclude(call, context, self._answer(call, message, context))
+
+    async def _answer(self, call: H2Call, message: bytes, context: H2Context) -> bytes | None:
+        if call.is_caller_gone:
+            raise asyncio.CancelledError
+        request: Any = message
+        if self.takes_many:
+            request = Requests(context)
+        elif self._read is not None:
+            request = self._read(message)
+        if not self._has_many:
+            return await self._answer_one(self._call(request, context), context)
+        await self._answer_many(call, self._call(request, context), context)
+        return None
+
+    async def _conclude(self, call: H2Call, context: H2Context, answering: Awaitable[bytes | None]) -> None:
         data = None
         try:
-            if call.is_caller_gone:
-                raise asyncio.CancelledError
             # Not before this first step, because a task that is cancelled earlier never runs and would not answer.
             call.cancelled = call.task.cancel
-            request: Any = message
-            if self.takes_many:
-                request = Requests(context)
-            elif self._read is not None:
-                request = self._read(message)
-            if self._has_many:
-                await self._answer_many(call, self._call(request, context), context)
-            else:
-                data = await self._answer_one(self._call(request, context), context)
+            data = await answering
         except asyncio.CancelledError:
             if context.number == OK and not call.is_caller_gone:  # no layer set a status
                 context.set_code(grpc.StatusCode.CANCELLED)
@@ -188,7 +223,7 @@ class InterceptedMethod:
         if handler is None:
             call.answer(None, UNIMPLEMENTED, "Method not found!", ())
             return
-        method = H2Method(self._path, handler, None, self._clock, self._around)
+        method = H2Method(self._path, handler, None, None, self._clock, self._around)
         context = H2Context(call, self._clock, handler.request_deserializer, handler.response_serializer)
         message = b"" if handler.request_streaming else await call.receive()
         if message is None:

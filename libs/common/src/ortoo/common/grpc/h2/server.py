@@ -15,6 +15,7 @@ from ortoo.common.grpc.h2.connection import LINGER_S, H2Connection
 from ortoo.common.grpc.h2.limits import WireLimits
 from ortoo.common.grpc.h2.listeners import BACKLOG, listen
 from ortoo.common.grpc.h2.methods import CallDetails, H2Method, InterceptedMethod
+from ortoo.common.grpc.layers.direct import direct_handler
 from ortoo.common.grpc.layers.layer import Layers
 from ortoo.common.process.clock import Clock, SystemClock
 
@@ -169,11 +170,11 @@ class H2Server(grpc.aio.Server):
         handler = self._handler(CallDetails(path))
         if handler is None:
             return None
-        arriving = None
+        arriving = direct = None
         if self._layers is not None:
-            arriving = self._layers.arriving(path, handler)
+            arriving, direct = self._layers.arriving(path, handler), direct_handler(handler, path, self._layers)
             handler = self._layers.wrap(handler, path)
-        made = self._methods[path] = H2Method(path, handler, arriving, self.clock, self._around)
+        made = self._methods[path] = H2Method(path, handler, arriving, direct, self.clock, self._around)
         return made
 
     def _handler(self, details: grpc.HandlerCallDetails) -> Any:

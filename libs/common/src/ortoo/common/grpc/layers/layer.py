@@ -219,17 +219,8 @@ class Layers(grpc.aio.ServerInterceptor):
         """
         kind = next(kind for kind in KINDS if getattr(handler, kind) is not None)
         handle = getattr(handler, kind)
-        method = Method(
-            path,
-            path.rpartition(".")[2],
-            handler.request_streaming,
-            handler.response_streaming,
-            counted(path, handler.request_deserializer or bytes),
-            handler.response_serializer or bytes,
-            self._inflation,
-        )
+        method, layers = self.method(handler, path)
         boxed = boxed and inspect.isasyncgenfunction(handle)
-        layers = tuple(layer for layer in self._layers if path.startswith(layer.services))
         read = _boxed if method.is_request_stream and boxed else None
         receives = receives and not method.is_request_stream
         if method.is_response_stream and not inspect.isasyncgenfunction(handle):
@@ -247,19 +238,32 @@ class Layers(grpc.aio.ServerInterceptor):
             request_streaming=is_stream, request_deserializer=read, response_serializer=write, **functions
         )
 
+    def method(self, handler: Any, path: str) -> tuple[Method, tuple[Layer, ...]]:
+        """A method with its layers."""
+        method = Method(
+            path,
+            path.rpartition(".")[2],
+            handler.request_streaming,
+            handler.response_streaming,
+            counted(path, handler.request_deserializer or bytes),
+            handler.response_serializer or bytes,
+            self._inflation,
+        )
+        return method, tuple(layer for layer in self._layers if path.startswith(layer.services))
+
 
 async def _never(requests: AsyncIterator[Any], context: Context) -> AsyncIterator[Any]:
     raise AssertionError("a call that was refused is not served")
     yield
 
 
-def _hooks_of(layers: Sequence[Layer], name: str) -> list[Any]:
+def hooks_of(layers: Sequence[Layer], name: str) -> list[Any]:
     """For each layer its method of this name; None if the layer does not define the method."""
     return [getattr(one, name) if getattr(type(one), name) is not getattr(Layer, name) else None for one in layers]
 
 
 def _one(handle: Any, method: Method, layers: Sequence[Layer], *, writes: bool = True, receives: bool = False) -> Any:
-    enters, leave, given = _hooks_of(layers, "enter"), _leaving(layers, writes=writes), _given(method, layers)
+    enters, leave, given = hooks_of(layers, "enter"), leaving(layers, writes=writes), _given(method, layers)
 
     async def one(data: Any, context: Context) -> Any:
         call = ServedCall(method, data, context)
@@ -293,9 +297,9 @@ def _one(handle: Any, method: Method, layers: Sequence[Layer], *, writes: bool =
 
 
 def _many(handle: Any, method: Method, layers: Sequence[Layer], *, boxed: bool, receives: bool) -> Any:
-    enters, leave, given = _hooks_of(layers, "enter"), _leaving(layers), _given(method, layers, boxed=boxed)
-    answereds = [one for one in reversed(_hooks_of(layers, "on_response")) if one is not None]
-    takens = [one for one in _hooks_of(layers, "on_sent") if one is not None]
+    enters, leave, given = hooks_of(layers, "enter"), leaving(layers), _given(method, layers, boxed=boxed)
+    answereds = [one for one in reversed(hooks_of(layers, "on_response")) if one is not None]
+    takens = [one for one in hooks_of(layers, "on_sent") if one is not None]
 
     async def many(data: Any, context: Context) -> AsyncIterator[Any]:
         call, is_abandoned = ServedCall(method, data, context), False
@@ -317,7 +321,7 @@ def _many(handle: Any, method: Method, layers: Sequence[Layer], *, boxed: bool, 
             call.error, is_abandoned = raised, True
         except BaseException as raised:
             call.set_failure(raised)
-        await _left(call, leave)
+        await left(call, leave)
         last, error = call.answer, call.error
         call.error = None
         del call, data, context
@@ -341,7 +345,8 @@ async def _entered(call: ServedCall, enters: Sequence[Any]) -> None:
         call.entered_layers += 1
 
 
-async def _left(call: ServedCall, leave: Callable[[ServedCall], Awaitable[None] | None]) -> None:
+async def left(call: ServedCall, leave: Callable[[ServedCall], Awaitable[None] | None]) -> None:
+    """Leave all layers."""
     while (waiting := leave(call)) is not None:
         try:
             await waiting
@@ -349,19 +354,19 @@ async def _left(call: ServedCall, leave: Callable[[ServedCall], Awaitable[None] 
             call.set_error(raised)
 
 
-def _leaving(layers: Sequence[Layer], *, writes: bool = True) -> Callable[[ServedCall], Awaitable[None] | None]:
+def leaving(layers: Sequence[Layer], *, writes: bool = True) -> Callable[[ServedCall], Awaitable[None] | None]:
     """A function that leaves layers until a layer has to wait. It returns this awaitable, or None at the end."""
-    answereds = _hooks_of(layers, "on_response") if writes else [None] * len(layers)
-    exits = tuple(zip(answereds, _hooks_of(layers, "leave"), strict=True))
+    answereds = hooks_of(layers, "on_response") if writes else [None] * len(layers)
+    exits = tuple(zip(answereds, hooks_of(layers, "leave"), strict=True))
 
     def leave(call: ServedCall) -> Awaitable[None] | None:
         while call.entered_layers:
             call.entered_layers -= 1
-            answered, left = exits[call.entered_layers]
+            answered, leave_one = exits[call.entered_layers]
             try:
                 if answered is not None and call.answer is not None:
                     call.answer = answered(call, call.answer)
-                if left is not None and (waiting := left(call)) is not None:
+                if leave_one is not None and (waiting := leave_one(call)) is not None:
                     told: Awaitable[None] = waiting
                     return told
             except BaseException as raised:
@@ -379,5 +384,5 @@ def _given(method: Method, layers: Sequence[Layer], *, boxed: bool = False) -> C
     """The handler's argument: the request, or the requests of a stream, decoded and passed through the layers."""
     if not method.is_request_stream:
         return lambda call, _: call.request
-    askeds = [one for one in _hooks_of(layers, "on_request") if one is not None]
+    askeds = [one for one in hooks_of(layers, "on_request") if one is not None]
     return lambda call, requests: Requests(call, requests, askeds, boxed=boxed)

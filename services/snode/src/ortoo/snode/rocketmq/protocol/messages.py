@@ -70,7 +70,7 @@ def read_message(sent: definition_pb2.Message, index: int, now_ms: int, peer: Ca
     if len(properties) > 1:
         properties = dict(sorted(properties.items()))  # the order of a protobuf map is random
     _check_sizes(sent, properties, index)
-    kind = _type_of(sent, index)
+    kind = message_type(sent, index)
     deliver_at_ms = to_ms(system.delivery_timestamp) if system.HasField("delivery_timestamp") else None
     if deliver_at_ms is not None and deliver_at_ms > now_ms + DELAY_MS_MAX:
         ahead_ms = deliver_at_ms - now_ms
@@ -174,7 +174,7 @@ def to_ms(time: Duration | Timestamp) -> int:
     return int(time.seconds) * 1000 + int(time.nanos) // 1_000_000
 
 
-def _type_of(sent: definition_pb2.Message, index: int) -> MessageType.ValueType:
+def message_type(sent: definition_pb2.Message, index: int) -> MessageType.ValueType:
     """The type of a message, derived from the fields that are set. Only TRANSACTION is taken from the type field."""
     system = sent.system_properties
     if system.message_type == TRANSACTION:

@@ -47,6 +47,24 @@ def _unary(
     return handler
 
 
+def _starts(
+    handler: Any,
+    response_type: Callable[..., A],
+    start: Callable[[MessagingActivities], Callable[[Caller, Q, Callable[[A | Exception], None]], bool]],
+) -> Any:
+    """A handler whose usual calls need no task (`ortoo.common.grpc.layers.direct`)."""
+
+    def start_now(service: "MessagingService", request: Q, context: Context, done: Callable[[Any], None]) -> bool:
+        try:
+            return start(service.activities)(service.activities.authenticate(context), request, done)
+        except Exception as error:
+            done(response_type(status=_status(error)))
+            return True
+
+    handler.start = start_now
+    return handler
+
+
 def _stream(
     response_type: Callable[..., A],
     activity: Callable[[MessagingActivities], Callable[[Caller, Q], AsyncGenerator[A, None]]],
@@ -75,7 +93,11 @@ class MessagingService(MessagingServiceServicer):
     """The queues of a topic."""
     Heartbeat = _unary(pb.HeartbeatResponse, lambda gateway: gateway.client_activity.heartbeat)
     """Keep a client registered."""
-    SendMessage = _unary(pb.SendMessageResponse, lambda gateway: gateway.send_message.send)
+    SendMessage = _starts(
+        _unary(pb.SendMessageResponse, lambda gateway: gateway.send_message.send),
+        pb.SendMessageResponse,
+        lambda gateway: gateway.send_message.start,
+    )
     """Send messages. The answer OK means that they are durable."""
     QueryAssignment = _unary(pb.QueryAssignmentResponse, lambda gateway: gateway.route.query_assignment)
     """The queues for a push consumer."""

@@ -1,7 +1,7 @@
 """Sends: each message is checked and stored, and has its own entry in the answer."""
 
 import contextlib
-from collections.abc import Sequence
+from collections.abc import Callable, Iterable, Sequence
 from dataclasses import dataclass
 
 from apache.rocketmq.v2 import definition_pb2
@@ -14,17 +14,21 @@ from ortoo.common.records.sealed_batch import MESSAGES_MAX
 from ortoo.snode.cluster.routes import MessageType as MessageKind
 from ortoo.snode.cluster.routes import Topic
 from ortoo.snode.rocketmq.clients.routes import ACCEPTED_TYPES
-from ortoo.snode.rocketmq.clients.table import ClientTable
+from ortoo.snode.rocketmq.clients.table import ClientTable, ConnectedClient
 from ortoo.snode.rocketmq.lite.topics import LiteTopics
 from ortoo.snode.rocketmq.protocol.caller import Caller
 from ortoo.snode.rocketmq.protocol.codes import GrpcProxyError, ok_status
-from ortoo.snode.rocketmq.protocol.messages import TRANSACTION, SentMessage, read_message
+from ortoo.snode.rocketmq.protocol.messages import LITE, TRANSACTION, SentMessage, message_type, read_message
 from ortoo.snode.rocketmq.protocol.names import topic_name
 from ortoo.snode.rocketmq.send.recall_message import join_handle
 from ortoo.snode.rocketmq.send.transactions import TransactionActivity
 from ortoo.snode.send.ambiguous_outcome import AmbiguousOutcome
 from ortoo.snode.send.publisher import Publisher, PublishReceipt
+from ortoo.snode.send.queue_choice import DEDUP_ID
 from ortoo.snode.topics.creation import ProducerTopics
+
+_UNUSUAL = frozenset((TRANSACTION, LITE))
+"""The types of messages that take more than one step."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -47,24 +51,42 @@ class SendMessageActivity:
         now_ms = self.clock.now_ms()
         sent = [read_message(message, at, now_ms, caller.peer) for at, message in enumerate(request.messages)]
         _check_types(topic, sent)
+        client = self._touch(caller, topic)
+        if any(one.message_type == TRANSACTION for one in sent):
+            self.transactions.watch_transactions(client)
+            return await self._begin(topic.name, sent)
+        return _response(await self._publish(topic, sent))
+
+    def start(
+        self, caller: Caller, request: SendMessageRequest, done: Callable[[SendMessageResponse | Exception], None]
+    ) -> bool:
+        """Begin to store the one message of a usual request, and call `done` at the end; False for other requests.
+
+        Errors: those of `send`, before anything was stored.
+        """
+        if len(request.messages) != 1:
+            return False
+        message = request.messages[0]
+        topic = self.topics.known_topic(topic_name(message.topic))
+        if topic is None or message_type(message, 0) in _UNUSUAL or DEDUP_ID in message.user_properties:
+            return False
+        sent = read_message(message, 0, self.clock.now_ms(), caller.peer)
+        _check_types(topic, (sent,))
+        self._touch(caller, topic)
+        self.publisher.store_one(
+            topic,
+            sent.message,
+            lambda stored: done(stored if isinstance(stored, Exception) else _response((stored,))),
+        )
+        return True
+
+    def _touch(self, caller: Caller, topic: Topic) -> ConnectedClient:
+        """Record that the caller is alive, and sends to this topic."""
         client = self.clients.touch(caller, self.clock.monotonic_s())
         if topic.name not in client.published_topics:
             with contextlib.suppress(Overloaded):  # it may send; a later message may register it
                 self.clients.add_published_topics(client, {topic.name})
-        if any(one.message_type == TRANSACTION for one in sent):
-            self.transactions.watch_transactions(client)
-            return await self._begin(topic.name, sent)
-        receipts = await self._publish(topic, sent)
-        entries = [
-            SendResultEntry(
-                status=ok_status(),
-                message_id=receipt.message_id,
-                offset=receipt.offset,
-                recall_handle=join_handle(receipt.recall_handle, receipt.message_id) if receipt.recall_handle else "",
-            )
-            for receipt in receipts
-        ]
-        return SendMessageResponse(status=ok_status(), entries=entries)
+        return client
 
     async def _publish(self, topic: Topic, sent: Sequence[SentMessage]) -> list[PublishReceipt]:
         if topic.message_type is not MessageKind.LITE:
@@ -101,6 +123,15 @@ class SendMessageActivity:
                 SendResultEntry(status=ok_status(), message_id=message_id, transaction_id=transaction.transaction_id)
             )
         return SendMessageResponse(status=ok_status(), entries=entries)
+
+
+def _response(receipts: Iterable[PublishReceipt]) -> SendMessageResponse:
+    response = SendMessageResponse(status=ok_status())
+    for receipt in receipts:
+        entry = response.entries.add(status=response.status, message_id=receipt.message_id, offset=receipt.offset)
+        if receipt.recall_handle:
+            entry.recall_handle = join_handle(receipt.recall_handle, receipt.message_id)
+    return response
 
 
 def _single_topic(messages: Sequence[definition_pb2.Message]) -> str:
