@@ -258,7 +258,7 @@ class Publisher:
                 self._choices.popitem(last=False)
         else:
             at, batcher, cut = entry
-            if not batcher.is_idle and batcher.batches_taken == cut:
+            if not batcher.is_idle and batcher.batches_taken <= cut:
                 return alive[at % len(alive)]
             at += 1
             self._choices[topic.topic_id] = (at, batcher, cut)  # the turn changes also if no batcher can be made
