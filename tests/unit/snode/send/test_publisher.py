@@ -1,6 +1,7 @@
 """The choice of queues for single messages, and refused messages."""
 
 import asyncio
+import dataclasses
 from typing import Any, cast
 
 import pytest
@@ -17,14 +18,16 @@ from ortoo.common.records.message import Message
 from ortoo.common.records.message_id import message_id_text
 from ortoo.common.records.sealed_batch import SealedBatch
 from ortoo.common.telemetry.metrics import Metrics
-from ortoo.snode.cluster.routes import Queue, Topic
+from ortoo.snode.cluster.directory import DirectoryCache
+from ortoo.snode.cluster.routes import DirectoryUpdate, EnodeEntry, Placement, Queue, Topic
 from ortoo.snode.cluster.runtime import Runtime
 from ortoo.snode.cluster.stream_ages import StreamAges
 from ortoo.snode.enodes.grpc_link import GrpcEnodeLink
 from ortoo.snode.enodes.link import AppendedBatch, EnodeLinks, MessagePlace
-from ortoo.snode.send.publisher import Publisher
+from ortoo.snode.send.publisher import Publisher, PublishReceipt
 from ortoo.snode.settings import SnodeSettings
 from ortoo.snode.topics.creation import ProducerTopics
+from tests.conformance.wire import until
 from tests.unit.snode.fake_enode import TOPIC, FakeEnode
 
 QUEUES = TOPIC.write_queues()
@@ -69,6 +72,64 @@ async def test_idle_time_spreads_single_messages_over_all_queues() -> None:
         publisher = publisher_to(enode, background)
         placed = [(await publisher.publish("t", [Message(b"x")], None))[0].queue.queue_id for _ in range(8)]
     assert sorted(placed) == [0, 0, 1, 1, 2, 2, 3, 3]
+
+
+async def test_messages_of_one_moment_share_batches() -> None:
+    """Single messages that come in one iteration of the event loop are one append, and get consecutive offsets."""
+    enode = FakeEnode()
+    found: list[PublishReceipt | Exception] = []
+    async with asyncio.timeout(10), Background("test") as background:
+        publisher = publisher_to(enode, background)
+        for _ in range(20):
+            publisher.store_one(TOPIC, Message(b"x"), found.append)
+        await until(lambda: len(found) == 20)
+    assert len(enode.seen) == 1
+    assert [one.offset for one in found if isinstance(one, PublishReceipt)] == list(range(20))
+
+
+async def test_one_message_goes_to_another_enode_if_the_first_takes_none() -> None:
+    """Each enode is tried once; an error of the last one is passed on."""
+    enodes = {"e": FakeEnode(), "f": FakeEnode()}
+    topic = dataclasses.replace(TOPIC, placements=(Placement("e", 1, 1), Placement("f", 1, 1)))
+    entries = tuple(EnodeEntry(name, f"{name}:1", "s", alive=True) for name in enodes)
+    directory = DirectoryCache()
+    directory.apply(DirectoryUpdate(1, True, (topic,), enodes=entries))
+    links = EnodeLinks(directory, lambda enode, address, epoch=0: enodes[enode])
+    refusal = Overloaded("its disk is full", field=NOT_ACCEPTED_FIELD)
+    found: list[PublishReceipt | Exception] = []
+    async with asyncio.timeout(10), Background("test") as background:
+        publisher = publisher_to(enodes["e"], background, links=links)
+        publisher.directory = directory
+        for full in enodes:
+            enodes[full].refusals.append(refusal)
+            for _ in enodes:  # the queues are used in turn
+                found.clear()
+                publisher.store_one(topic, Message(b"x"), found.append)
+                await until(lambda: bool(found))
+                [receipt] = found
+                assert isinstance(receipt, PublishReceipt)
+            assert not enodes[full].refusals
+        for enode in enodes.values():
+            enode.refusals.append(refusal)
+        found.clear()
+        publisher.store_one(topic, Message(b"x"), found.append)
+        await until(lambda: bool(found))
+    assert found == [refusal]
+
+
+async def test_one_message_of_each_kind_goes_where_a_call_would_send_it() -> None:
+    """A message group has its queue, and a delayed message a recall handle."""
+    enode = FakeEnode()
+    found: list[Any] = []
+    messages = [Message(b"x", message_group="a"), Message(b"y", deliver_at_ms=1 << 42)]
+    async with asyncio.timeout(10), Background("test") as background:
+        publisher = publisher_to(enode, background)
+        for message in messages:
+            publisher.store_one(TOPIC, message, found.append)
+        await until(lambda: len(found) == 2)
+    keyed, delayed = sorted(found, key=lambda one: bool(one.recall_handle))
+    assert keyed.queue == queue_of_group("a", QUEUES)
+    assert delayed.recall_handle
 
 
 async def test_messages_of_one_call_stay_together_and_get_their_ids() -> None:
