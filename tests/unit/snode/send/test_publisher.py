@@ -94,7 +94,11 @@ async def test_one_message_goes_to_another_enode_if_the_first_takes_none() -> No
     entries = tuple(EnodeEntry(name, f"{name}:1", "s", alive=True) for name in enodes)
     directory = DirectoryCache()
     directory.apply(DirectoryUpdate(1, True, (topic,), enodes=entries))
-    links = EnodeLinks(directory, lambda enode, address, epoch=0: enodes[enode])
+
+    def link_to(enode: str, address: str, epoch: int = 0) -> GrpcEnodeLink:
+        return enodes[enode]
+
+    links = EnodeLinks(directory, link_to)
     refusal = Overloaded("its disk is full", field=NOT_ACCEPTED_FIELD)
     found: list[PublishReceipt | Exception] = []
     async with asyncio.timeout(10), Background("test") as background:

@@ -35,7 +35,10 @@ class Seen(Layer):
         return self._wait() if self.waits else None
 
     async def _wait(self) -> None:
-        await asyncio.sleep(0)
+        loop = asyncio.get_running_loop()
+        turned = loop.create_future()
+        loop.call_soon(turned.set_result, None)
+        await turned
         self.events.append("waited")
 
     def on_response(self, call: ServedCall, answer: bytes) -> bytes:
@@ -56,7 +59,7 @@ class Service:
         """Takes the functions of calls that are answered later, by request."""
         self.error: Exception | None = None
 
-    async def Call(self, request: bytes, context: Any) -> bytes:  # noqa: N802  # gRPC's name
+    async def Call(self, request: bytes, context: Any) -> bytes:  # gRPC's name
         self.seen.events.append("handler")
         return request
 
@@ -78,7 +81,7 @@ async def served() -> AsyncIterator[tuple[Service, Callable[[bytes], Any]]]:
     """The service, and a function that calls it."""
     service = Service(Seen())
     server = H2Server([Layers([ErrorTranslation(), service.seen])])
-    handlers = {"Call": grpc.unary_unary_rpc_method_handler(service.Call)}
+    handlers: dict[str, Any] = {"Call": grpc.unary_unary_rpc_method_handler(service.Call)}
     server.add_generic_rpc_handlers((grpc.method_handlers_generic_handler("t.Service", handlers),))
     port = server.add_insecure_port("127.0.0.1:0")
     await server.start()

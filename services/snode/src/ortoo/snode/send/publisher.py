@@ -137,9 +137,7 @@ class Publisher:
                 receipts.update(zip((rows[at] for at in among), answer, strict=True))
         return [receipts[row] for row in range(len(messages))]
 
-    def store_one(
-        self, topic: Topic, message: Message, done: Callable[[PublishReceipt | Exception], None]
-    ) -> None:
+    def store_one(self, topic: Topic, message: Message, done: Callable[[PublishReceipt | Exception], None]) -> None:
         """Like `store` in any queue, for a message without a dedup id; `done` gets the receipt, or the error.
 
         Errors: those of `store`, if the message was not sent; `done` is then not called.
@@ -165,9 +163,7 @@ class Publisher:
 
         self._put(topic, queue, (message,), kind_of(message), stored, may_reroute=may_reroute)
 
-    def _can_reroute(
-        self, topic: Topic, to: Queue, refusing_enodes: Collection[str], error: BaseException
-    ) -> bool:
+    def _can_reroute(self, topic: Topic, to: Queue, refusing_enodes: Collection[str], error: BaseException) -> bool:
         """Whether the enode stored nothing, and another enode has not refused the messages yet."""
         if not isinstance(error, OrtooError) or error.field != NOT_ACCEPTED_FIELD:
             return False

@@ -207,6 +207,4 @@ class H2StreamCall:
             raise asyncio.CancelledError
         if self._code != OK:
             code = _CODES.get(self._code, grpc.StatusCode.UNKNOWN)
-            raise grpc.aio.AioRpcError(
-                code, grpc.aio.Metadata(), grpc.aio.Metadata(*self._trailing), self._details
-            )
+            raise grpc.aio.AioRpcError(code, grpc.aio.Metadata(), grpc.aio.Metadata(*self._trailing), self._details)

@@ -92,18 +92,27 @@ class H2ClientConnection(Endpoint):
                     if call.done():  # no request is taken any more
                         self._end_stream(event.stream_id)
             elif kind is engine.StreamClosed:
-                if (call := self.calls.pop(event.stream_id, None)) is not None:
-                    call.end(UNAVAILABLE, f"the peer ended the call without a status (HTTP/2 error {event.error_code})")
-                    if not self.calls:
-                        self._lifetime.on_calls(0, self.loop.time())
-                        self._close_if_over()
-            elif kind is engine.SettingsReceived:
-                self._lifetime.on_settings()
-                if not self.is_ready.done():
-                    self.is_ready.set_result(None)
-            elif kind is engine.SettingsAcknowledged:
-                self._lifetime.on_settings_acknowledged()
-            elif kind is engine.GoAwayReceived:
-                self.retire()
-            elif kind is engine.ConnectionClosed:
-                self.loop.call_soon(self.abort)
+                self._on_stream_closed(event)
+            else:
+                self._handle_other(kind)
+
+    def _on_stream_closed(self, event: Any) -> None:
+        call = self.calls.pop(event.stream_id, None)
+        if call is None:
+            return
+        call.end(UNAVAILABLE, f"the peer ended the call without a status (HTTP/2 error {event.error_code})")
+        if not self.calls:
+            self._lifetime.on_calls(0, self.loop.time())
+            self._close_if_over()
+
+    def _handle_other(self, kind: Any) -> None:
+        if kind is engine.SettingsReceived:
+            self._lifetime.on_settings()
+            if not self.is_ready.done():
+                self.is_ready.set_result(None)
+        elif kind is engine.SettingsAcknowledged:
+            self._lifetime.on_settings_acknowledged()
+        elif kind is engine.GoAwayReceived:
+            self.retire()
+        elif kind is engine.ConnectionClosed:
+            self.loop.call_soon(self.abort)

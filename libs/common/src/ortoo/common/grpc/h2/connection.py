@@ -1,6 +1,5 @@
 """One client's connection: requests of its streams become calls."""
 
-import contextlib
 from collections import Counter
 from typing import Any, Final, Protocol
 

@@ -30,16 +30,18 @@ class MessageTooLarge(Exception):
 
 
 class MessageReader:
-    """Assembles the messages of a stream of bytes."""
+    """Assembles the messages of a stream of bytes. The bytes of a message that comes in parts are copied once."""
 
-    __slots__ = ("_bytes_max", "_parts", "_parts_bytes", "_wanted_bytes")
+    __slots__ = ("_bytes_max", "_missing_bytes", "_parts", "_parts_bytes")
 
     def __init__(self, bytes_max: int) -> None:
         """A message may have `bytes_max` bytes."""
         self._bytes_max = bytes_max
-        self._parts: list[bytes] = []
+        self._parts: list[bytes | memoryview] = []
+        """The incomplete message: its prefix, or behind a complete prefix its content."""
         self._parts_bytes = 0
-        self._wanted_bytes = PREFIX_BYTES
+        self._missing_bytes = 0
+        """The number of bytes that the content still needs; 0 while the prefix is incomplete."""
 
     @property
     def partial_bytes(self) -> int:
@@ -48,31 +50,39 @@ class MessageReader:
 
     def feed(self, data: bytes) -> list[bytes]:
         """The messages that `data` completes. Errors: MessageTooLarge, as soon as the size is known."""
-        if self._parts:
-            self._parts.append(data)
-            self._parts_bytes += len(data)
-            if self._parts_bytes < self._wanted_bytes:
-                return []
-            data = b"".join(self._parts)
-            self._parts, self._parts_bytes = [], 0
         found: list[bytes] = []
-        start, end = 0, len(data)
+        start = 0
+        if self._parts:
+            if not self._missing_bytes:
+                data = b"".join((*self._parts, data))
+            elif len(data) < self._missing_bytes:
+                self._keep(data, self._missing_bytes - len(data))
+                return found
+            else:
+                start = self._missing_bytes
+                found.append(b"".join((*self._parts, memoryview(data)[:start])))
+            self._parts, self._parts_bytes = [], 0
+        end = len(data)
         while end - start >= PREFIX_BYTES:
             size = _PREFIX.unpack_from(data, start)[1]
             if size > self._bytes_max:
                 raise MessageTooLarge(size)
-            after = start + PREFIX_BYTES + size
-            if after > end:
-                self._wanted_bytes = PREFIX_BYTES + size
-                break
-            found.append(data[start + PREFIX_BYTES : after])
-            start = after
-        else:
-            self._wanted_bytes = PREFIX_BYTES
+            start += PREFIX_BYTES
+            if start + size > end:
+                # A view keeps all of `data`, which is worth it only for most of it.
+                is_most = 2 * start < end
+                self._keep(memoryview(data)[start:] if is_most else data[start:], start + size - end)
+                return found
+            found.append(data[start : start + size])
+            start += size
         if start < end:
-            rest = data[start:] if start else data
-            self._parts, self._parts_bytes = [rest], len(rest)
+            self._keep(data[start:], 0)
         return found
+
+    def _keep(self, part: bytes | memoryview, missing_bytes: int) -> None:
+        self._parts.append(part)
+        self._parts_bytes += len(part)
+        self._missing_bytes = missing_bytes
 
 
 def frame(data: bytes) -> bytes:

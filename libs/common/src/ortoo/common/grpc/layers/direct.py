@@ -14,7 +14,7 @@ from functools import partial
 from typing import Any
 
 from ortoo.common.grpc.errors import Context
-from ortoo.common.grpc.layers.layer import Layer, Layers, Method, ServedCall, hooks_of, left, leaving
+from ortoo.common.grpc.layers.layer import Layer, Layers, Method, ServedCall, hooks_of, leaving, left
 
 Finish = Callable[[bytes], None]
 """Takes the answer of a call."""
