@@ -80,8 +80,8 @@ class ServiceSettings:
     address that have been silent longest. 0 = half of the connections that the port takes. Raise it where all clients
     come through one proxy or address translation."""
     transport: ServerTransport = ServerTransport.GRPC
-    """The implementation of gRPC's wire on the process's ports: `grpc`, or `h2`, which is experimental
-    (docs/operations/transport.md)."""
+    """The implementation of gRPC's wire on the process's ports, and in a snode of its streams to enodes: `grpc`, or
+    `h2`, which is experimental (docs/operations/transport.md)."""
     metrics_address: str = ""
     """host:port where Prometheus scrapes (/metrics, /healthz, /readyz). Empty = no such port."""
     metrics_endpoint: str = ""
