@@ -80,6 +80,8 @@ class H2ClientConnection(Endpoint):
 
     def _handle(self, events: Any) -> None:
         for event in events:
+            if self.is_lost:  # an earlier event has ended the connection and its calls
+                return
             kind = type(event)
             if kind is engine.DataReceived:
                 if (call := self.calls.get(event.stream_id)) is not None:

@@ -143,9 +143,10 @@ class H2Connection(Endpoint):
                 self.h2.reset_stream(stream_id, NO_ERROR)
 
     def _handle(self, events: Any) -> None:
-        calls = self.calls
         for event in events:
-            kind = type(event)
+            if self.is_lost:  # an earlier event has ended the connection and its calls
+                return
+            calls, kind = self.calls, type(event)
             if kind is engine.DataReceived:
                 self._lifetime.on_request()
                 if (call := calls.get(event.stream_id)) is not None:

@@ -60,6 +60,9 @@ class H2Method:
         """Handle the headers of a call: wait for its request, unless a layer refuses the call."""
         if self._arriving is not None:
             arrival = call.arrival = self._arriving(call.metadata, lambda reason: self._end(call, reason))
+            if call.is_closed:  # a layer has broken the connection
+                arrival.on_released()
+                return
             call.closed, arrival.peer = arrival.on_released, call.peer()
             if arrival.refused is not None:
                 self._serve_soon(call, b"")
