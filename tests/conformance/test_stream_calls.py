@@ -10,7 +10,7 @@ from typing import Any
 import grpc
 import pytest
 
-from ortoo.common.grpc.h2.channel import H2Channel
+from ortoo.common.grpc.h2.client.channel import H2Channel
 from ortoo.common.process.background import Background
 from tests.conformance.transports import H2Wire, SocketWire
 from tests.conformance.wire import Methods, Served, conversing, failure, path, serving, turns, until, waits

@@ -123,7 +123,7 @@ async def test_the_handler_serves_what_is_not_taken(served: Any) -> None:
 
 
 async def test_a_layer_that_waits_leads_to_the_handler(served: Any) -> None:
-    """The call goes on in a task, with the layers behind the one that waits."""
+    """A task continues the call with the layers behind the one that waits."""
     service, call = served
     service.seen.waits = True
     assert await call(b"x") == b"<x>"

@@ -76,7 +76,7 @@ class H2Transport(SocketTransport):
 
     def stream_channel(self, address: str, options: Options) -> grpc.aio.Channel:
         """A channel without TLS."""
-        from ortoo.common.grpc.h2.channel import H2Channel
+        from ortoo.common.grpc.h2.client.channel import H2Channel
 
         return cast("grpc.aio.Channel", H2Channel(address, options, self.channel(address, options)))
 

@@ -140,7 +140,7 @@ class Publisher:
     def store_one(self, topic: Topic, message: Message, done: Callable[[PublishReceipt | Exception], None]) -> None:
         """Like `store` in any queue, for a message without a dedup id; `done` gets the receipt, or the error.
 
-        Errors: those of `store`, if the message was not sent; `done` is then not called.
+        Errors: those of `store`, if the message was not sent. `done` is then not called.
         """
         queues = resolve_write_queues(topic, None)
         may_reroute = not message.message_group

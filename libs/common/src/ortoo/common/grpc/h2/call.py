@@ -18,7 +18,7 @@ from ortoo.common.grpc.h2.framing import (
     trailers,
     write_metadata,
 )
-from ortoo.common.grpc.h2.inbox import Inbox
+from ortoo.common.grpc.h2.shared.inbox import Inbox
 from ortoo.common.grpc.layers.arrival import Arrival
 from ortoo.common.process.memory_budget import MemoryShare
 

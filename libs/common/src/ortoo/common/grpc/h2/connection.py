@@ -5,11 +5,11 @@ from typing import Any, Final, Protocol
 
 from ortoo.common.grpc.h2 import engine
 from ortoo.common.grpc.h2.call import H2Call
-from ortoo.common.grpc.h2.endpoint import ENHANCE_YOUR_CALM, NO_ERROR, Endpoint
 from ortoo.common.grpc.h2.framing import RESPONSE, Headers, trailers
 from ortoo.common.grpc.h2.headers import CallHeaders
 from ortoo.common.grpc.h2.limits import WireLimits
 from ortoo.common.grpc.h2.peers import auth_context_of, peer_name, spread_of
+from ortoo.common.grpc.h2.shared.endpoint import ENHANCE_YOUR_CALM, NO_ERROR, Endpoint
 from ortoo.common.process.clock import Clock
 
 RESOURCE_EXHAUSTED: Final = 8

@@ -106,7 +106,7 @@ class H2Method:
         self._serve_in_task(call, self._conclude(call, context, self._rest(call, context, rest)), variables)
 
     async def _rest(self, call: H2Call, context: H2Context, rest: Any) -> bytes | None:
-        if call.is_caller_gone:  # the layers have to be left all the same
+        if call.is_caller_gone:  # the layers still have to be left
             call.task.cancel()
         return await self._answer_one(rest, context)
 

@@ -1,4 +1,4 @@
-"""Calls without a task: a call whose layers do not wait, and whose handler waits only for one notification.
+"""Calls without a task. Their layers do not wait, and their handlers wait only for one notification.
 
 A handler offers this by an attribute `start`, a function that the server calls first:
 

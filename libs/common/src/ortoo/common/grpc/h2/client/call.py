@@ -17,11 +17,11 @@ from ortoo.common.grpc.h2.framing import (
     prefix,
     read_metadata,
 )
-from ortoo.common.grpc.h2.inbox import Inbox
+from ortoo.common.grpc.h2.shared.inbox import Inbox
 from ortoo.common.process.containment import as_ortoo_error
 
 if TYPE_CHECKING:
-    from ortoo.common.grpc.h2.client_connection import H2ClientConnection
+    from ortoo.common.grpc.h2.client.connection import H2ClientConnection
 
 OK, CANCELLED, UNKNOWN, RESOURCE_EXHAUSTED, INTERNAL, UNAVAILABLE = 0, 1, 2, 8, 13, 14
 UNSENT_BYTES_MAX: Final = 1 << 20

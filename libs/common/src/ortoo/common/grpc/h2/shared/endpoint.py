@@ -43,7 +43,7 @@ class Endpoint(asyncio.Protocol):
         self._timer = self.loop.call_later(self._lifetime.interval_s, self._look)
         self.flush()
 
-    # What the two kinds of ends do differently.
+    # Defined by servers and clients.
 
     def _handle(self, events: Any) -> None:
         """Handle events of the peer."""

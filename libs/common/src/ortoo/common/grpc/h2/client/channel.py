@@ -6,9 +6,10 @@ from typing import Any
 
 import grpc
 
-from ortoo.common.grpc.h2.client_call import UNAVAILABLE, H2StreamCall
-from ortoo.common.grpc.h2.client_connection import H2ClientConnection
+from ortoo.common.grpc.h2.client.call import UNAVAILABLE, H2StreamCall
+from ortoo.common.grpc.h2.client.connection import H2ClientConnection
 from ortoo.common.grpc.h2.limits import WireLimits
+from ortoo.common.process.containment import as_ortoo_error
 
 
 class H2Channel:
@@ -92,8 +93,10 @@ class H2Channel:
                 except BaseException:
                     connection.abort()
                     raise
-        except (OSError, TimeoutError) as error:
-            reason = "timed out before the server's settings came" if isinstance(error, TimeoutError) else str(error)
+        except Exception as error:
+            reason = str(error) if isinstance(error, OSError) else str(as_ortoo_error(error, "h2 channel"))
+            if isinstance(error, TimeoutError):
+                reason = "timed out before the server's settings came"
             self._backoffs.on_failed(begun_s, f"failed to connect to {self._address}: {reason}")
             self._fail_waiting(self._backoffs.reason)
         else:

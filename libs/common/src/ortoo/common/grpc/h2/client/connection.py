@@ -5,10 +5,10 @@ from collections.abc import Callable
 from typing import Any
 
 from ortoo.common.grpc.h2 import engine
-from ortoo.common.grpc.h2.client_call import UNAVAILABLE, H2StreamCall
-from ortoo.common.grpc.h2.endpoint import Endpoint
+from ortoo.common.grpc.h2.client.call import UNAVAILABLE, H2StreamCall
 from ortoo.common.grpc.h2.framing import CONTENT_TYPE, write_metadata
 from ortoo.common.grpc.h2.limits import WireLimits
+from ortoo.common.grpc.h2.shared.endpoint import Endpoint
 
 AGENT = b"ortoo-h2"
 
