@@ -16,8 +16,9 @@ from ortoo.enode.cluster.topic_copies import TopicCopies
 from ortoo.namesrv.catalog import tables
 from ortoo.namesrv.catalog.catalog import Catalog
 from ortoo.namesrv.catalog.engine import create_database_engine, database_url_of
+from ortoo.namesrv.decisions.placements import Placement
 from ortoo.namesrv.decisions.process_leases import Enode
-from ortoo.namesrv.decisions.topics import NewTopic, Permission, Placement, Topic
+from ortoo.namesrv.decisions.topics import NewTopic, Permission, Topic
 from ortoo.namesrv.directory.directory import Directory
 from ortoo.snode.cluster import routes
 from ortoo.snode.cluster.directory import DirectoryCache

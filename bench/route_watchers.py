@@ -17,7 +17,8 @@ from ortoo.cli.demo.role_subprocess import RoleSubprocess
 from ortoo.namesrv.catalog import tables
 from ortoo.namesrv.catalog.catalog import Catalog
 from ortoo.namesrv.catalog.engine import create_database_engine, database_url_of
-from ortoo.namesrv.decisions.topics import Permission, Placement, Topic
+from ortoo.namesrv.decisions.placements import Placement
+from ortoo.namesrv.decisions.topics import Permission, Topic
 from ortoo.v1.namesrv_pb2 import CreateTopicRequest, RegisterEnodeRequest, WatchRoutesRequest, WatchRoutesResponse
 from ortoo.v1.namesrv_pb2_grpc import NameServiceStub
 from ortoo.v1.topic_pb2 import Enode

@@ -11,10 +11,11 @@ from ortoo.common.groups.retry_policy import RetryKind, RetryPolicy
 from ortoo.common.grpc.channels import MESSAGE_BYTES_MAX, Channels
 from ortoo.common.grpc.server import GrpcServer
 from ortoo.namesrv.decisions.groups import Group
+from ortoo.namesrv.decisions.placements import Placement
 from ortoo.namesrv.decisions.process_leases import Enode
 from ortoo.namesrv.decisions.publish_order import PublishPlace
 from ortoo.namesrv.decisions.route_changes import RouteChange, Routes, StoredDirectory, WatchStart
-from ortoo.namesrv.decisions.topics import MessageType, Permission, Placement, Topic
+from ortoo.namesrv.decisions.topics import MessageType, Permission, Topic
 from ortoo.namesrv.rpc import service
 from ortoo.namesrv.rpc.route_encoding import PART_BYTES, RouteEncoder
 from ortoo.v1 import namesrv_pb2 as pb
