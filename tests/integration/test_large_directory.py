@@ -38,7 +38,7 @@ def everything() -> RouteChange:
 
 def encoded(change: RouteChange) -> list[pb.WatchRoutesResponse]:
     """The messages of a change, as a watcher decodes them."""
-    messages = RouteEncoder().messages(change, include_handle_keys=False)
+    messages = RouteEncoder(with_placement_sets=True).messages(change, include_handle_keys=False)
     return [pb.WatchRoutesResponse.FromString(one) for one in messages]
 
 
@@ -48,6 +48,10 @@ class Large:
     def __init__(self, change: RouteChange) -> None:
         self._change = change
         self.watches = self
+
+    def check_expandable(self) -> None:
+        """The watcher accepts sets of placements."""
+        raise AssertionError
 
     async def watch(self, start: WatchStart) -> AsyncGenerator[RouteChange, None]:
         """The whole directory, and one change."""
@@ -64,12 +68,14 @@ async def test_routes_above_the_limit_of_a_message_are_loaded() -> None:
     handlers = service.NameService(large, absent, absent, absent, absent)
     server = GrpcServer("127.0.0.1:0", [(service.NAME, lambda added: service.add_name_service(added, handlers))])
     async with asyncio.timeout(60), server, Channels() as channels:
-        call = NameServiceStub(channels.channel_to(server.address)).WatchRoutes(pb.WatchRoutesRequest())
+        call = NameServiceStub(channels.channel_to(server.address)).WatchRoutes(pb.WatchRoutesRequest(accepts_placement_sets=True))
         news = [one async for one in assemble_changes(call)]
     assert news[0].ByteSize() > MESSAGE_BYTES_MAX
     assert [len(one.topics) for one in news] == [TOPICS, 0]
     assert (news[0].snapshot, news[0].version, news[1].snapshot) == (True, 9, False)
     assert [one.name for one in news[0].topics] == [one.name for one in change.topics]
+    assert [len(one.placements) for one in news[0].placement_sets] == [1]
+    assert {one.placement_set_id for one in news[0].topics} == {news[0].placement_sets[0].set_id}
     assert len(news[0].groups) == len(change.groups)
     assert list(news[1].deleted_topics) == ["gone"]
 

@@ -40,7 +40,12 @@ class RoutePosition:
         the older snapshot, and only a snapshot removes them if their deletion is not known.
         """
         since = 0 if self._is_behind else self._version
-        return WatchRoutesRequest(include_handle_keys=include_handle_keys, directory_id=self._directory_id, since=since)
+        return WatchRoutesRequest(
+            include_handle_keys=include_handle_keys,
+            directory_id=self._directory_id,
+            since=since,
+            accepts_placement_sets=True,
+        )
 
     async def follow(self, parts: AsyncIterable[WatchRoutesResponse]) -> AsyncIterator[WatchRoutesResponse]:
         """Yield each change of a watch, for the caller to apply.

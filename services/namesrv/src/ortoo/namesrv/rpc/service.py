@@ -71,7 +71,10 @@ class NameService(NameServiceServicer):
     keeps_secrets_open: bool = False
     """Whether every caller could read the secrets of users, and no operator has accepted it."""
     _refusals: LeaseRefusals = field(default_factory=LeaseRefusals, init=False)
-    _encoder: RouteEncoder = field(default_factory=RouteEncoder, init=False)
+    _encoders: dict[bool, RouteEncoder] = field(
+        default_factory=lambda: {one: RouteEncoder(with_placement_sets=one) for one in (False, True)}, init=False
+    )
+    """The encoders of the routes without and with sets of placements."""
 
     def findings(self) -> Iterator[Finding]:
         """Yield a finding for each process that was refused a lease."""
@@ -318,9 +321,12 @@ class NameService(NameServiceServicer):
         """Send the complete directory or the changes since a version, then every change, as encoded messages."""
         if request.include_handle_keys and not self.guarded:
             self._check_token(context)
+        encoder = self._encoders[request.accepts_placement_sets]
         async with contextlib.aclosing(self.directory.watches.watch(read(WatchStart, request))) as changes:
             async for change in changes:
-                for message in self._encoder.messages(change, include_handle_keys=request.include_handle_keys):
+                if not request.accepts_placement_sets:
+                    self.directory.watches.check_expandable()
+                for message in encoder.messages(change, include_handle_keys=request.include_handle_keys):
                     yield message
 
 

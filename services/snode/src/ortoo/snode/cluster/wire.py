@@ -1,9 +1,10 @@
 """Conversion between plain values and protobuf messages."""
 
-from collections.abc import Callable
+from collections.abc import Callable, Iterable, Mapping
 from functools import lru_cache
 from typing import Any, Final
 
+from ortoo.common.errors import DataLoss
 from ortoo.common.groups.failure_rule import ATTEMPTS_MAX
 from ortoo.common.groups.handle_seal import HandleKey, HandleKeys
 from ortoo.common.groups.retry_policy import RetryKind, RetryPolicy
@@ -30,6 +31,7 @@ from ortoo.snode.cluster.routes import (
 )
 from ortoo.v1 import namesrv_pb2, record_pb2, topic_pb2
 
+NO_SETS: Mapping[int, tuple[Placement, ...]] = {}
 PLACEMENT_SETS_MAX = 1_024
 """The number of different sets of placements that topics share. Topics with further sets have a set of their own."""
 
@@ -40,16 +42,25 @@ def _share(placements: tuple[Placement, ...]) -> tuple[Placement, ...]:
     return placements
 
 
-def decode_topic(topic: topic_pb2.Topic) -> Topic:
-    """Decode a topic. Enum values of a newer process, which this process does not know, become unset."""
+def decode_topic(topic: topic_pb2.Topic, sets: Mapping[int, tuple[Placement, ...]] = NO_SETS) -> Topic:
+    """Decode a topic. Enum values of a newer process, which this process does not know, become unset.
+
+    `sets` has the placements that the topic may name by id. Errors: DataLoss if it lacks them.
+    """
+    if topic.placement_set_id and topic.placement_set_id not in sets:
+        raise DataLoss(f"topic {topic.name} names placements that the name server did not send; the watch restarts")
     return read(
         Topic,
         topic,
         permission=known_or(Permission, topic.permission, Permission.READ_WRITE),
         message_type=known_or(MessageType, topic.message_type, MessageType.UNSPECIFIED),
-        placements=_share(tuple(read(Placement, place) for place in topic.placements)),
+        placements=sets.get(topic.placement_set_id) or _decode_placements(topic.placements),
         publish_order=tuple(read(PublishPlace, place) for place in topic.publish_order.places),
     )
+
+
+def _decode_placements(placements: Iterable[topic_pb2.Placement]) -> tuple[Placement, ...]:
+    return _share(tuple(read(Placement, place) for place in placements))
 
 
 def encode_topic(topic: Topic) -> topic_pb2.Topic:
@@ -92,11 +103,12 @@ def decode_enode(enode: topic_pb2.Enode) -> EnodeEntry:
 
 def decode_update(update: namesrv_pb2.WatchRoutesResponse) -> DirectoryUpdate:
     """Decode one message of the name server's watch."""
+    sets = {one.set_id: _decode_placements(one.placements) for one in update.placement_sets}
     keys = tuple(read(HandleKey, key) for key in update.handle_keys.keys)
     return read(
         DirectoryUpdate,
         update,
-        topics=tuple(map(decode_topic, update.topics)),
+        topics=tuple(decode_topic(topic, sets) for topic in update.topics),
         groups=tuple(map(decode_group, update.groups)),
         enodes=tuple(map(decode_enode, update.enodes)),
         handle_keys=HandleKeys(keys, update.handle_keys.unsigned_until_ms) if keys else None,
