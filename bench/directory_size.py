@@ -1,7 +1,6 @@
 """The cost of a large directory: a name server, an enode and a snode that start with many topics on many enodes."""
 
 import argparse
-import asyncio
 import tempfile
 import time
 from contextlib import AsyncExitStack

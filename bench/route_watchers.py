@@ -37,9 +37,7 @@ QUIET_S = 0.5
 async def store_topics(folder: Path, topics: int, enodes: int = 1) -> None:
     """Write the database of a name server, with topics on the enodes enode-0, enode-1 and so on."""
     placements = PlacementSet.of(tuple(Placement(name, 4, 4) for name in sorted(f"enode-{at}" for at in range(enodes))))
-    known = [
-        Topic(f"t{number}", number, 1, Permission.READ_WRITE, placements, 1) for number in range(1, topics + 1)
-    ]
+    known = [Topic(f"t{number}", number, 1, Permission.READ_WRITE, placements, 1) for number in range(1, topics + 1)]
     await (await Catalog.open("", folder, "directory")).close()
     engine = create_database_engine(database_url_of("", folder))
     with engine.begin() as connection:

@@ -68,7 +68,9 @@ async def test_routes_above_the_limit_of_a_message_are_loaded() -> None:
     handlers = service.NameService(large, absent, absent, absent, absent)
     server = GrpcServer("127.0.0.1:0", [(service.NAME, lambda added: service.add_name_service(added, handlers))])
     async with asyncio.timeout(60), server, Channels() as channels:
-        call = NameServiceStub(channels.channel_to(server.address)).WatchRoutes(pb.WatchRoutesRequest(accepts_placement_sets=True))
+        call = NameServiceStub(channels.channel_to(server.address)).WatchRoutes(
+            pb.WatchRoutesRequest(accepts_placement_sets=True)
+        )
         news = [one async for one in assemble_changes(call)]
     assert news[0].ByteSize() > MESSAGE_BYTES_MAX
     assert [len(one.topics) for one in news] == [TOPICS, 0]

@@ -7,6 +7,7 @@ from typing import Any
 
 import grpc
 
+from ortoo.common.cluster.list_pages import read_page
 from ortoo.common.cluster.names import check_process_name
 from ortoo.common.errors import Conflict, Fenced, Invalid, NotFound
 from ortoo.common.errors.findings import Finding
@@ -15,7 +16,6 @@ from ortoo.common.grpc.completion_queue.context import headers_of
 from ortoo.common.grpc.errors import Context
 from ortoo.common.grpc.messages import read, read_request, write
 from ortoo.common.process.clock import Clock
-from ortoo.common.process.long_work import in_slices
 from ortoo.namesrv.catalog.catalog import Catalog
 from ortoo.namesrv.catalog.users import Users
 from ortoo.namesrv.decisions.known_stores import EnodeLog
@@ -173,11 +173,13 @@ class NameService(NameServiceServicer):
 
     async def ListTopics(self, request: pb.ListTopicsRequest, context: Context) -> pb.ListTopicsResponse:
         """All topics, or a page of them."""
-        names, next_after = self.directory.sorted_names()[0].page(request.after, request.limit)
-        response, topics = pb.ListTopicsResponse(next_after=next_after), self.directory.topics
-        async for part in in_slices(names, self.clock):
-            response.topics.extend(wire.topic_to(topics[name]) for name in part if name in topics)
-        return response
+        page, topics = self.directory.sorted_names()[0].page(request.after, request.limit), self.directory.topics
+
+        def row_of(name: str) -> topic_pb2.Topic | None:
+            return wire.topic_to(topics[name]) if name in topics else None
+
+        rows, next_after = await read_page(page, row_of, request.limit, self.clock)
+        return pb.ListTopicsResponse(topics=rows, next_after=next_after)
 
     async def PutGroup(self, request: pb.PutGroupRequest, context: Context) -> pb.PutGroupResponse:
         """Create or change a group."""
@@ -208,11 +210,14 @@ class NameService(NameServiceServicer):
 
     async def ListGroups(self, request: pb.ListGroupsRequest, context: Context) -> pb.ListGroupsResponse:
         """All groups, or a page of them."""
-        names, next_after = self.directory.sorted_names()[1].page(request.after, request.limit)
-        response, groups = pb.ListGroupsResponse(next_after=next_after), self.directory.groups
-        async for part in in_slices(names, self.clock):
-            response.groups.extend(write(topic_pb2.Group, groups[name]) for name in part if name in groups)
-        return response
+        page, groups = self.directory.sorted_names()[1].page(request.after, request.limit), self.directory.groups
+
+        def row_of(name: str) -> topic_pb2.Group | None:
+            return write(topic_pb2.Group, groups[name]) if name in groups else None
+
+        named = ([request.name], "") if request.name else page
+        rows, next_after = await read_page(named, row_of, request.limit, self.clock)
+        return pb.ListGroupsResponse(groups=rows, next_after=next_after)
 
     async def PutUser(self, request: pb.PutUserRequest, context: Context) -> pb.PutUserResponse:
         """Create or change a user."""

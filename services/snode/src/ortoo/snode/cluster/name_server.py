@@ -123,7 +123,7 @@ class NameServerClient:
 
         Errors: NotFound, Unavailable.
         """
-        groups = (await self.call(self.stub.ListGroups, namesrv_pb2.ListGroupsRequest())).groups
+        groups = (await self.call(self.stub.ListGroups, namesrv_pb2.ListGroupsRequest(name=name))).groups
         found = next((group for group in groups if group.name == name), None)
         if found is None:
             raise NotFound(f"there is no group {name!r}", field="group")

@@ -4,13 +4,14 @@ from collections.abc import Awaitable, Callable
 from dataclasses import dataclass
 from typing import Any
 
+from ortoo.common.cluster.list_pages import read_page
 from ortoo.common.grpc.errors import Context
-from ortoo.common.process.long_work import in_slices
 from ortoo.snode.cluster import ClusterView
 from ortoo.snode.cluster.runtime import Runtime
 from ortoo.snode.cluster.wire import decode_topic, encode_topic
 from ortoo.snode.topics import TopicComponents
 from ortoo.v1 import namesrv_pb2 as pb
+from ortoo.v1 import topic_pb2
 from ortoo.v1.admin_pb2_grpc import AdminServiceServicer
 
 
@@ -88,10 +89,11 @@ class DirectoryAdminHandlers(AdminServiceServicer):
     async def ListTopics(self, request: pb.ListTopicsRequest, context: Context) -> pb.ListTopicsResponse:
         """All topics, or a page of them, sorted by name."""
         directory = self.cluster.directory
-        names, next_after = directory.topic_page(request.after, request.limit)
-        response = pb.ListTopicsResponse(next_after=next_after)
-        async for part in in_slices(names, self.runtime.clock):
-            response.topics.extend(
-                encode_topic(topic) for topic in map(directory.find_topic, part) if topic is not None
-            )
-        return response
+
+        def row_of(name: str) -> topic_pb2.Topic | None:
+            topic = directory.find_topic(name)
+            return None if topic is None else encode_topic(topic)
+
+        page = directory.topic_page(request.after, request.limit)
+        rows, next_after = await read_page(page, row_of, request.limit, self.runtime.clock)
+        return pb.ListTopicsResponse(topics=rows, next_after=next_after)

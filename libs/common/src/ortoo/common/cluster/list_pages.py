@@ -1,0 +1,45 @@
+"""The rows of a page of a list of topics or groups. A page ends before its message gets too large."""
+
+from collections.abc import Callable
+from typing import Final, TypeVar
+
+from google.protobuf.message import Message
+
+from ortoo.common.errors import Invalid
+from ortoo.common.process.clock import Clock
+from ortoo.common.process.long_work import in_slices
+
+LIST_BYTES_MAX: Final = 7 << 20
+"""The maximum size of the rows of a list, bytes. The limit of a message is 8 MiB."""
+ROW_HEAD_BYTES: Final = 5
+Row = TypeVar("Row", bound=Message)
+
+
+async def read_page(
+    page: tuple[list[str], str], row_of: Callable[[str], Row | None], limit: int, clock: Clock
+) -> tuple[list[Row], str]:
+    """The rows of a page of names, and the `after` of the next page; empty = no next page.
+
+    `row_of` returns None for a name that was removed meanwhile. `limit` is that of the request, 0 = all rows. Errors:
+    Invalid if all rows were requested and do not fit into a message.
+    """
+    names, next_after = page
+    rows: list[Row] = []
+    size_bytes, last = 0, ""
+    async for part in in_slices(names, clock):
+        for name in part:
+            row = row_of(name)
+            if row is None:
+                continue
+            size_bytes += row.ByteSize() + ROW_HEAD_BYTES
+            if size_bytes > LIST_BYTES_MAX and rows:
+                if not limit:
+                    raise Invalid(
+                        f"the complete list is larger than {LIST_BYTES_MAX} bytes; give a limit such as 1000, and "
+                        "request the next page with the `next_after` of the response as `after`",
+                        field="limit",
+                    )
+                return rows, last
+            rows.append(row)
+            last = name
+    return rows, next_after
