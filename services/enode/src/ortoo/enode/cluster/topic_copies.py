@@ -183,7 +183,7 @@ async def watch_topics(
     `on_snapshot` is called after each snapshot of all topics, and when a watch has resumed without a snapshot. After an
     OrtooError the watch starts again. The process cannot serve without its topics, so any other error ends it.
     """
-    backoff, attempt, position = Backoff(first_s=0.05, max_s=1.0), 0, RoutePosition()
+    backoff, attempt, position = Backoff(first_s=0.05, max_s=1.0), 0, RoutePosition(clock)
     while True:
         await admitted.wait()
         address = name_servers.current

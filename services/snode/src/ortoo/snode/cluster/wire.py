@@ -11,6 +11,8 @@ from ortoo.common.groups.retry_policy import RetryKind, RetryPolicy
 from ortoo.common.grpc.bulk_calls import envelope_of
 from ortoo.common.grpc.enum_values import known_or
 from ortoo.common.grpc.messages import is_repeated, read, write
+from ortoo.common.process.clock import Clock
+from ortoo.common.process.long_work import in_slices
 from ortoo.common.records.columns import KEYS, RARE_COLUMNS, TAG, Layout, MessageColumn
 from ortoo.common.records.message import Message
 from ortoo.common.records.message_fields import NO_RARE_FIELDS, RareFields
@@ -103,13 +105,35 @@ def decode_enode(enode: topic_pb2.Enode) -> EnodeEntry:
 
 def decode_update(update: namesrv_pb2.WatchRoutesResponse) -> DirectoryUpdate:
     """Decode one message of the name server's watch."""
-    sets = {one.set_id: _decode_placements(one.placements) for one in update.placement_sets}
+    sets = _decode_sets(update)
+    topics = [decode_topic(topic, sets) for topic in update.topics]
+    return _decode_update(update, topics, map(decode_group, update.groups))
+
+
+async def decode_in_slices(update: namesrv_pb2.WatchRoutesResponse, clock: Clock) -> DirectoryUpdate:
+    """Decode one message of the name server's watch. The event loop does other work after each slice of its rows."""
+    sets, topics, groups = _decode_sets(update), list[Topic](), list[Group]()
+    async for some_topics in in_slices(update.topics, clock):
+        topics += [decode_topic(topic, sets) for topic in some_topics]
+    async for some_groups in in_slices(update.groups, clock):
+        groups += map(decode_group, some_groups)
+    return _decode_update(update, topics, groups)
+
+
+def _decode_sets(update: namesrv_pb2.WatchRoutesResponse) -> dict[int, tuple[Placement, ...]]:
+    """The sets of placements in an update, by id."""
+    return {one.set_id: _decode_placements(one.placements) for one in update.placement_sets}
+
+
+def _decode_update(
+    update: namesrv_pb2.WatchRoutesResponse, topics: Iterable[Topic], groups: Iterable[Group]
+) -> DirectoryUpdate:
     keys = tuple(read(HandleKey, key) for key in update.handle_keys.keys)
     return read(
         DirectoryUpdate,
         update,
-        topics=tuple(decode_topic(topic, sets) for topic in update.topics),
-        groups=tuple(map(decode_group, update.groups)),
+        topics=tuple(topics),
+        groups=tuple(groups),
         enodes=tuple(map(decode_enode, update.enodes)),
         handle_keys=HandleKeys(keys, update.handle_keys.unsigned_until_ms) if keys else None,
     )
