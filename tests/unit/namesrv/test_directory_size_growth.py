@@ -18,7 +18,7 @@ from tests.work_done import WorkDone, count_work
 
 TOPICS, ENODES = 100, 10
 SIZES = ((TOPICS, ENODES), (4 * TOPICS, ENODES), (TOPICS, 4 * ENODES))
-INSTRUCTIONS_OF_PLACEMENT = 1_000
+INSTRUCTIONS_OF_PLACEMENT = 300
 """The maximum work for one more placement of a set. Work for each topic and enode would be 100 times as much."""
 LINEAR = 4.5
 """The maximum cost with four times as many topics."""

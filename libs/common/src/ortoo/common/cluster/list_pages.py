@@ -1,6 +1,6 @@
 """The rows of a page of a list of topics or groups. A page ends before its message gets too large."""
 
-from collections.abc import Callable
+from collections.abc import Callable, MutableSequence
 from typing import Final, TypeVar
 
 from google.protobuf.message import Message
@@ -15,16 +15,19 @@ ROW_HEAD_BYTES: Final = 5
 Row = TypeVar("Row", bound=Message)
 
 
-async def read_page(
-    page: tuple[list[str], str], row_of: Callable[[str], Row | None], limit: int, clock: Clock
-) -> tuple[list[Row], str]:
-    """The rows of a page of names, and the `after` of the next page; empty = no next page.
+async def fill_page(
+    page: tuple[list[str], str],
+    row_of: Callable[[str], Row | None],
+    rows: MutableSequence[Row],
+    limit: int,
+    clock: Clock,
+) -> str:
+    """Add the rows of a page of names to a response; returns the `after` of the next page, empty = no next page.
 
-    `row_of` returns None for a name that was removed meanwhile. `limit` is that of the request, 0 = all rows. Errors:
-    Invalid if all rows were requested and do not fit into a message.
+    `row_of` returns None for a name that was removed meanwhile. `limit` is that of the request, 0 = all rows. The event
+    loop does other work after each slice. Errors: Invalid if all rows were requested and do not fit into a message.
     """
     names, next_after = page
-    rows: list[Row] = []
     size_bytes, last = 0, ""
     async for part in in_slices(names, clock):
         for name in part:
@@ -39,7 +42,7 @@ async def read_page(
                         "request the next page with the `next_after` of the response as `after`",
                         field="limit",
                     )
-                return rows, last
+                return last
             rows.append(row)
             last = name
-    return rows, next_after
+    return next_after

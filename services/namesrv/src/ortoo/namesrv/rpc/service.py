@@ -7,7 +7,7 @@ from typing import Any
 
 import grpc
 
-from ortoo.common.cluster.list_pages import read_page
+from ortoo.common.cluster.list_pages import fill_page
 from ortoo.common.cluster.names import check_process_name
 from ortoo.common.errors import Conflict, Fenced, Invalid, NotFound
 from ortoo.common.errors.findings import Finding
@@ -178,8 +178,9 @@ class NameService(NameServiceServicer):
         def row_of(name: str) -> topic_pb2.Topic | None:
             return wire.topic_to(topics[name]) if name in topics else None
 
-        rows, next_after = await read_page(page, row_of, request.limit, self.clock)
-        return pb.ListTopicsResponse(topics=rows, next_after=next_after)
+        response = pb.ListTopicsResponse()
+        response.next_after = await fill_page(page, row_of, response.topics, request.limit, self.clock)
+        return response
 
     async def PutGroup(self, request: pb.PutGroupRequest, context: Context) -> pb.PutGroupResponse:
         """Create or change a group."""
@@ -216,8 +217,9 @@ class NameService(NameServiceServicer):
             return write(topic_pb2.Group, groups[name]) if name in groups else None
 
         named = ([request.name], "") if request.name else page
-        rows, next_after = await read_page(named, row_of, request.limit, self.clock)
-        return pb.ListGroupsResponse(groups=rows, next_after=next_after)
+        response = pb.ListGroupsResponse()
+        response.next_after = await fill_page(named, row_of, response.groups, request.limit, self.clock)
+        return response
 
     async def PutUser(self, request: pb.PutUserRequest, context: Context) -> pb.PutUserResponse:
         """Create or change a user."""

@@ -4,7 +4,7 @@ from collections.abc import Awaitable, Callable
 from dataclasses import dataclass
 from typing import Any
 
-from ortoo.common.cluster.list_pages import read_page
+from ortoo.common.cluster.list_pages import fill_page
 from ortoo.common.grpc.errors import Context
 from ortoo.snode.cluster import ClusterView
 from ortoo.snode.cluster.runtime import Runtime
@@ -95,5 +95,6 @@ class DirectoryAdminHandlers(AdminServiceServicer):
             return None if topic is None else encode_topic(topic)
 
         page = directory.topic_page(request.after, request.limit)
-        rows, next_after = await read_page(page, row_of, request.limit, self.runtime.clock)
-        return pb.ListTopicsResponse(topics=rows, next_after=next_after)
+        response = pb.ListTopicsResponse()
+        response.next_after = await fill_page(page, row_of, response.topics, request.limit, self.runtime.clock)
+        return response
