@@ -11,9 +11,8 @@ from ortoo.common.groups.retry_policy import RetryKind, RetryPolicy
 from ortoo.common.grpc.channels import MESSAGE_BYTES_MAX, Channels
 from ortoo.common.grpc.server import GrpcServer
 from ortoo.namesrv.decisions.groups import Group
-from ortoo.namesrv.decisions.placements import Placement
+from ortoo.namesrv.decisions.placements import Placement, PublishPlace
 from ortoo.namesrv.decisions.process_leases import Enode
-from ortoo.namesrv.decisions.publish_order import PublishPlace
 from ortoo.namesrv.decisions.route_changes import RouteChange, Routes, StoredDirectory, WatchStart
 from ortoo.namesrv.decisions.topics import MessageType, Permission, Topic
 from ortoo.namesrv.rpc import service

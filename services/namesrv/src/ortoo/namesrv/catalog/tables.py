@@ -11,7 +11,7 @@ import sqlalchemy as sa
 
 from ortoo.common.groups.retry_policy import RetryPolicy
 from ortoo.common.grpc.enum_values import known_or
-from ortoo.namesrv.decisions.publish_order import format_order, parse_order
+from ortoo.namesrv.decisions.placements import format_order, parse_order
 from ortoo.namesrv.decisions.replicas import ReplicaId
 from ortoo.namesrv.decisions.topics import MessageType, Permission
 

@@ -7,8 +7,7 @@ from dataclasses import dataclass
 
 from ortoo.common.cluster.names import check_process_name, check_topic_name
 from ortoo.common.errors import AlreadyExists, Conflict, Invalid, NotFound, Overloaded
-from ortoo.namesrv.decisions.placements import Placement, PlacementSet
-from ortoo.namesrv.decisions.publish_order import PublishOrder, check_publish_order
+from ortoo.namesrv.decisions.placements import Placement, PlacementSet, PublishOrder, check_publish_order
 
 QUEUE_COUNT_MAX = 1024
 QUEUE_COUNT_DEFAULT = 4

@@ -50,8 +50,8 @@ class RouteWatchers:
         """Refuse a watcher that needs the placements in each topic if they are too large. Errors: Unsupported."""
         if self._routes.expanded_bytes > DIRECTORY_BYTES_MAX:
             raise Unsupported(
-                f"the placements of all topics are larger than {DIRECTORY_BYTES_MAX} bytes, and this process needs "
-                "them in each topic; upgrade it, so that it accepts sets of placements",
+                f"placements in each topic need more than {DIRECTORY_BYTES_MAX} bytes; upgrade this process, so that "
+                "it accepts sets of placements",
                 field="accepts_placement_sets",
             )
 

@@ -7,8 +7,8 @@ from typing import Any
 
 import grpc
 
-from ortoo.common.cluster.list_pages import fill_page
 from ortoo.common.cluster.names import check_process_name
+from ortoo.common.cluster.sorted_names import fill_page
 from ortoo.common.errors import Conflict, Fenced, Invalid, NotFound
 from ortoo.common.errors.findings import Finding
 from ortoo.common.grpc.cluster_token import ADMIN_TOKEN, check_admin_token

@@ -4,7 +4,7 @@ from ortoo.common.grpc.messages import read, read_request, write
 from ortoo.namesrv.catalog.users import User
 from ortoo.namesrv.decisions.deletions import TopicDeletion
 from ortoo.namesrv.decisions.groups import FieldSelection, Group
-from ortoo.namesrv.decisions.publish_order import PublishPlace
+from ortoo.namesrv.decisions.placements import PublishPlace
 from ortoo.namesrv.decisions.replicas import Proposal, ReplicaSet, ReplicaState, ReplicaStatus, majority
 from ortoo.namesrv.decisions.topics import Topic, TopicChange
 from ortoo.v1 import namesrv_pb2, replica_admin_pb2, replica_report_pb2, topic_pb2

@@ -4,7 +4,7 @@ from collections.abc import Awaitable, Callable
 from dataclasses import dataclass
 from typing import Any
 
-from ortoo.common.cluster.list_pages import fill_page
+from ortoo.common.cluster.sorted_names import fill_page
 from ortoo.common.grpc.errors import Context
 from ortoo.snode.cluster import ClusterView
 from ortoo.snode.cluster.runtime import Runtime
