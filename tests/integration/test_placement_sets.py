@@ -101,7 +101,7 @@ async def test_watchers_of_both_versions_know_the_same_topics(tmp_path: Path, mo
         assert not old.placement_sets
         assert decode_update(new).topics == decode_update(old).topics
         monkeypatch.setattr(watches, "DIRECTORY_BYTES_MAX", 20 * 5 * 20)
-        with pytest.raises(Unsupported, match="upgrade it"):
+        with pytest.raises(Unsupported, match="upgrade this process"):
             await first_change(stub, accepts=False)
         assert (await first_change(stub, accepts=True)).topics == new.topics
 
@@ -171,7 +171,7 @@ async def test_sets_that_no_topic_names_are_deleted_at_a_start(tmp_path: Path) -
 async def test_a_list_that_is_too_large_names_its_remedy(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     """Pages end before their message is too large, and together they have every topic."""
     database_of(tmp_path, 40, 50)
-    monkeypatch.setattr("ortoo.common.cluster.sorted_names.LIST_BYTES_MAX", 4_000)
+    monkeypatch.setattr("ortoo.common.grpc.limits.list_pages.LIST_BYTES_MAX", 4_000)
     async with name_server("", tmp_path) as stub:
         with pytest.raises(Invalid, match="next_after") as refused, rpc_errors("name server"):
             await stub.ListTopics(pb.ListTopicsRequest())

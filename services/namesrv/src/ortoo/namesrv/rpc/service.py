@@ -8,12 +8,12 @@ from typing import Any
 import grpc
 
 from ortoo.common.cluster.names import check_process_name
-from ortoo.common.cluster.sorted_names import fill_page
 from ortoo.common.errors import Conflict, Fenced, Invalid, NotFound
 from ortoo.common.errors.findings import Finding
 from ortoo.common.grpc.cluster_token import ADMIN_TOKEN, check_admin_token
 from ortoo.common.grpc.completion_queue.context import headers_of
 from ortoo.common.grpc.errors import Context
+from ortoo.common.grpc.limits.list_pages import fill_page
 from ortoo.common.grpc.messages import read, read_request, write
 from ortoo.common.process.clock import Clock
 from ortoo.namesrv.catalog.catalog import Catalog

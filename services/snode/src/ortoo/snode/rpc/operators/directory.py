@@ -4,8 +4,8 @@ from collections.abc import Awaitable, Callable
 from dataclasses import dataclass
 from typing import Any
 
-from ortoo.common.cluster.sorted_names import fill_page
 from ortoo.common.grpc.errors import Context
+from ortoo.common.grpc.limits.list_pages import fill_page
 from ortoo.snode.cluster import ClusterView
 from ortoo.snode.cluster.runtime import Runtime
 from ortoo.snode.cluster.wire import decode_topic, encode_topic
