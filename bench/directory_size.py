@@ -70,4 +70,4 @@ async def measure(arguments: argparse.Namespace) -> Figures:
 
 
 if __name__ == "__main__":
-    main("directory_size", METHOD, measure, topics=100_000, enodes=100)
+    main("directory_size", METHOD, measure, topics=99_990, enodes=100)
