@@ -6,18 +6,15 @@ import time
 from dataclasses import replace
 from pathlib import Path
 
-import sqlalchemy as sa
-
 from bench.report import Figures, main
+from bench.route_watchers import store_topics
 from bench.stores import open_store
 from ortoo.common.process.clock import SystemClock
 from ortoo.common.process.randomness import Randomness
 from ortoo.enode.cluster.topic_copies import TopicCopies
-from ortoo.namesrv.catalog import tables
 from ortoo.namesrv.catalog.catalog import Catalog
-from ortoo.namesrv.catalog.engine import create_database_engine, database_url_of
 from ortoo.namesrv.decisions.process_leases import Enode
-from ortoo.namesrv.decisions.topics import NewTopic, Permission, Placement, Topic
+from ortoo.namesrv.decisions.topics import NewTopic
 from ortoo.namesrv.directory.directory import Directory
 from ortoo.snode.cluster import routes
 from ortoo.snode.cluster.directory import DirectoryCache
@@ -32,18 +29,8 @@ ENODE = "enode-0"
 
 async def name_server_ms(topics: int, changes: int) -> float:
     """The processor time of a name server for the creation of a topic."""
-    known = [
-        Topic(f"t{number}", number, 1, Permission.READ_WRITE, (Placement(ENODE, 1, 1),), 1)
-        for number in range(1, topics + 1)
-    ]
     with tempfile.TemporaryDirectory(prefix="ortoo-bench-") as folder:
-        await (await Catalog.open("", Path(folder), "directory")).close()
-        engine = create_database_engine(database_url_of("", Path(folder)))
-        with engine.begin() as connection:
-            connection.execute(sa.insert(tables.topics), [tables.row_of(tables.topics, one) for one in known])
-            places = [tables.row_of(tables.placements, one.placements[0], topic_id=one.topic_id) for one in known]
-            connection.execute(sa.insert(tables.placements), places)
-        engine.dispose()
+        await store_topics(Path(folder), topics)
         catalog = await Catalog.open("", Path(folder), "directory")
         directory = Directory(
             catalog,

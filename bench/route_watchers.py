@@ -17,7 +17,8 @@ from ortoo.cli.demo.role_subprocess import RoleSubprocess
 from ortoo.namesrv.catalog import tables
 from ortoo.namesrv.catalog.catalog import Catalog
 from ortoo.namesrv.catalog.engine import create_database_engine, database_url_of
-from ortoo.namesrv.decisions.topics import Permission, Placement, Topic
+from ortoo.namesrv.decisions.placements import Placement, PlacementSet
+from ortoo.namesrv.decisions.topics import Permission, Topic
 from ortoo.v1.namesrv_pb2 import CreateTopicRequest, RegisterEnodeRequest, WatchRoutesRequest, WatchRoutesResponse
 from ortoo.v1.namesrv_pb2_grpc import NameServiceStub
 from ortoo.v1.topic_pb2 import Enode
@@ -33,18 +34,17 @@ QUIET_S = 0.5
 """The name server is idle after this time without a message."""
 
 
-async def store_topics(folder: Path, topics: int) -> None:
-    """Write the database of a name server."""
-    known = [
-        Topic(f"t{number}", number, 1, Permission.READ_WRITE, (Placement(ENODE, 4, 4),), 1)
-        for number in range(1, topics + 1)
-    ]
+async def store_topics(folder: Path, topics: int, enodes: int = 1) -> None:
+    """Write the database of a name server, with topics on the enodes enode-0, enode-1 and so on."""
+    placements = PlacementSet.of(tuple(Placement(name, 4, 4) for name in sorted(f"enode-{at}" for at in range(enodes))))
+    known = [Topic(f"t{number}", number, 1, Permission.READ_WRITE, placements, 1) for number in range(1, topics + 1)]
     await (await Catalog.open("", folder, "directory")).close()
     engine = create_database_engine(database_url_of("", folder))
     with engine.begin() as connection:
         connection.execute(sa.insert(tables.topics), [tables.row_of(tables.topics, one) for one in known])
-        places = [tables.row_of(tables.placements, one.placements[0], topic_id=one.topic_id) for one in known]
-        connection.execute(sa.insert(tables.placements), places)
+        table = tables.placement_sets
+        rows = [tables.row_of(table, one, set_id=placements.set_id) for one in placements]
+        connection.execute(sa.insert(table), rows)
     engine.dispose()
 
 

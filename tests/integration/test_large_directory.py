@@ -11,10 +11,10 @@ from ortoo.common.groups.retry_policy import RetryKind, RetryPolicy
 from ortoo.common.grpc.channels import MESSAGE_BYTES_MAX, Channels
 from ortoo.common.grpc.server import GrpcServer
 from ortoo.namesrv.decisions.groups import Group
+from ortoo.namesrv.decisions.placements import Placement, PublishPlace
 from ortoo.namesrv.decisions.process_leases import Enode
-from ortoo.namesrv.decisions.publish_order import PublishPlace
 from ortoo.namesrv.decisions.route_changes import RouteChange, Routes, StoredDirectory, WatchStart
-from ortoo.namesrv.decisions.topics import MessageType, Permission, Placement, Topic
+from ortoo.namesrv.decisions.topics import MessageType, Permission, Topic
 from ortoo.namesrv.rpc import service
 from ortoo.namesrv.rpc.route_encoding import PART_BYTES, RouteEncoder
 from ortoo.v1 import namesrv_pb2 as pb
@@ -37,7 +37,7 @@ def everything() -> RouteChange:
 
 def encoded(change: RouteChange) -> list[pb.WatchRoutesResponse]:
     """The messages of a change, as a watcher decodes them."""
-    messages = RouteEncoder().messages(change, include_handle_keys=False)
+    messages = RouteEncoder(with_placement_sets=True).messages(change, include_handle_keys=False)
     return [pb.WatchRoutesResponse.FromString(one) for one in messages]
 
 
@@ -47,6 +47,10 @@ class Large:
     def __init__(self, change: RouteChange) -> None:
         self._change = change
         self.watches = self
+
+    def check_expandable(self) -> None:
+        """The watcher accepts sets of placements."""
+        raise AssertionError
 
     async def watch(self, start: WatchStart) -> AsyncGenerator[RouteChange, None]:
         """The whole directory, and one change."""
@@ -63,12 +67,16 @@ async def test_routes_above_the_limit_of_a_message_are_loaded() -> None:
     handlers = service.NameService(large, absent, absent, absent, absent)
     server = GrpcServer("127.0.0.1:0", [(service.NAME, lambda added: service.add_name_service(added, handlers))])
     async with asyncio.timeout(60), server, Channels() as channels:
-        call = NameServiceStub(channels.channel_to(server.address)).WatchRoutes(pb.WatchRoutesRequest())
+        call = NameServiceStub(channels.channel_to(server.address)).WatchRoutes(
+            pb.WatchRoutesRequest(accepts_placement_sets=True)
+        )
         news = [one async for one in assemble_changes(call)]
     assert news[0].ByteSize() > MESSAGE_BYTES_MAX
     assert [len(one.topics) for one in news] == [TOPICS, 0]
     assert (news[0].snapshot, news[0].version, news[1].snapshot) == (True, 9, False)
     assert [one.name for one in news[0].topics] == [one.name for one in change.topics]
+    assert [len(one.placements) for one in news[0].placement_sets] == [1]
+    assert {one.placement_set_id for one in news[0].topics} == {news[0].placement_sets[0].set_id}
     assert len(news[0].groups) == len(change.groups)
     assert list(news[1].deleted_topics) == ["gone"]
 

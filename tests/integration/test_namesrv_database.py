@@ -235,7 +235,7 @@ async def test_what_a_newer_name_server_keeps_stays(tmp_path: Path) -> None:
         await stub.PutGroup(pb.PutGroupRequest(group=topic_pb2.Group(name="g", consume_enabled=True)))
         await stub.PutUser(pb.PutUserRequest(user=pb.User(access_key="u", enabled=True), secret_key="secret"))
     with contextlib.closing(sqlite3.connect(file)) as connection:
-        for table in ("topics", "placements", "groups", "users"):
+        for table in ("topics", "groups", "users"):
             connection.execute(f"alter table {table} add column later integer not null default 0")
             connection.execute(f"update {table} set later = 7")
         connection.execute("update topics set permission = 98, message_type = 99")
@@ -248,7 +248,7 @@ async def test_what_a_newer_name_server_keeps_stays(tmp_path: Path) -> None:
         await stub.PutGroup(pb.PutGroupRequest(group=topic_pb2.Group(name="g", consume_enabled=False)))
         await stub.PutUser(pb.PutUserRequest(user=pb.User(access_key="u", enabled=False)))
     with contextlib.closing(sqlite3.connect(file)) as connection:
-        for table in ("topics", "placements", "groups", "users"):
+        for table in ("topics", "groups", "users"):
             assert connection.execute(f"select later from {table}").fetchall() == [(7,)]
         assert connection.execute("select permission, message_type from topics").fetchall() == [(98, 99)]
         assert connection.execute("select consume_enabled from groups").fetchall() == [(0,)]

@@ -4,9 +4,10 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from ortoo.namesrv.decisions.groups import Group
+from ortoo.namesrv.decisions.placements import Placement
 from ortoo.namesrv.decisions.process_leases import Enode, Snode
 from ortoo.namesrv.decisions.route_changes import RouteChange, Routes, StoredDirectory
-from ortoo.namesrv.decisions.topics import Permission, Placement, Topic
+from ortoo.namesrv.decisions.topics import Permission, Topic
 
 NAMES = st.sampled_from(["a", "b", "c"])
 Change = tuple[str, str, int]

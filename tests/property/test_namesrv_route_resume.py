@@ -56,7 +56,7 @@ class Mirror:
         """Apply the messages of one change, and return whether they were accepted."""
 
         async def parts() -> AsyncIterator[WatchRoutesResponse]:
-            for message in RouteEncoder().messages(change, include_handle_keys=False):
+            for message in RouteEncoder(with_placement_sets=True).messages(change, include_handle_keys=False):
                 yield WatchRoutesResponse.FromString(message)
 
         try:

@@ -7,9 +7,10 @@ from typing import Any
 
 import pytest
 
+from ortoo.namesrv.decisions.placements import Placement
 from ortoo.namesrv.decisions.process_leases import Enode
 from ortoo.namesrv.decisions.route_changes import RouteChange, Routes, StoredDirectory
-from ortoo.namesrv.decisions.topics import Permission, Placement, Topic
+from ortoo.namesrv.decisions.topics import Permission, Topic
 from ortoo.namesrv.directory import watches
 from ortoo.namesrv.directory.watches import SNAPSHOTS_AT_ONCE, RouteWatchers
 from ortoo.namesrv.rpc.service import NameService

@@ -13,7 +13,8 @@ from ortoo.namesrv.catalog.catalog import Catalog
 from ortoo.namesrv.catalog.transaction import CatalogTransaction
 from ortoo.namesrv.decisions.deletions import TopicDeletion
 from ortoo.namesrv.decisions.groups import Group
-from ortoo.namesrv.decisions.topics import Permission, Placement, Topic
+from ortoo.namesrv.decisions.placements import Placement
+from ortoo.namesrv.decisions.topics import Permission, Topic
 from ortoo.namesrv.directory import deletion
 
 FEW, MANY = 50, 200

@@ -3,7 +3,8 @@
 import pytest
 
 from ortoo.namesrv.decisions.orphaned_topics import OrphanedTopics, StoredTopic, adopted_topic, select_named
-from ortoo.namesrv.decisions.topics import Permission, Placement, Topic
+from ortoo.namesrv.decisions.placements import Placement
+from ortoo.namesrv.decisions.topics import Permission, Topic
 
 
 @pytest.mark.parametrize(("write", "expected"), [(4, 8), (2, 2), (0, 0)])

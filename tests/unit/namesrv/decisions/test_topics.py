@@ -6,12 +6,11 @@ from typing import Any
 import pytest
 
 from ortoo.common.errors import AlreadyExists, Conflict, Invalid, NotFound, OrtooError, Overloaded
-from ortoo.namesrv.decisions.publish_order import PublishPlace, format_order, parse_order
+from ortoo.namesrv.decisions.placements import Placement, PublishPlace, format_order, parse_order
 from ortoo.namesrv.decisions.topics import (
     TOPICS_MAX,
     NewTopic,
     Permission,
-    Placement,
     Topic,
     TopicChange,
     change_topic,

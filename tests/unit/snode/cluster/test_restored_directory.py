@@ -18,7 +18,7 @@ async def connect(cache: DirectoryCache, position: RoutePosition, routes: Routes
 
     async def messages() -> AsyncIterator[WatchRoutesResponse]:
         for change in (first, *later):
-            for message in RouteEncoder().messages(change, include_handle_keys=False):
+            for message in RouteEncoder(with_placement_sets=True).messages(change, include_handle_keys=False):
                 yield WatchRoutesResponse.FromString(message)
 
     async for update in position.follow(messages()):

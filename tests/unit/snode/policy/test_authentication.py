@@ -93,7 +93,7 @@ class Refusing(NameServerClient):
 async def test_a_snode_that_may_not_ask_takes_nobody_for_a_stranger(clock: VirtualClock) -> None:
     """A token that is changed at the name server first says nothing about users."""
     async with Channels() as channels:
-        name_server = Refusing(NameServers("localhost:1"), channels)
+        name_server = Refusing(NameServers("localhost:1"), channels, clock)
         with pytest.raises(Unavailable, match="does not let this snode read users"):
             await Authentication(name_server, clock, SnodeSettings()).get_secret("ann")
 

@@ -735,7 +735,9 @@ class ListTopicsRequest(_message.Message):
     after: _builtins.str
     """List the topics whose names follow this one; empty = from the first one."""
     limit: _builtins.int
-    """The maximum number of topics; 0 = all."""
+    """The maximum number of topics; 0 = all. A page may have fewer, and a list without a limit is refused, if the response
+    would be too large.
+    """
     def __init__(
         self,
         *,
@@ -894,19 +896,25 @@ class ListGroupsRequest(_message.Message):
 
     AFTER_FIELD_NUMBER: _builtins.int
     LIMIT_FIELD_NUMBER: _builtins.int
+    NAME_FIELD_NUMBER: _builtins.int
     after: _builtins.str
     """List the groups whose names follow this one; empty = from the first one."""
     limit: _builtins.int
-    """The maximum number of groups; 0 = all."""
+    """The maximum number of groups; 0 = all. A page may have fewer, and a list without a limit is refused, if the response
+    would be too large.
+    """
+    name: _builtins.str
+    """Only the group with this name; empty = all groups. Older servers list all groups."""
     def __init__(
         self,
         *,
         after: _builtins.str = ...,
         limit: _builtins.int = ...,
+        name: _builtins.str = ...,
     ) -> None: ...
     _HasFieldArgType: _TypeAlias = _Never  # noqa: Y015
     def HasField(self, field_name: _HasFieldArgType) -> _builtins.bool: ...
-    _ClearFieldArgType: _TypeAlias = _typing.Literal["after", b"after", "limit", b"limit"]  # noqa: Y015
+    _ClearFieldArgType: _TypeAlias = _typing.Literal["after", b"after", "limit", b"limit", "name", b"name"]  # noqa: Y015
     def ClearField(self, field_name: _ClearFieldArgType) -> None: ...
     def WhichOneof(self, oneof_group: _Never) -> None: ...
 
@@ -949,22 +957,26 @@ class WatchRoutesRequest(_message.Message):
     INCLUDE_HANDLE_KEYS_FIELD_NUMBER: _builtins.int
     DIRECTORY_ID_FIELD_NUMBER: _builtins.int
     SINCE_FIELD_NUMBER: _builtins.int
+    ACCEPTS_PLACEMENT_SETS_FIELD_NUMBER: _builtins.int
     include_handle_keys: _builtins.bool
     """Include the keys that seal handles. For snodes, which must prove that they are allowed to have them."""
     directory_id: _builtins.str
     """The id of the directory that `since` belongs to."""
     since: _builtins.int
     """The version of topics and groups that the watcher has; 0 = none. If possible, only later changes are sent."""
+    accepts_placement_sets: _builtins.bool
+    """Send placements as sets that topics name by id. A large directory can only be watched with it."""
     def __init__(
         self,
         *,
         include_handle_keys: _builtins.bool = ...,
         directory_id: _builtins.str = ...,
         since: _builtins.int = ...,
+        accepts_placement_sets: _builtins.bool = ...,
     ) -> None: ...
     _HasFieldArgType: _TypeAlias = _Never  # noqa: Y015
     def HasField(self, field_name: _HasFieldArgType) -> _builtins.bool: ...
-    _ClearFieldArgType: _TypeAlias = _typing.Literal["directory_id", b"directory_id", "include_handle_keys", b"include_handle_keys", "since", b"since"]  # noqa: Y015
+    _ClearFieldArgType: _TypeAlias = _typing.Literal["accepts_placement_sets", b"accepts_placement_sets", "directory_id", b"directory_id", "include_handle_keys", b"include_handle_keys", "since", b"since"]  # noqa: Y015
     def ClearField(self, field_name: _ClearFieldArgType) -> None: ...
     def WhichOneof(self, oneof_group: _Never) -> None: ...
 
@@ -992,6 +1004,7 @@ class WatchRoutesResponse(_message.Message):
     DUE_GROUPS_FIELD_NUMBER: _builtins.int
     RESUMED_FIELD_NUMBER: _builtins.int
     CONTENTS_CHECKSUM_FIELD_NUMBER: _builtins.int
+    PLACEMENT_SETS_FIELD_NUMBER: _builtins.int
     version: _builtins.int
     """The directory's version after this message."""
     snapshot: _builtins.bool
@@ -1044,6 +1057,10 @@ class WatchRoutesResponse(_message.Message):
     def due_groups(self) -> _containers.RepeatedCompositeFieldContainer[_group_deletion_pb2.DueGroup]:
         """Deleted groups whose grace period has expired: enodes delete their state. Repeated in each snapshot."""
 
+    @_builtins.property
+    def placement_sets(self) -> _containers.RepeatedCompositeFieldContainer[_topic_pb2.PlacementSet]:
+        """With `accepts_placement_sets`, every set that a topic in `topics` names."""
+
     def __init__(
         self,
         *,
@@ -1063,10 +1080,11 @@ class WatchRoutesResponse(_message.Message):
         due_groups: _abc.Iterable[_group_deletion_pb2.DueGroup] | None = ...,
         resumed: _builtins.bool = ...,
         contents_checksum: _builtins.int = ...,
+        placement_sets: _abc.Iterable[_topic_pb2.PlacementSet] | None = ...,
     ) -> None: ...
     _HasFieldArgType: _TypeAlias = _typing.Literal["handle_keys", b"handle_keys"]  # noqa: Y015
     def HasField(self, field_name: _HasFieldArgType) -> _builtins.bool: ...
-    _ClearFieldArgType: _TypeAlias = _typing.Literal["contents_checksum", b"contents_checksum", "deleted_groups", b"deleted_groups", "deleted_topic_ids", b"deleted_topic_ids", "deleted_topics", b"deleted_topics", "directory_id", b"directory_id", "due_groups", b"due_groups", "due_topic_ids", b"due_topic_ids", "enodes", b"enodes", "groups", b"groups", "handle_keys", b"handle_keys", "more", b"more", "resumed", b"resumed", "snapshot", b"snapshot", "snodes", b"snodes", "topics", b"topics", "version", b"version"]  # noqa: Y015
+    _ClearFieldArgType: _TypeAlias = _typing.Literal["contents_checksum", b"contents_checksum", "deleted_groups", b"deleted_groups", "deleted_topic_ids", b"deleted_topic_ids", "deleted_topics", b"deleted_topics", "directory_id", b"directory_id", "due_groups", b"due_groups", "due_topic_ids", b"due_topic_ids", "enodes", b"enodes", "groups", b"groups", "handle_keys", b"handle_keys", "more", b"more", "placement_sets", b"placement_sets", "resumed", b"resumed", "snapshot", b"snapshot", "snodes", b"snodes", "topics", b"topics", "version", b"version"]  # noqa: Y015
     def ClearField(self, field_name: _ClearFieldArgType) -> None: ...
     def WhichOneof(self, oneof_group: _Never) -> None: ...
 

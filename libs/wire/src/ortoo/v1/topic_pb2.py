@@ -14,7 +14,7 @@ _sym_db = _symbol_database.Default()
 
 
 
-DESCRIPTOR = _descriptor_pool.Default().AddSerializedFile(b'\n\x14ortoo/v1/topic.proto\x12\x08ortoo.v1\"\x93\x02\n\x05Topic\x12\x0c\n\x04name\x18\x01 \x01(\t\x12\x10\n\x08topic_id\x18\x02 \x01(\x06\x12\x0f\n\x07version\x18\x03 \x01(\x04\x12(\n\npermission\x18\x04 \x01(\x0e\x32\x14.ortoo.v1.Permission\x12\'\n\nplacements\x18\x05 \x03(\x0b\x32\x13.ortoo.v1.Placement\x12\x15\n\rcreated_at_ms\x18\x06 \x01(\x03\x12+\n\x0cmessage_type\x18\x07 \x01(\x0e\x32\x15.ortoo.v1.MessageType\x12-\n\rpublish_order\x18\x08 \x01(\x0b\x32\x16.ortoo.v1.PublishOrder\x12\x13\n\x0blite_ttl_ms\x18\t \x01(\x04\"6\n\x0cPublishOrder\x12&\n\x06places\x18\x01 \x03(\x0b\x32\x16.ortoo.v1.PublishPlace\"2\n\x0cPublishPlace\x12\r\n\x05\x65node\x18\x01 \x01(\t\x12\x13\n\x0bqueue_count\x18\x02 \x01(\r\"O\n\tPlacement\x12\r\n\x05\x65node\x18\x01 \x01(\t\x12\x18\n\x10read_queue_count\x18\x02 \x01(\r\x12\x19\n\x11write_queue_count\x18\x03 \x01(\r\"\xa0\x04\n\x05Group\x12\x0c\n\x04name\x18\x01 \x01(\t\x12\x0f\n\x07version\x18\x02 \x01(\x04\x12\x1c\n\x0f\x63onsume_enabled\x18\x03 \x01(\x08H\x00\x88\x01\x01\x12(\n slow_consumer_threshold_messages\x18\x04 \x01(\r\x12#\n\x16slow_consumer_grace_ms\x18\x05 \x01(\rH\x01\x88\x01\x01\x12\x15\n\rcreated_at_ms\x18\x06 \x01(\x03\x12\x1e\n\x11\x62roadcast_enabled\x18\x07 \x01(\x08H\x02\x88\x01\x01\x12#\n\x16notify_members_changed\x18\x08 \x01(\x08H\x03\x88\x01\x01\x12 \n\x18unacknowledged_bytes_max\x18\t \x01(\x04\x12\x14\n\x0c\x61ttempts_max\x18\n \x01(\r\x12$\n\x05retry\x18\x0b \x01(\x0b\x32\x15.ortoo.v1.RetryPolicy\x12\x15\n\rin_flight_max\x18\x0c \x01(\r\x12\x14\n\x0cpark_expired\x18\r \x01(\x08\x12\x14\n\x0c\x61uto_created\x18\x0e \x01(\x08\x12\x1b\n\x0elite_exclusive\x18\x0f \x01(\x08H\x04\x88\x01\x01\x42\x12\n\x10_consume_enabledB\x19\n\x17_slow_consumer_grace_msB\x14\n\x12_broadcast_enabledB\x19\n\x17_notify_members_changedB\x11\n\x0f_lite_exclusive\"\x88\x01\n\x0bRetryPolicy\x12!\n\x04kind\x18\x01 \x01(\x0e\x32\x13.ortoo.v1.RetryKind\x12\x16\n\x0e\x66irst_delay_ms\x18\x02 \x01(\r\x12\x14\n\x0c\x64\x65lay_max_ms\x18\x03 \x01(\r\x12\x0e\n\x06\x66\x61\x63tor\x18\x04 \x01(\x01\x12\x18\n\x10listed_delays_ms\x18\x05 \x03(\r\"7\n\x05Queue\x12\r\n\x05topic\x18\x01 \x01(\t\x12\r\n\x05\x65node\x18\x02 \x01(\t\x12\x10\n\x08queue_id\x18\x03 \x01(\r\"\x96\x02\n\x05\x45node\x12\x0c\n\x04name\x18\x01 \x01(\t\x12\x0f\n\x07\x61\x64\x64ress\x18\x02 \x01(\t\x12\x10\n\x08store_id\x18\x03 \x01(\t\x12\r\n\x05\x61live\x18\x04 \x01(\x08\x12\x0c\n\x04role\x18\x05 \x01(\t\x12\x19\n\x11index_nearly_full\x18\t \x01(\x08\x12\x15\n\rwrite_refusal\x18\x0c \x01(\t\x12\r\n\x05\x65poch\x18\n \x01(\x04\x12(\n\x08replicas\x18\x0b \x03(\x0b\x32\x16.ortoo.v1.EnodeReplica\x12\x11\n\tmade_from\x18\r \x01(\t\x12\x1a\n\x12other_directory_id\x18\x0e \x01(\tJ\x04\x08\x06\x10\tR\nreplica_idR\x13replication_address\"B\n\x0bStoredTopic\x12\x10\n\x08topic_id\x18\x01 \x01(\x06\x12\x0c\n\x04name\x18\x02 \x01(\t\x12\x13\n\x0bqueue_count\x18\x03 \x01(\r\"B\n\x08\x45nodeLog\x12\r\n\x05start\x18\x01 \x01(\x04\x12\x12\n\nopened_end\x18\x02 \x01(\x04\x12\x13\n\x0b\x64urable_end\x18\x03 \x01(\x04\"i\n\x0c\x45nodeReplica\x12\x0e\n\x06number\x18\x01 \x01(\r\x12\x0c\n\x04\x64isk\x18\x02 \x01(\t\x12*\n\x05state\x18\x03 \x01(\x0e\x32\x1b.ortoo.v1.EnodeReplicaState\x12\x0f\n\x07\x61\x64\x64ress\x18\x04 \x01(\t\"N\n\x05Snode\x12\x0c\n\x04name\x18\x01 \x01(\t\x12\x0f\n\x07\x61\x64\x64ress\x18\x02 \x01(\t\x12\r\n\x05\x61live\x18\x03 \x01(\x08\x12\x17\n\x0f\x63luster_address\x18\x04 \x01(\t*\xc3\x01\n\x0bMessageType\x12\x1c\n\x18MESSAGE_TYPE_UNSPECIFIED\x10\x00\x12\x17\n\x13MESSAGE_TYPE_NORMAL\x10\x01\x12\x15\n\x11MESSAGE_TYPE_FIFO\x10\x02\x12\x16\n\x12MESSAGE_TYPE_DELAY\x10\x03\x12\x1c\n\x18MESSAGE_TYPE_TRANSACTION\x10\x04\x12\x19\n\x15MESSAGE_TYPE_PRIORITY\x10\x05\x12\x15\n\x11MESSAGE_TYPE_LITE\x10\x06*\x8d\x01\n\nPermission\x12\x1a\n\x16PERMISSION_UNSPECIFIED\x10\x00\x12\x19\n\x15PERMISSION_READ_WRITE\x10\x01\x12\x18\n\x14PERMISSION_READ_ONLY\x10\x02\x12\x19\n\x15PERMISSION_WRITE_ONLY\x10\x03\x12\x13\n\x0fPERMISSION_NONE\x10\x04*X\n\tRetryKind\x12\x1a\n\x16RETRY_KIND_UNSPECIFIED\x10\x00\x12\x1a\n\x16RETRY_KIND_EXPONENTIAL\x10\x01\x12\x13\n\x0fRETRY_KIND_LIST\x10\x02*\x7f\n\x0c\x44\x65liveryMode\x12\x1d\n\x19\x44\x45LIVERY_MODE_UNSPECIFIED\x10\x00\x12\x19\n\x15\x44\x45LIVERY_MODE_OFFSETS\x10\x01\x12\x15\n\x11\x44\x45LIVERY_MODE_POP\x10\x02\x12\x1e\n\x1a\x44\x45LIVERY_MODE_POP_IN_ORDER\x10\x03*\xdd\x01\n\x11\x45nodeReplicaState\x12#\n\x1f\x45NODE_REPLICA_STATE_UNSPECIFIED\x10\x00\x12\x1f\n\x1b\x45NODE_REPLICA_STATE_LEADING\x10\x01\x12!\n\x1d\x45NODE_REPLICA_STATE_FOLLOWING\x10\x02\x12 \n\x1c\x45NODE_REPLICA_STATE_LEARNING\x10\x03\x12\x1c\n\x18\x45NODE_REPLICA_STATE_AWAY\x10\x04\x12\x1f\n\x1b\x45NODE_REPLICA_STATE_WAITING\x10\x05\x42\x12Z\x10ortoo/v1;ortoov1b\x06proto3')
+DESCRIPTOR = _descriptor_pool.Default().AddSerializedFile(b'\n\x14ortoo/v1/topic.proto\x12\x08ortoo.v1\"\xad\x02\n\x05Topic\x12\x0c\n\x04name\x18\x01 \x01(\t\x12\x10\n\x08topic_id\x18\x02 \x01(\x06\x12\x0f\n\x07version\x18\x03 \x01(\x04\x12(\n\npermission\x18\x04 \x01(\x0e\x32\x14.ortoo.v1.Permission\x12\'\n\nplacements\x18\x05 \x03(\x0b\x32\x13.ortoo.v1.Placement\x12\x15\n\rcreated_at_ms\x18\x06 \x01(\x03\x12+\n\x0cmessage_type\x18\x07 \x01(\x0e\x32\x15.ortoo.v1.MessageType\x12-\n\rpublish_order\x18\x08 \x01(\x0b\x32\x16.ortoo.v1.PublishOrder\x12\x13\n\x0blite_ttl_ms\x18\t \x01(\x04\x12\x18\n\x10placement_set_id\x18\n \x01(\x06\"G\n\x0cPlacementSet\x12\x0e\n\x06set_id\x18\x01 \x01(\x06\x12\'\n\nplacements\x18\x02 \x03(\x0b\x32\x13.ortoo.v1.Placement\"6\n\x0cPublishOrder\x12&\n\x06places\x18\x01 \x03(\x0b\x32\x16.ortoo.v1.PublishPlace\"2\n\x0cPublishPlace\x12\r\n\x05\x65node\x18\x01 \x01(\t\x12\x13\n\x0bqueue_count\x18\x02 \x01(\r\"O\n\tPlacement\x12\r\n\x05\x65node\x18\x01 \x01(\t\x12\x18\n\x10read_queue_count\x18\x02 \x01(\r\x12\x19\n\x11write_queue_count\x18\x03 \x01(\r\"\xa0\x04\n\x05Group\x12\x0c\n\x04name\x18\x01 \x01(\t\x12\x0f\n\x07version\x18\x02 \x01(\x04\x12\x1c\n\x0f\x63onsume_enabled\x18\x03 \x01(\x08H\x00\x88\x01\x01\x12(\n slow_consumer_threshold_messages\x18\x04 \x01(\r\x12#\n\x16slow_consumer_grace_ms\x18\x05 \x01(\rH\x01\x88\x01\x01\x12\x15\n\rcreated_at_ms\x18\x06 \x01(\x03\x12\x1e\n\x11\x62roadcast_enabled\x18\x07 \x01(\x08H\x02\x88\x01\x01\x12#\n\x16notify_members_changed\x18\x08 \x01(\x08H\x03\x88\x01\x01\x12 \n\x18unacknowledged_bytes_max\x18\t \x01(\x04\x12\x14\n\x0c\x61ttempts_max\x18\n \x01(\r\x12$\n\x05retry\x18\x0b \x01(\x0b\x32\x15.ortoo.v1.RetryPolicy\x12\x15\n\rin_flight_max\x18\x0c \x01(\r\x12\x14\n\x0cpark_expired\x18\r \x01(\x08\x12\x14\n\x0c\x61uto_created\x18\x0e \x01(\x08\x12\x1b\n\x0elite_exclusive\x18\x0f \x01(\x08H\x04\x88\x01\x01\x42\x12\n\x10_consume_enabledB\x19\n\x17_slow_consumer_grace_msB\x14\n\x12_broadcast_enabledB\x19\n\x17_notify_members_changedB\x11\n\x0f_lite_exclusive\"\x88\x01\n\x0bRetryPolicy\x12!\n\x04kind\x18\x01 \x01(\x0e\x32\x13.ortoo.v1.RetryKind\x12\x16\n\x0e\x66irst_delay_ms\x18\x02 \x01(\r\x12\x14\n\x0c\x64\x65lay_max_ms\x18\x03 \x01(\r\x12\x0e\n\x06\x66\x61\x63tor\x18\x04 \x01(\x01\x12\x18\n\x10listed_delays_ms\x18\x05 \x03(\r\"7\n\x05Queue\x12\r\n\x05topic\x18\x01 \x01(\t\x12\r\n\x05\x65node\x18\x02 \x01(\t\x12\x10\n\x08queue_id\x18\x03 \x01(\r\"\x96\x02\n\x05\x45node\x12\x0c\n\x04name\x18\x01 \x01(\t\x12\x0f\n\x07\x61\x64\x64ress\x18\x02 \x01(\t\x12\x10\n\x08store_id\x18\x03 \x01(\t\x12\r\n\x05\x61live\x18\x04 \x01(\x08\x12\x0c\n\x04role\x18\x05 \x01(\t\x12\x19\n\x11index_nearly_full\x18\t \x01(\x08\x12\x15\n\rwrite_refusal\x18\x0c \x01(\t\x12\r\n\x05\x65poch\x18\n \x01(\x04\x12(\n\x08replicas\x18\x0b \x03(\x0b\x32\x16.ortoo.v1.EnodeReplica\x12\x11\n\tmade_from\x18\r \x01(\t\x12\x1a\n\x12other_directory_id\x18\x0e \x01(\tJ\x04\x08\x06\x10\tR\nreplica_idR\x13replication_address\"B\n\x0bStoredTopic\x12\x10\n\x08topic_id\x18\x01 \x01(\x06\x12\x0c\n\x04name\x18\x02 \x01(\t\x12\x13\n\x0bqueue_count\x18\x03 \x01(\r\"B\n\x08\x45nodeLog\x12\r\n\x05start\x18\x01 \x01(\x04\x12\x12\n\nopened_end\x18\x02 \x01(\x04\x12\x13\n\x0b\x64urable_end\x18\x03 \x01(\x04\"i\n\x0c\x45nodeReplica\x12\x0e\n\x06number\x18\x01 \x01(\r\x12\x0c\n\x04\x64isk\x18\x02 \x01(\t\x12*\n\x05state\x18\x03 \x01(\x0e\x32\x1b.ortoo.v1.EnodeReplicaState\x12\x0f\n\x07\x61\x64\x64ress\x18\x04 \x01(\t\"N\n\x05Snode\x12\x0c\n\x04name\x18\x01 \x01(\t\x12\x0f\n\x07\x61\x64\x64ress\x18\x02 \x01(\t\x12\r\n\x05\x61live\x18\x03 \x01(\x08\x12\x17\n\x0f\x63luster_address\x18\x04 \x01(\t*\xc3\x01\n\x0bMessageType\x12\x1c\n\x18MESSAGE_TYPE_UNSPECIFIED\x10\x00\x12\x17\n\x13MESSAGE_TYPE_NORMAL\x10\x01\x12\x15\n\x11MESSAGE_TYPE_FIFO\x10\x02\x12\x16\n\x12MESSAGE_TYPE_DELAY\x10\x03\x12\x1c\n\x18MESSAGE_TYPE_TRANSACTION\x10\x04\x12\x19\n\x15MESSAGE_TYPE_PRIORITY\x10\x05\x12\x15\n\x11MESSAGE_TYPE_LITE\x10\x06*\x8d\x01\n\nPermission\x12\x1a\n\x16PERMISSION_UNSPECIFIED\x10\x00\x12\x19\n\x15PERMISSION_READ_WRITE\x10\x01\x12\x18\n\x14PERMISSION_READ_ONLY\x10\x02\x12\x19\n\x15PERMISSION_WRITE_ONLY\x10\x03\x12\x13\n\x0fPERMISSION_NONE\x10\x04*X\n\tRetryKind\x12\x1a\n\x16RETRY_KIND_UNSPECIFIED\x10\x00\x12\x1a\n\x16RETRY_KIND_EXPONENTIAL\x10\x01\x12\x13\n\x0fRETRY_KIND_LIST\x10\x02*\x7f\n\x0c\x44\x65liveryMode\x12\x1d\n\x19\x44\x45LIVERY_MODE_UNSPECIFIED\x10\x00\x12\x19\n\x15\x44\x45LIVERY_MODE_OFFSETS\x10\x01\x12\x15\n\x11\x44\x45LIVERY_MODE_POP\x10\x02\x12\x1e\n\x1a\x44\x45LIVERY_MODE_POP_IN_ORDER\x10\x03*\xdd\x01\n\x11\x45nodeReplicaState\x12#\n\x1f\x45NODE_REPLICA_STATE_UNSPECIFIED\x10\x00\x12\x1f\n\x1b\x45NODE_REPLICA_STATE_LEADING\x10\x01\x12!\n\x1d\x45NODE_REPLICA_STATE_FOLLOWING\x10\x02\x12 \n\x1c\x45NODE_REPLICA_STATE_LEARNING\x10\x03\x12\x1c\n\x18\x45NODE_REPLICA_STATE_AWAY\x10\x04\x12\x1f\n\x1b\x45NODE_REPLICA_STATE_WAITING\x10\x05\x42\x12Z\x10ortoo/v1;ortoov1b\x06proto3')
 
 _globals = globals()
 _builder.BuildMessageAndEnumDescriptors(DESCRIPTOR, _globals)
@@ -22,38 +22,40 @@ _builder.BuildTopDescriptorsAndMessages(DESCRIPTOR, 'ortoo.v1.topic_pb2', _globa
 if _descriptor._USE_C_DESCRIPTORS == False:
   _globals['DESCRIPTOR']._options = None
   _globals['DESCRIPTOR']._serialized_options = b'Z\020ortoo/v1;ortoov1'
-  _globals['_MESSAGETYPE']._serialized_start=1849
-  _globals['_MESSAGETYPE']._serialized_end=2044
-  _globals['_PERMISSION']._serialized_start=2047
-  _globals['_PERMISSION']._serialized_end=2188
-  _globals['_RETRYKIND']._serialized_start=2190
-  _globals['_RETRYKIND']._serialized_end=2278
-  _globals['_DELIVERYMODE']._serialized_start=2280
-  _globals['_DELIVERYMODE']._serialized_end=2407
-  _globals['_ENODEREPLICASTATE']._serialized_start=2410
-  _globals['_ENODEREPLICASTATE']._serialized_end=2631
+  _globals['_MESSAGETYPE']._serialized_start=1948
+  _globals['_MESSAGETYPE']._serialized_end=2143
+  _globals['_PERMISSION']._serialized_start=2146
+  _globals['_PERMISSION']._serialized_end=2287
+  _globals['_RETRYKIND']._serialized_start=2289
+  _globals['_RETRYKIND']._serialized_end=2377
+  _globals['_DELIVERYMODE']._serialized_start=2379
+  _globals['_DELIVERYMODE']._serialized_end=2506
+  _globals['_ENODEREPLICASTATE']._serialized_start=2509
+  _globals['_ENODEREPLICASTATE']._serialized_end=2730
   _globals['_TOPIC']._serialized_start=35
-  _globals['_TOPIC']._serialized_end=310
-  _globals['_PUBLISHORDER']._serialized_start=312
-  _globals['_PUBLISHORDER']._serialized_end=366
-  _globals['_PUBLISHPLACE']._serialized_start=368
-  _globals['_PUBLISHPLACE']._serialized_end=418
-  _globals['_PLACEMENT']._serialized_start=420
-  _globals['_PLACEMENT']._serialized_end=499
-  _globals['_GROUP']._serialized_start=502
-  _globals['_GROUP']._serialized_end=1046
-  _globals['_RETRYPOLICY']._serialized_start=1049
-  _globals['_RETRYPOLICY']._serialized_end=1185
-  _globals['_QUEUE']._serialized_start=1187
-  _globals['_QUEUE']._serialized_end=1242
-  _globals['_ENODE']._serialized_start=1245
-  _globals['_ENODE']._serialized_end=1523
-  _globals['_STOREDTOPIC']._serialized_start=1525
-  _globals['_STOREDTOPIC']._serialized_end=1591
-  _globals['_ENODELOG']._serialized_start=1593
-  _globals['_ENODELOG']._serialized_end=1659
-  _globals['_ENODEREPLICA']._serialized_start=1661
-  _globals['_ENODEREPLICA']._serialized_end=1766
-  _globals['_SNODE']._serialized_start=1768
-  _globals['_SNODE']._serialized_end=1846
+  _globals['_TOPIC']._serialized_end=336
+  _globals['_PLACEMENTSET']._serialized_start=338
+  _globals['_PLACEMENTSET']._serialized_end=409
+  _globals['_PUBLISHORDER']._serialized_start=411
+  _globals['_PUBLISHORDER']._serialized_end=465
+  _globals['_PUBLISHPLACE']._serialized_start=467
+  _globals['_PUBLISHPLACE']._serialized_end=517
+  _globals['_PLACEMENT']._serialized_start=519
+  _globals['_PLACEMENT']._serialized_end=598
+  _globals['_GROUP']._serialized_start=601
+  _globals['_GROUP']._serialized_end=1145
+  _globals['_RETRYPOLICY']._serialized_start=1148
+  _globals['_RETRYPOLICY']._serialized_end=1284
+  _globals['_QUEUE']._serialized_start=1286
+  _globals['_QUEUE']._serialized_end=1341
+  _globals['_ENODE']._serialized_start=1344
+  _globals['_ENODE']._serialized_end=1622
+  _globals['_STOREDTOPIC']._serialized_start=1624
+  _globals['_STOREDTOPIC']._serialized_end=1690
+  _globals['_ENODELOG']._serialized_start=1692
+  _globals['_ENODELOG']._serialized_end=1758
+  _globals['_ENODEREPLICA']._serialized_start=1760
+  _globals['_ENODEREPLICA']._serialized_end=1865
+  _globals['_SNODE']._serialized_start=1867
+  _globals['_SNODE']._serialized_end=1945
 # @@protoc_insertion_point(module_scope)

@@ -194,6 +194,7 @@ class Topic(_message.Message):
     MESSAGE_TYPE_FIELD_NUMBER: _builtins.int
     PUBLISH_ORDER_FIELD_NUMBER: _builtins.int
     LITE_TTL_MS_FIELD_NUMBER: _builtins.int
+    PLACEMENT_SET_ID_FIELD_NUMBER: _builtins.int
     name: _builtins.str
     """Letters, digits and _ - % |, at most 127 characters."""
     topic_id: _builtins.int
@@ -208,9 +209,11 @@ class Topic(_message.Message):
     """The message type that RocketMQ's clients may send; MESSAGE_TYPE_UNSPECIFIED = every type."""
     lite_ttl_ms: _builtins.int
     """With MESSAGE_TYPE_LITE, the time without a message after which a lite topic is deleted, milliseconds; 0 = never."""
+    placement_set_id: _builtins.int
+    """The id of its placements; 0 = `placements` lists them."""
     @_builtins.property
     def placements(self) -> _containers.RepeatedCompositeFieldContainer[Global___Placement]:
-        """The enodes that hold its queues."""
+        """The enodes that hold its queues. In a watch with `accepts_placement_sets`, `placement_set_id` replaces it."""
 
     @_builtins.property
     def publish_order(self) -> Global___PublishOrder:
@@ -228,14 +231,43 @@ class Topic(_message.Message):
         message_type: Global___MessageType.ValueType = ...,
         publish_order: Global___PublishOrder | None = ...,
         lite_ttl_ms: _builtins.int = ...,
+        placement_set_id: _builtins.int = ...,
     ) -> None: ...
     _HasFieldArgType: _TypeAlias = _typing.Literal["publish_order", b"publish_order"]  # noqa: Y015
     def HasField(self, field_name: _HasFieldArgType) -> _builtins.bool: ...
-    _ClearFieldArgType: _TypeAlias = _typing.Literal["created_at_ms", b"created_at_ms", "lite_ttl_ms", b"lite_ttl_ms", "message_type", b"message_type", "name", b"name", "permission", b"permission", "placements", b"placements", "publish_order", b"publish_order", "topic_id", b"topic_id", "version", b"version"]  # noqa: Y015
+    _ClearFieldArgType: _TypeAlias = _typing.Literal["created_at_ms", b"created_at_ms", "lite_ttl_ms", b"lite_ttl_ms", "message_type", b"message_type", "name", b"name", "permission", b"permission", "placement_set_id", b"placement_set_id", "placements", b"placements", "publish_order", b"publish_order", "topic_id", b"topic_id", "version", b"version"]  # noqa: Y015
     def ClearField(self, field_name: _ClearFieldArgType) -> None: ...
     def WhichOneof(self, oneof_group: _Never) -> None: ...
 
 Global___Topic: _TypeAlias = Topic  # noqa: Y015
+
+@_typing.final
+class PlacementSet(_message.Message):
+    """Placements that many topics have in common."""
+
+    DESCRIPTOR: _descriptor.Descriptor
+
+    SET_ID_FIELD_NUMBER: _builtins.int
+    PLACEMENTS_FIELD_NUMBER: _builtins.int
+    set_id: _builtins.int
+    """A hash of the placements, so that a set never changes."""
+    @_builtins.property
+    def placements(self) -> _containers.RepeatedCompositeFieldContainer[Global___Placement]:
+        """The enodes and the numbers of queues."""
+
+    def __init__(
+        self,
+        *,
+        set_id: _builtins.int = ...,
+        placements: _abc.Iterable[Global___Placement] | None = ...,
+    ) -> None: ...
+    _HasFieldArgType: _TypeAlias = _Never  # noqa: Y015
+    def HasField(self, field_name: _HasFieldArgType) -> _builtins.bool: ...
+    _ClearFieldArgType: _TypeAlias = _typing.Literal["placements", b"placements", "set_id", b"set_id"]  # noqa: Y015
+    def ClearField(self, field_name: _ClearFieldArgType) -> None: ...
+    def WhichOneof(self, oneof_group: _Never) -> None: ...
+
+Global___PlacementSet: _TypeAlias = PlacementSet  # noqa: Y015
 
 @_typing.final
 class PublishOrder(_message.Message):

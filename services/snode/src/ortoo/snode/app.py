@@ -52,7 +52,7 @@ from ortoo.snode.rpc.layers.access import PermissionLayer, RocketmqErrorLayer, R
 from ortoo.snode.rpc.layers.audit import AuditLayer
 from ortoo.snode.rpc.layers.interceptors import FlowControlLayer, InterceptorLayer, TlsRequiredLayer
 from ortoo.snode.rpc.layers.namespaces import NamespaceLayer
-from ortoo.snode.rpc.services import QUEUE_FRONT_METHODS, Services
+from ortoo.snode.rpc.services import PERIODIC_METHODS, QUEUE_FRONT_METHODS, Services
 from ortoo.snode.send import SendComponents
 from ortoo.snode.send.publisher import Publisher
 from ortoo.snode.settings import SnodeSettings
@@ -174,6 +174,7 @@ async def open_snode(
             cluster_tls=cluster_listener(settings),
             memory=memory,
             hot=QUEUE_FRONT_METHODS,
+            periodic=PERIODIC_METHODS,
             own_address=worker.own_address if worker is not None and not settings.tls_cluster_listen_address else "",
             shares_ports=worker is not None,
             alone=parent_gone,

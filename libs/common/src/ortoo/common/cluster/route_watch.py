@@ -4,10 +4,13 @@ import zlib
 from collections.abc import AsyncIterable, AsyncIterator, Iterable
 
 from ortoo.common.errors import Conflict
+from ortoo.common.process.clock import Clock, current_clock
+from ortoo.common.process.long_work import in_slices
 from ortoo.v1.namesrv_pb2 import WatchRoutesRequest, WatchRoutesResponse
 from ortoo.v1.topic_pb2 import Group, Topic
 
 CHECKSUM_MODULUS = 1 << 64
+Crcs = dict[tuple[type[Topic | Group], str], int]
 
 
 def checksum_of(rows: Iterable[bytes]) -> int:
@@ -22,15 +25,16 @@ class RoutePosition:
     from a backup, or it may no longer list an old deletion.
     """
 
-    def __init__(self) -> None:
-        """Start without routes."""
+    def __init__(self, clock: Clock | None = None) -> None:
+        """Start without routes. `clock` None = the default clock."""
+        self._clock = clock or current_clock()
         self._directory_id = ""
         self._version = 0
         self._highest_version = 0
         """The highest version of this directory that was seen."""
         self._is_behind = False
         """Whether the last snapshot was older than routes seen before."""
-        self._crcs: dict[tuple[type[Topic | Group], str], int] = {}
+        self._crcs: Crcs = {}
         """The CRC of each topic and group, by kind and name."""
 
     def request(self, *, include_handle_keys: bool = False) -> WatchRoutesRequest:
@@ -40,7 +44,12 @@ class RoutePosition:
         the older snapshot, and only a snapshot removes them if their deletion is not known.
         """
         since = 0 if self._is_behind else self._version
-        return WatchRoutesRequest(include_handle_keys=include_handle_keys, directory_id=self._directory_id, since=since)
+        return WatchRoutesRequest(
+            include_handle_keys=include_handle_keys,
+            directory_id=self._directory_id,
+            since=since,
+            accepts_placement_sets=True,
+        )
 
     async def follow(self, parts: AsyncIterable[WatchRoutesResponse]) -> AsyncIterator[WatchRoutesResponse]:
         """Yield each change of a watch, for the caller to apply.
@@ -50,21 +59,27 @@ class RoutePosition:
         """
         async for update in assemble_changes(parts):
             yield update
-            self._advance(update)
+            self._advance(update, await self._crcs_of(update))
 
-    def _advance(self, update: WatchRoutesResponse) -> None:
+    async def _crcs_of(self, update: WatchRoutesResponse) -> Crcs:
+        """The CRCs of the rows of an update. A snapshot is long work, so the event loop does other work in between."""
+        crcs: Crcs = {}
+        async for topics in in_slices(update.topics, self._clock):
+            for topic in topics:
+                crcs[Topic, topic.name] = zlib.crc32(WatchRoutesResponse(topics=[topic]).SerializeToString())
+        async for groups in in_slices(update.groups, self._clock):
+            for group in groups:
+                crcs[Group, group.name] = zlib.crc32(WatchRoutesResponse(groups=[group]).SerializeToString())
+        return crcs
+
+    def _advance(self, update: WatchRoutesResponse, crcs: Crcs) -> None:
         if update.snapshot:
             self._crcs.clear()
         for name in update.deleted_topics:
             self._crcs.pop((Topic, name), None)
         for name in update.deleted_groups:
             self._crcs.pop((Group, name), None)
-        for topic in update.topics:
-            piece = WatchRoutesResponse(topics=[topic]).SerializeToString()
-            self._crcs[Topic, topic.name] = zlib.crc32(piece)
-        for group in update.groups:
-            piece = WatchRoutesResponse(groups=[group]).SerializeToString()
-            self._crcs[Group, group.name] = zlib.crc32(piece)
+        self._crcs.update(crcs)
         if update.directory_id != self._directory_id:
             self._highest_version = 0
         if update.snapshot:

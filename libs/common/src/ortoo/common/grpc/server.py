@@ -119,6 +119,7 @@ class GrpcServer:
         setting: str = "listen_address",
         is_ready: bool = True,
         hot: Collection[str] = (),
+        periodic: Collection[str] = (),
         own_address: str = "",
         shares_ports: bool = False,
         alone: asyncio.Event | None = None,
@@ -140,6 +141,8 @@ class GrpcServer:
         as handlers do. The layers in `outermost` see the resulting status.
 
         `hot` are full names of unary methods that the queue front serves if it is available, besides health checks.
+        `periodic` are further such methods, which clients call at intervals. Their calls wait for some milliseconds, so
+        that many are taken at once.
 
         `wire` is the implementation of gRPC's wire, "grpc" or "h2". A transport of the task's context takes precedence.
 
@@ -204,7 +207,7 @@ class GrpcServer:
         self._has_core = transport.has_core
         self._background = Background("connections")
         # The calls of a hot method wait in a queue of their own, which calls of other methods cannot fill.
-        self._queue_server = QueueServer.wrap(self._server, (*hot, CHECK), around)
+        self._queue_server = QueueServer.wrap(self._server, (*hot, CHECK), around, periodic)
         for _, add in servicers:
             add(self._queue_server or self._server)
         health_pb2_grpc.add_HealthServicer_to_server(self._health, self._queue_server or self._server)

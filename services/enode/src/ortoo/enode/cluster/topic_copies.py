@@ -2,7 +2,7 @@
 
 import asyncio
 import contextlib
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Iterable, Sequence
 from dataclasses import replace
 
 from ortoo.common.cluster.name_servers import NameServers
@@ -98,9 +98,7 @@ class TopicCopies:
 
         The cost depends on the size of the update, not on the number of topics: all tables are changed in place.
         """
-        here = [
-            copy for topic in response.topics if (copy := self._placed_copy(topic, response.directory_id)) is not None
-        ]
+        here = self._placed_copies(response)
         placed = {copy.topic_id: copy.queue_count for copy in here}
         elsewhere = {topic.topic_id for topic in response.topics} - placed.keys()
         deleted = self._due_deletions(response)
@@ -123,12 +121,20 @@ class TopicCopies:
         changed, self._changed = self._changed, asyncio.Event()
         changed.set()
 
-    def _placed_copy(self, topic: topic_pb2.Topic, directory_id: str) -> TopicCopy | None:
-        for placement in topic.placements:
-            if placement.enode == self._enode:
-                count = max(placement.read_queue_count, placement.write_queue_count)
-                return TopicCopy(topic.topic_id, topic.name, count, topic.version, directory_id)
-        return None
+    def _placed_copies(self, response: namesrv_pb2.WatchRoutesResponse) -> list[TopicCopy]:
+        """The topics of an update that have queues on this enode. Each set of placements is searched once."""
+        counts = {one.set_id: self._queue_count(one.placements) for one in response.placement_sets}
+        copies = []
+        for topic in response.topics:
+            count = counts.get(topic.placement_set_id, 0) or self._queue_count(topic.placements)
+            if count:
+                copies.append(TopicCopy(topic.topic_id, topic.name, count, topic.version, response.directory_id))
+        return copies
+
+    def _queue_count(self, placements: Iterable[topic_pb2.Placement]) -> int:
+        """The number of queues on this enode; 0 = none."""
+        own = (one for one in placements if one.enode == self._enode)
+        return max((max(one.read_queue_count, one.write_queue_count) for one in own), default=0)
 
     def _merged_with_stored(self, copy: TopicCopy) -> TopicCopy:
         """The copy to store. The queue count never decreases, so a directory with fewer queues is an older one."""
@@ -177,7 +183,7 @@ async def watch_topics(
     `on_snapshot` is called after each snapshot of all topics, and when a watch has resumed without a snapshot. After an
     OrtooError the watch starts again. The process cannot serve without its topics, so any other error ends it.
     """
-    backoff, attempt, position = Backoff(first_s=0.05, max_s=1.0), 0, RoutePosition()
+    backoff, attempt, position = Backoff(first_s=0.05, max_s=1.0), 0, RoutePosition(clock)
     while True:
         await admitted.wait()
         address = name_servers.current

@@ -46,6 +46,7 @@ def migrate_to_head(engine: sa.Engine, new_id: str) -> None:
         if connection.execute(sa.select(tables.directory.c.id)).one_or_none() is None:
             row = {"id": 1, "schema_version": tables.SCHEMA_VERSION, "version": 0}
             connection.execute(sa.insert(tables.directory).values(row))
+        _delete_unused_placement_sets(connection)
         has_none = tables.directory.c.directory_id == ""
         connection.execute(sa.update(tables.directory).where(has_none).values(directory_id=new_id))
 
@@ -76,6 +77,14 @@ def _detect_revision(connection: sa.Connection) -> str | None:
     _revision.create(connection)
     connection.execute(sa.insert(_revision).values(version_num=FIRST))
     return FIRST
+
+
+def _delete_unused_placement_sets(connection: sa.Connection) -> None:
+    """Delete the sets of placements that no topic names. The row with the version is locked, as for every change."""
+    connection.execute(sa.update(tables.directory).values(version=tables.directory.c.version))
+    named = sa.union(*(sa.select(one.c.placement_set_id) for one in (tables.topics, tables.deleted_topics)))
+    sets = tables.placement_sets
+    connection.execute(sa.delete(sets).where(sets.c.set_id.not_in(named)))
 
 
 def _migrate(connection: sa.Connection, revision: str, to: str = HEAD) -> None:

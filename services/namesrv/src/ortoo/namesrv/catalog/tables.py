@@ -11,7 +11,7 @@ import sqlalchemy as sa
 
 from ortoo.common.groups.retry_policy import RetryPolicy
 from ortoo.common.grpc.enum_values import known_or
-from ortoo.namesrv.decisions.publish_order import format_order, parse_order
+from ortoo.namesrv.decisions.placements import format_order, parse_order
 from ortoo.namesrv.decisions.replicas import ReplicaId
 from ortoo.namesrv.decisions.topics import MessageType, Permission
 
@@ -69,7 +69,7 @@ def _replicas_of_text(text: str) -> tuple[ReplicaId, ...]:
     return tuple(ReplicaId(int(number), disk) for number, _, disk in pairs)
 
 
-TOPIC_ID = EncodedColumn(sa.BigInteger(), _signed, _unsigned)
+ID64 = EncodedColumn(sa.BigInteger(), _signed, _unsigned)
 """Unsigned 64-bit ids, since the integers of databases have a sign."""
 RETRY = EncodedColumn(sa.String(1_024), RetryPolicy.text, RetryPolicy.read)
 
@@ -105,6 +105,8 @@ def _topic_columns() -> list[sa.Column[Any]]:
         ),
         # Since revision 0012.
         sa.Column("lite_ttl_ms", sa.BigInteger, nullable=False, server_default="0"),
+        # Since revision 0015; 0 = no placements.
+        sa.Column("placement_set_id", ID64, nullable=False, server_default="0"),
     ]
 
 
@@ -112,28 +114,28 @@ topics = sa.Table(
     "topics",
     metadata,
     sa.Column("name", sa.String(127), primary_key=True),
-    sa.Column("topic_id", TOPIC_ID, nullable=False, unique=True),
+    sa.Column("topic_id", ID64, nullable=False, unique=True),
     *_topic_columns(),
 )
 deleted_topics = sa.Table(
     "deleted_topics",
     metadata,
-    sa.Column("topic_id", TOPIC_ID, primary_key=True, autoincrement=False),
+    sa.Column("topic_id", ID64, primary_key=True, autoincrement=False),
     sa.Column("name", sa.String(127), nullable=False),
     *_topic_columns(),
     sa.Column("deleted_at_ms", sa.BigInteger, nullable=False),
     sa.Column("due_at_ms", sa.BigInteger, nullable=False),
     sa.Column("is_due", sa.Boolean, nullable=False, server_default=sa.false()),
 )
-"""A topic that can be restored keeps its rows in `placements` until it is due."""
-placements = sa.Table(
-    "placements",
+placement_sets = sa.Table(
+    "placement_sets",
     metadata,
-    sa.Column("topic_id", TOPIC_ID, primary_key=True, autoincrement=False),
+    sa.Column("set_id", ID64, primary_key=True, autoincrement=False),
     sa.Column("enode", sa.String(63), primary_key=True),
     sa.Column("read_queue_count", sa.Integer, nullable=False),
     sa.Column("write_queue_count", sa.Integer, nullable=False),
 )
+"""The placements of topics. Topics with equal placements name the same set; a set never changes."""
 
 
 def _group_columns() -> list[sa.Column[Any]]:

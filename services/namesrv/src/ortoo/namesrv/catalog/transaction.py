@@ -13,8 +13,9 @@ from ortoo.namesrv.catalog.encryption import Encryption
 from ortoo.namesrv.catalog.tables import row_of
 from ortoo.namesrv.decisions.deletions import GroupDeletion, TopicDeletion
 from ortoo.namesrv.decisions.groups import Group
+from ortoo.namesrv.decisions.placements import Placement, PlacementSet
 from ortoo.namesrv.decisions.route_changes import StoredDirectory
-from ortoo.namesrv.decisions.topics import Placement, Topic
+from ortoo.namesrv.decisions.topics import Topic
 
 IDS_IN_STATEMENT = 500
 GROUP_DELETION = ("deleted_at_ms", "due_at_ms", "due_version")
@@ -68,14 +69,14 @@ class CatalogTransaction:
 
     def load_all(self) -> StoredDirectory:
         """Read the whole directory."""
-        placed = self._placement_rows()
+        sets = self._placement_sets()
         topics = self._connection.execute(sa.select(tables.topics)).all()
         groups = self._connection.execute(sa.select(tables.groups)).all()
         return StoredDirectory(
             self.stored_version(),
-            tuple(_topic_of(row, placed[row.topic_id]) for row in topics),
+            tuple(_topic_of(row, sets) for row in topics),
             tuple(_group_of(row._mapping) for row in groups),
-            tuple(self.deleted_topics()),
+            tuple(_deletions_of(self._connection.execute(sa.select(tables.deleted_topics)).all(), sets)),
             self._connection.execute(sa.select(tables.directory.c.directory_id)).scalar_one(),
             self.handle_keys(),
             self._connection.execute(sa.select(tables.directory.c.unsigned_handles)).scalar_one(),
@@ -87,8 +88,7 @@ class CatalogTransaction:
         row = self._connection.execute(sa.select(tables.topics).where(tables.topics.c.name == name)).one_or_none()
         if row is None:
             return None
-        of_topic = tables.placements.c.topic_id == row.topic_id
-        return _topic_of(row, self._connection.execute(sa.select(tables.placements).where(of_topic)))
+        return _topic_of(row, self._placement_sets([row.placement_set_id]))
 
     def group(self, name: str) -> Group | None:
         """The stored group with this name, or None."""
@@ -126,28 +126,27 @@ class CatalogTransaction:
         """Store a topic; `existing` is the stored topic or None. Only changed columns are written."""
         self._upsert(tables.topics, {"name": topic.name}, topic, existing)
         self._add_to_count(tables.topics, int(existing is None))
-        before = {placement.enode: placement for placement in existing.placements} if existing is not None else {}
-        for placement in topic.placements:
-            key = {"topic_id": topic.topic_id, "enode": placement.enode}
-            self._upsert(tables.placements, key, placement, before.get(placement.enode))
+        if existing is None or existing.placements != topic.placements:
+            self._put_placement_set(topic.placement_set)
 
-    def remove_placements(self, enode: str) -> None:
-        """Remove an enode from all topics, also from deleted ones."""
-        self._connection.execute(sa.delete(tables.placements).where(tables.placements.c.enode == enode))
+    def put_deleted_placements(self, topic: Topic) -> None:
+        """Store the placements of a deleted topic, for its restoration."""
+        self._put_placement_set(topic.placement_set)
+        here = tables.deleted_topics.c.topic_id == topic.topic_id
+        values = {"placement_set_id": topic.placement_set_id}
+        self._connection.execute(sa.update(tables.deleted_topics).where(here).values(values))
 
     def delete_topic(self, deletion: TopicDeletion) -> None:
-        """Move a topic to the deleted topics; its placements stay stored until its messages are to be deleted."""
+        """Move a topic to the deleted topics."""
         topic = deletion.topic
         self._connection.execute(sa.delete(tables.topics).where(tables.topics.c.topic_id == topic.topic_id))
         self._add_to_count(tables.topics, -1)
         given = {name: getattr(deletion, name) for name in ("deleted_at_ms", "due_at_ms", "is_due")}
         row = row_of(tables.deleted_topics, topic, **given)
         self._connection.execute(sa.insert(tables.deleted_topics).values(row))
-        if deletion.is_due:
-            self._delete_rows(tables.placements, {topic.topic_id})
 
     def undelete_topic(self, topic: Topic) -> None:
-        """Restore a deleted topic; its placements are still stored."""
+        """Restore a deleted topic."""
         self._delete_rows(tables.deleted_topics, {topic.topic_id})
         self._connection.execute(sa.insert(tables.topics).values(row_of(tables.topics, topic)))
         self._add_to_count(tables.topics, 1)
@@ -157,15 +156,13 @@ class CatalogTransaction:
         table = tables.deleted_topics
         wanted = sa.select(table) if name is None else sa.select(table).where(table.c.name == name)
         rows = self._connection.execute(wanted).all()
-        placed = self._placement_rows(None if name is None else [row.topic_id for row in rows])
-        return [_topic_deletion_of(row, placed.get(row.topic_id, ())) for row in rows]
+        return _deletions_of(rows, self._placement_sets({row.placement_set_id for row in rows}))
 
     def mark_topics_due(self, due: Collection[int], expired_ids: Collection[int]) -> None:
         """Record that enodes must delete the topics with the ids `due`, and forget the deletions with `expired_ids`."""
         table = tables.deleted_topics
         for ids in _in_batches(due):
             self._connection.execute(sa.update(table).where(table.c.topic_id.in_(ids)).values(is_due=True))
-        self._delete_rows(tables.placements, {*due, *expired_ids})
         self._delete_rows(table, expired_ids)
 
     def put_group(self, group: Group, existing: Group | None) -> None:
@@ -221,18 +218,24 @@ class CatalogTransaction:
         for ids in _in_batches(topic_ids):
             self._connection.execute(sa.delete(table).where(table.c.topic_id.in_(ids)))
 
-    def _placement_rows(self, topic_ids: Collection[int] | None = None) -> dict[int, list[Any]]:
-        """The rows of the placements of these topics, by topic id; None = of all topics."""
-        placed, every = defaultdict(list), sa.select(tables.placements)
-        wanted = (
-            [every]
-            if topic_ids is None
-            else (every.where(tables.placements.c.topic_id.in_(ids)) for ids in _in_batches(topic_ids))
-        )
-        for statement in wanted:
-            for row in self._connection.execute(statement):
-                placed[row.topic_id].append(row)
-        return placed
+    def _put_placement_set(self, placements: PlacementSet) -> None:
+        """Store a set of placements unless it is stored."""
+        table, set_id = tables.placement_sets, placements.set_id
+        here = sa.select(table.c.set_id).where(table.c.set_id == set_id).limit(1)
+        if placements and self._connection.execute(here).one_or_none() is None:
+            self._connection.execute(sa.insert(table), [row_of(table, one, set_id=set_id) for one in placements])
+
+    def _placement_sets(self, set_ids: Collection[int] | None = None) -> dict[int, PlacementSet]:
+        """The sets of placements with these ids, None = all, by id."""
+        placed, table = defaultdict(list), tables.placement_sets
+        every = sa.select(table).order_by(table.c.set_id, table.c.enode)
+        parts = [every] if set_ids is None else [every.where(table.c.set_id.in_(ids)) for ids in _in_batches(set_ids)]
+        for statement in parts:
+            for set_id, enode, read, write in self._connection.execute(statement):
+                placed[set_id].append(Placement(enode, read, write))
+        # The order of names may differ between databases.
+        found = {key: PlacementSet.of(tuple(sorted(ones, key=lambda one: one.enode))) for key, ones in placed.items()}
+        return {0: PlacementSet(), **found}
 
     def _count(self, table: sa.Table) -> int:
         """The number of rows of a table. The database counts them only if the number is not known already."""
@@ -261,21 +264,22 @@ def _in_batches(ids: Collection[T]) -> Iterator[list[T]]:
     return (listed[start : start + IDS_IN_STATEMENT] for start in range(0, len(listed), IDS_IN_STATEMENT))
 
 
-def _topic_deletion_of(row: sa.Row[tuple[object, ...]], placed: Iterable[sa.Row[tuple[object, ...]]]) -> TopicDeletion:
-    """A deleted topic from its row and the rows of its placements."""
+def _deletions_of(rows: Iterable[Any], sets: Mapping[int, PlacementSet]) -> list[TopicDeletion]:
+    """Deleted topics from their rows. A topic that is due is on no enode."""
+    found = []
+    for row in rows:
+        fields = dict(row._mapping)
+        own = {name: fields.pop(name) for name in ("deleted_at_ms", "due_at_ms", "is_due")}
+        set_id = fields.pop("placement_set_id")
+        found.append(TopicDeletion(Topic(**fields, placements=sets[0 if own["is_due"] else set_id]), **own))
+    return found
+
+
+def _topic_of(row: sa.Row[tuple[object, ...]], sets: Mapping[int, PlacementSet]) -> Topic:
+    """A topic from its row."""
     fields = dict(row._mapping)
-    own = {name: fields.pop(name) for name in ("deleted_at_ms", "due_at_ms", "is_due")}
-    return TopicDeletion(Topic(**fields, placements=_placements_of(placed)), **own)
-
-
-def _topic_of(row: sa.Row[tuple[object, ...]], placed: Iterable[sa.Row[tuple[object, ...]]]) -> Topic:
-    """A topic from its row and the rows of its placements."""
-    return Topic(**row._mapping, placements=_placements_of(placed))
-
-
-def _placements_of(placed: Iterable[Any]) -> tuple[Placement, ...]:
-    found = [Placement(p.enode, p.read_queue_count, p.write_queue_count) for p in placed]
-    return tuple(sorted(found, key=lambda placement: placement.enode))
+    placements = sets[fields.pop("placement_set_id")]
+    return Topic(**fields, placements=placements)
 
 
 def _group_of(columns: Mapping[Any, Any]) -> Group:

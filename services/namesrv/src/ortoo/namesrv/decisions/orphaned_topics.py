@@ -7,7 +7,8 @@ from dataclasses import dataclass
 
 from ortoo.common.cluster.names import check_process_name, check_topic_name
 from ortoo.common.errors import Conflict, Invalid, NotFound
-from ortoo.namesrv.decisions.topics import QUEUE_COUNT_MAX, Permission, Placement, Topic
+from ortoo.namesrv.decisions.placements import Placement
+from ortoo.namesrv.decisions.topics import QUEUE_COUNT_MAX, Permission, Topic
 
 ORPHANED_TOPICS_MAX = 100_000
 """The maximum number of topics kept of all enodes together; further ones are only counted."""

@@ -12,6 +12,7 @@ from ortoo.common.cluster.sorted_names import SortedNames
 from ortoo.common.groups.handle_seal import HandleKey, HandleKeys
 from ortoo.namesrv.decisions.deletions import GroupDeletion, TopicDeletion
 from ortoo.namesrv.decisions.groups import Group
+from ortoo.namesrv.decisions.placements import PlacementSetUses
 from ortoo.namesrv.decisions.process_leases import Enode, Snode
 from ortoo.namesrv.decisions.topics import Topic
 
@@ -21,8 +22,8 @@ DELETED_NAMES_MAX = 1_000
 SHARED_MAX = 16
 """The number of computed changes that are kept for further watchers at the same position."""
 T = TypeVar("T")
-ROUTES_BYTES_MAX = 7 << 20
-"""The limit of all topics and groups on the wire: a list of them is one message, whose limit is 8 MiB."""
+DIRECTORY_BYTES_MAX = 64 << 20
+"""The limit of all topics and groups on the wire, each set of placements once. Each watcher has them in memory."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -126,6 +127,9 @@ class Routes:
         self.enodes: dict[str, Enode] = {}
         self.snodes: dict[str, Snode] = {}
         self._bytes = sum(map(_topic_bytes, self.topics.values())) + sum(map(_group_bytes, self.groups.values()))
+        self._placement_sets = PlacementSetUses()
+        for topic in self.topics.values():
+            self._placement_sets.add(topic.placement_set)
         self._changes: deque[RouteChange] = deque(maxlen=changes_max)
         self._count = 0
         self._shared: OrderedDict[Hashable, object] = OrderedDict()
@@ -135,16 +139,18 @@ class Routes:
 
         Invariant: the directory's version never decreases.
         """
-        self._bytes += self.growth_bytes(change)
+        self._bytes += self._rows_growth_bytes(change)
         self.version = max(self.version, change.version)
         self.handle_keys = change.handle_keys or self.handle_keys
         for topic in change.topics:
+            self._remove_topic(topic.name)
             self.topics[topic.name] = topic
+            self._placement_sets.add(topic.placement_set)
             self.deleted.pop(topic.topic_id, None)
         self.deleted.update((one.topic_id, one) for one in change.deletions)
         self.deleted_groups.update((one.name, one) for one in change.group_deletions)
         for name in change.deleted_topics:
-            self.topics.pop(name, None)
+            self._remove_topic(name)
         for group in change.groups:
             self.groups[group.name] = group
         for name in change.deleted_groups:
@@ -165,7 +171,7 @@ class Routes:
 
         They are expected, also if none of their processes has registered since this name server started.
         """
-        return {place.enode for topic in self.topics.values() for place in topic.placements}
+        return self._placement_sets.enodes()
 
     def clear_log(self) -> None:
         """Clear the log of changes, so that every watcher gets a snapshot next."""
@@ -190,10 +196,19 @@ class Routes:
     @property
     def free_bytes(self) -> int:
         """The number of bytes by which topics and groups may still grow."""
-        return ROUTES_BYTES_MAX - self._bytes
+        return DIRECTORY_BYTES_MAX - self._bytes - self._placement_sets.wire_bytes
+
+    @property
+    def expanded_bytes(self) -> int:
+        """The size of a snapshot, rounded up, in which each topic lists its own placements."""
+        return self._bytes + self._placement_sets.expanded_bytes
 
     def growth_bytes(self, change: RouteChange) -> int:
         """The bytes by which a change makes a snapshot larger, rounded up; negative if the snapshot becomes smaller."""
+        new_sets = self._placement_sets.new_bytes(topic.placement_set for topic in change.topics)
+        return self._rows_growth_bytes(change) + new_sets
+
+    def _rows_growth_bytes(self, change: RouteChange) -> int:
         gone_topics = {*change.deleted_topics, *(topic.name for topic in change.topics)} & self.topics.keys()
         gone_groups = {*change.deleted_groups, *(group.name for group in change.groups)} & self.groups.keys()
         added = sum(map(_topic_bytes, change.topics)) + sum(map(_group_bytes, change.groups))
@@ -202,6 +217,11 @@ class Routes:
             - sum(_topic_bytes(self.topics[name]) for name in gone_topics)
             - sum(_group_bytes(self.groups[name]) for name in gone_groups)
         )
+
+    def _remove_topic(self, name: str) -> None:
+        topic = self.topics.pop(name, None)
+        if topic is not None:
+            self._placement_sets.remove(topic.placement_set)
 
     def contents(self) -> Contents:
         """All topics and groups; watchers of the same version share the result."""
@@ -344,9 +364,8 @@ def merge_changes(changes: Sequence[RouteChange]) -> RouteChange:
 
 
 def _topic_bytes(topic: Topic) -> int:
-    """The size of a topic on the wire, bytes, if all its numbers were large."""
-    places = sum(18 + len(one.enode) for one in topic.placements)
-    return 52 + len(topic.name) + places + sum(10 + len(one.enode) for one in topic.publish_order)
+    """The size of a topic on the wire without its placements, bytes, if all its numbers were large."""
+    return 61 + len(topic.name) + sum(10 + len(one.enode) for one in topic.publish_order)
 
 
 def _group_bytes(group: Group) -> int:

@@ -7,7 +7,7 @@ from dataclasses import dataclass
 
 from ortoo.common.cluster.names import check_process_name, check_topic_name
 from ortoo.common.errors import AlreadyExists, Conflict, Invalid, NotFound, Overloaded
-from ortoo.namesrv.decisions.publish_order import PublishOrder, check_publish_order
+from ortoo.namesrv.decisions.placements import Placement, PlacementSet, PublishOrder, check_publish_order
 
 QUEUE_COUNT_MAX = 1024
 QUEUE_COUNT_DEFAULT = 4
@@ -43,15 +43,6 @@ class MessageType(enum.IntEnum):
 
 
 @dataclass(frozen=True, slots=True)
-class Placement:
-    """The queues of one topic on one enode. Queue ids start at 0."""
-
-    enode: str
-    read_queue_count: int
-    write_queue_count: int
-
-
-@dataclass(frozen=True, slots=True)
 class Topic:
     """A topic with its placements, which are sorted by enode."""
 
@@ -65,6 +56,20 @@ class Topic:
     publish_order: PublishOrder = ()
     lite_ttl_ms: int = 0
     """For a parent of lite topics, the time without a message after which a lite topic is deleted; 0 = never."""
+
+    def __post_init__(self) -> None:
+        """Share the placements with other topics."""
+        object.__setattr__(self, "placements", PlacementSet.of(self.placements))
+
+    @property
+    def placement_set(self) -> PlacementSet:
+        """The placements, which many topics may share."""
+        return PlacementSet.of(self.placements)
+
+    @property
+    def placement_set_id(self) -> int:
+        """The id of the placements; 0 = the topic has none."""
+        return self.placement_set.set_id
 
     def placement(self, enode: str) -> Placement | None:
         """The queues of the topic on one enode; None if it has none there."""

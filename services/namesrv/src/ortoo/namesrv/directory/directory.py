@@ -22,7 +22,7 @@ from ortoo.namesrv.decisions.handle_keys import KeyRotation
 from ortoo.namesrv.decisions.orphaned_topics import OrphanedTopic, OrphanedTopics, StoredTopic
 from ortoo.namesrv.decisions.process_leases import Enode, ProcessLeases, Snode
 from ortoo.namesrv.decisions.replicas import ReplicaSet
-from ortoo.namesrv.decisions.route_changes import ROUTES_BYTES_MAX, RouteChange, Routes, StoredDirectory
+from ortoo.namesrv.decisions.route_changes import DIRECTORY_BYTES_MAX, RouteChange, Routes, StoredDirectory
 from ortoo.namesrv.decisions.topics import ForgottenEnode, NewTopic, Topic, TopicChange
 from ortoo.namesrv.directory import adoption, deletion, forgetting, key_rotation
 from ortoo.namesrv.directory.watches import RouteWatchers
@@ -366,7 +366,7 @@ class Directory:
             answer, change = decide(stored)
             if change is not None and self._routes.growth_bytes(change) > max(0, self._routes.free_bytes):
                 raise Overloaded(
-                    f"the directory is full: all its contents must fit into {ROUTES_BYTES_MAX} bytes. "
+                    f"the directory is full: all its contents must fit into {DIRECTORY_BYTES_MAX} bytes. "
                     "Delete unused topics or groups"
                 )
             return (answer, change), change is not None

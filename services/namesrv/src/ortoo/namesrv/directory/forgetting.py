@@ -33,7 +33,6 @@ def forget_enode(
             others = topics.choose_enodes(topic.name, (), enodes)
             moved.append(topic.name)
         changed.append(topics.without_enode(topic, enode, others, version=stored.version))
-    stored.remove_placements(enode)
     for topic, before in zip(changed, placed, strict=True):
         stored.put_topic(topic, before)
     lost = [one for one in deleted if len(one.topic.placements) == 1]
@@ -44,6 +43,8 @@ def forget_enode(
         else dataclasses.replace(one, topic=topics.without_enode(one.topic, enode, (), version=one.topic.version))
         for one in deleted
     ]
+    for one in deletions:
+        stored.put_deleted_placements(one.topic)
     names = [topic.name for topic in placed]
     forgotten = ForgottenEnode(
         tuple(name for name in names if name not in moved),

@@ -5,9 +5,9 @@ import math
 from collections.abc import AsyncGenerator, AsyncIterator
 from contextlib import asynccontextmanager
 
-from ortoo.common.errors import Overloaded
+from ortoo.common.errors import Overloaded, Unsupported
 from ortoo.common.process.clock import Clock, current_clock
-from ortoo.namesrv.decisions.route_changes import NO_START, RouteChange, Routes, WatchStart
+from ortoo.namesrv.decisions.route_changes import DIRECTORY_BYTES_MAX, NO_START, RouteChange, Routes, WatchStart
 
 ROUND_S, ROUND_S_PER_WATCHER = 0.02, 0.0005
 """The minimum time between two messages to the watchers is the larger of both. The changes in it become one message.
@@ -45,6 +45,15 @@ class RouteWatchers:
         """Send a snapshot to all watchers."""
         self._routes.clear_log()
         self._wake()
+
+    def check_expandable(self) -> None:
+        """Refuse a watcher that needs the placements in each topic if they are too large. Errors: Unsupported."""
+        if self._routes.expanded_bytes > DIRECTORY_BYTES_MAX:
+            raise Unsupported(
+                f"placements in each topic need more than {DIRECTORY_BYTES_MAX} bytes; upgrade this process, so that "
+                "it accepts sets of placements",
+                field="accepts_placement_sets",
+            )
 
     def close(self) -> None:
         """End all watches; a watch that begins later ends at once."""

@@ -23,6 +23,7 @@ from ortoo.namesrv.catalog.database import TransactionRunner
 from ortoo.namesrv.catalog.database_file import exclusive_access
 from ortoo.namesrv.catalog.engine import create_database_engine, database_url_of
 from ortoo.namesrv.catalog.schema import HEAD, migrate_to_head, stored_revision
+from ortoo.namesrv.decisions.placements import Placement, PlacementSet
 
 FORMAT = "ortoo-directory"
 VERSION = 1
@@ -30,6 +31,8 @@ STATEMENT_TIMEOUT_S = 60.0
 ROWS_PER_INSERT = 500
 APART = 1 << 20
 """The minimum by which the directory's version and the epochs of exclusive rights are raised."""
+FORMER_PLACEMENTS = "placements"
+"""A table of backups before schema 0015: the placements of each topic."""
 COUNTED = ("topics", "groups", "users")
 Row = dict[str, Any]
 
@@ -126,13 +129,42 @@ def read_backup(file: Path) -> list[tuple[str, Row]]:
         )
     if _parsed(last, file) != {"rows": len(lines) - 1, "crc32c": f"{crc32c(body):08x}"}:
         raise DataLoss(f"{file} is incomplete or was changed: use another backup")
-    found = [_parsed(line, file) for line in lines[1:]]
+    found = _with_placement_sets([_parsed(line, file) for line in lines[1:]])
     for number, one in enumerate(found, 2):
         table = tables.metadata.tables.get(one["table"])
         if table is None or (unknown := one["row"].keys() - table.columns.keys()):
             what = f"table {one['table']}" if table is None else f"columns {', '.join(sorted(unknown))}"
             raise Invalid(f"line {number} has {what}, which schema {HEAD} does not have", field="FILE")
     return [(one["table"], one["row"]) for one in found]
+
+
+def _with_placement_sets(lines: list[Mapping[str, Any]]) -> list[Mapping[str, Any]]:
+    """The lines of a backup, with the placements of an earlier schema as sets that topics name."""
+    placed: dict[int, list[Placement]] = {}
+    for one in lines:
+        if one["table"] == FORMER_PLACEMENTS:
+            row = dict(one["row"])
+            placed.setdefault(row.pop("topic_id"), []).append(Placement(**row))
+    if not placed:
+        return lines
+    set_ids, sets, table = {}, {}, tables.placement_sets
+    for topic_id, ones in placed.items():
+        placements = PlacementSet.of(tuple(sorted(ones, key=lambda one: one.enode)))
+        set_ids[topic_id] = tables.ID64.written(placements.set_id)
+        sets[set_ids[topic_id]] = placements
+    rows = [
+        {"table": table.name, "row": tables.row_of(table, one, set_id=set_id)}
+        for set_id, placements in sets.items()
+        for one in placements
+    ]
+    with_topics = (tables.topics.name, tables.deleted_topics.name)
+    return rows + [
+        {**one, "row": {**one["row"], "placement_set_id": set_ids.get(one["row"]["topic_id"], 0)}}
+        if one["table"] in with_topics
+        else one
+        for one in lines
+        if one["table"] != FORMER_PLACEMENTS
+    ]
 
 
 def _fill(engine: sa.Engine, rows: Sequence[tuple[str, Row]]) -> None:

@@ -10,10 +10,11 @@ from ortoo.common.groups.handle_seal import HandleKeys
 from ortoo.common.grpc.messages import write
 from ortoo.namesrv.decisions.deletions import GroupDeletion
 from ortoo.namesrv.decisions.groups import Group
+from ortoo.namesrv.decisions.placements import PlacementSet
 from ortoo.namesrv.decisions.process_leases import Enode, Snode
 from ortoo.namesrv.decisions.route_changes import Contents, RouteChange
 from ortoo.namesrv.decisions.topics import Topic
-from ortoo.namesrv.rpc.wire import topic_to
+from ortoo.namesrv.rpc.wire import topic_to, topic_with_set_id
 from ortoo.v1 import handle_keys_pb2, topic_pb2
 from ortoo.v1.group_deletion_pb2 import DueGroup
 from ortoo.v1.namesrv_pb2 import WatchRoutesResponse
@@ -32,7 +33,10 @@ Item = TypeVar("Item", str, int)
 class RouteEncoder:
     """Encodes changes of one directory. Concatenated encodings of messages are the encoding of the merged message."""
 
-    def __init__(self) -> None:
+    def __init__(self, *, with_placement_sets: bool) -> None:
+        """Encode placements as sets that topics name, or in each topic, as older watchers expect."""
+        self._with_placement_sets = with_placement_sets
+        self._topic_piece = _topic_set_piece if with_placement_sets else _topic_piece
         self._rows: dict[type[Row], dict[str, tuple[Row, bytes]]] = {
             kind: {} for kind in (Topic, Group, Enode, Snode, GroupDeletion)
         }
@@ -96,7 +100,10 @@ class RouteEncoder:
         """The encoded rows and lists of a change; each piece belongs to one message."""
         yield from self._encoded_rows(Enode, change.enodes, _enode_piece)
         yield from self._encoded_rows(Snode, change.snodes, _snode_piece)
-        yield from self._encoded_rows(Topic, change.topics, _topic_piece)
+        if self._with_placement_sets:
+            sets = {topic.placement_set_id: topic.placement_set for topic in change.topics if topic.placements}
+            yield from map(_placement_set_piece, sets.values())
+        yield from self._encoded_rows(Topic, change.topics, self._topic_piece)
         yield from self._encoded_rows(Group, change.groups, _group_piece)
         yield from self._encoded_rows(GroupDeletion, change.due_groups, _due_group_piece)
         for names in _slices(change.deleted_topics):
@@ -129,7 +136,7 @@ class RouteEncoder:
     def _checksum_of(self, contents: Contents) -> int:
         if self._checksum[0] != contents.version:
             rows = chain(
-                self._encoded_rows(Topic, contents.topics, _topic_piece),
+                self._encoded_rows(Topic, contents.topics, self._topic_piece),
                 self._encoded_rows(Group, contents.groups, _group_piece),
             )
             self._checksum = contents.version, checksum_of(rows)
@@ -149,6 +156,16 @@ def _keys_to(keys: HandleKeys | None) -> handle_keys_pb2.HandleKeys | None:
 
 def _topic_piece(topic: Topic) -> bytes:
     return WatchRoutesResponse(topics=[topic_to(topic)]).SerializeToString()
+
+
+def _topic_set_piece(topic: Topic) -> bytes:
+    return WatchRoutesResponse(topics=[topic_with_set_id(topic)]).SerializeToString()
+
+
+def _placement_set_piece(placements: PlacementSet) -> bytes:
+    ones = [write(topic_pb2.Placement, one) for one in placements]
+    listed = topic_pb2.PlacementSet(set_id=placements.set_id, placements=ones)
+    return WatchRoutesResponse(placement_sets=[listed]).SerializeToString()
 
 
 def _group_piece(group: Group) -> bytes:

@@ -13,9 +13,9 @@ from ortoo.common.errors.findings import Finding
 from ortoo.common.grpc.cluster_token import ADMIN_TOKEN, check_admin_token
 from ortoo.common.grpc.completion_queue.context import headers_of
 from ortoo.common.grpc.errors import Context
+from ortoo.common.grpc.limits.list_pages import fill_page
 from ortoo.common.grpc.messages import read, read_request, write
 from ortoo.common.process.clock import Clock
-from ortoo.common.process.long_work import in_slices
 from ortoo.namesrv.catalog.catalog import Catalog
 from ortoo.namesrv.catalog.users import Users
 from ortoo.namesrv.decisions.known_stores import EnodeLog
@@ -71,7 +71,10 @@ class NameService(NameServiceServicer):
     keeps_secrets_open: bool = False
     """Whether every caller could read the secrets of users, and no operator has accepted it."""
     _refusals: LeaseRefusals = field(default_factory=LeaseRefusals, init=False)
-    _encoder: RouteEncoder = field(default_factory=RouteEncoder, init=False)
+    _encoders: dict[bool, RouteEncoder] = field(
+        default_factory=lambda: {one: RouteEncoder(with_placement_sets=one) for one in (False, True)}, init=False
+    )
+    """The encoders of the routes without and with sets of placements."""
 
     def findings(self) -> Iterator[Finding]:
         """Yield a finding for each process that was refused a lease."""
@@ -170,10 +173,13 @@ class NameService(NameServiceServicer):
 
     async def ListTopics(self, request: pb.ListTopicsRequest, context: Context) -> pb.ListTopicsResponse:
         """All topics, or a page of them."""
-        names, next_after = self.directory.sorted_names()[0].page(request.after, request.limit)
-        response, topics = pb.ListTopicsResponse(next_after=next_after), self.directory.topics
-        async for part in in_slices(names, self.clock):
-            response.topics.extend(wire.topic_to(topics[name]) for name in part if name in topics)
+        page, topics = self.directory.sorted_names()[0].page(request.after, request.limit), self.directory.topics
+
+        def row_of(name: str) -> topic_pb2.Topic | None:
+            return wire.topic_to(topics[name]) if name in topics else None
+
+        response = pb.ListTopicsResponse()
+        response.next_after = await fill_page(page, row_of, response.topics, request.limit, self.clock)
         return response
 
     async def PutGroup(self, request: pb.PutGroupRequest, context: Context) -> pb.PutGroupResponse:
@@ -205,10 +211,14 @@ class NameService(NameServiceServicer):
 
     async def ListGroups(self, request: pb.ListGroupsRequest, context: Context) -> pb.ListGroupsResponse:
         """All groups, or a page of them."""
-        names, next_after = self.directory.sorted_names()[1].page(request.after, request.limit)
-        response, groups = pb.ListGroupsResponse(next_after=next_after), self.directory.groups
-        async for part in in_slices(names, self.clock):
-            response.groups.extend(write(topic_pb2.Group, groups[name]) for name in part if name in groups)
+        page, groups = self.directory.sorted_names()[1].page(request.after, request.limit), self.directory.groups
+
+        def row_of(name: str) -> topic_pb2.Group | None:
+            return write(topic_pb2.Group, groups[name]) if name in groups else None
+
+        named = ([request.name], "") if request.name else page
+        response = pb.ListGroupsResponse()
+        response.next_after = await fill_page(named, row_of, response.groups, request.limit, self.clock)
         return response
 
     async def PutUser(self, request: pb.PutUserRequest, context: Context) -> pb.PutUserResponse:
@@ -318,9 +328,12 @@ class NameService(NameServiceServicer):
         """Send the complete directory or the changes since a version, then every change, as encoded messages."""
         if request.include_handle_keys and not self.guarded:
             self._check_token(context)
+        encoder = self._encoders[request.accepts_placement_sets]
         async with contextlib.aclosing(self.directory.watches.watch(read(WatchStart, request))) as changes:
             async for change in changes:
-                for message in self._encoder.messages(change, include_handle_keys=request.include_handle_keys):
+                if not request.accepts_placement_sets:
+                    self.directory.watches.check_expandable()
+                for message in encoder.messages(change, include_handle_keys=request.include_handle_keys):
                     yield message
 
 

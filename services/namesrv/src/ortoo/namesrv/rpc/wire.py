@@ -4,7 +4,7 @@ from ortoo.common.grpc.messages import read, read_request, write
 from ortoo.namesrv.catalog.users import User
 from ortoo.namesrv.decisions.deletions import TopicDeletion
 from ortoo.namesrv.decisions.groups import FieldSelection, Group
-from ortoo.namesrv.decisions.publish_order import PublishPlace
+from ortoo.namesrv.decisions.placements import PublishPlace
 from ortoo.namesrv.decisions.replicas import Proposal, ReplicaSet, ReplicaState, ReplicaStatus, majority
 from ortoo.namesrv.decisions.topics import Topic, TopicChange
 from ortoo.v1 import namesrv_pb2, replica_admin_pb2, replica_report_pb2, topic_pb2
@@ -22,10 +22,18 @@ def topic_change_of(request: namesrv_pb2.UpdateTopicRequest) -> TopicChange:
 
 
 def topic_to(topic: Topic) -> topic_pb2.Topic:
-    """The protobuf message of a topic."""
+    """The protobuf message of a topic, with its placements."""
+    return write(topic_pb2.Topic, topic, publish_order=_order_to(topic), placement_set_id=0)
+
+
+def topic_with_set_id(topic: Topic) -> topic_pb2.Topic:
+    """The protobuf message of a topic that names its placements by id."""
+    return write(topic_pb2.Topic, topic, publish_order=_order_to(topic), placements=())
+
+
+def _order_to(topic: Topic) -> topic_pb2.PublishOrder | None:
     places = [write(topic_pb2.PublishPlace, place) for place in topic.publish_order]
-    order = topic_pb2.PublishOrder(places=places) if places else None
-    return write(topic_pb2.Topic, topic, publish_order=order)
+    return topic_pb2.PublishOrder(places=places) if places else None
 
 
 def deleted_to(deletion: TopicDeletion) -> namesrv_pb2.DeletedTopic:

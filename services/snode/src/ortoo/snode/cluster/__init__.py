@@ -35,7 +35,7 @@ async def open_cluster(runtime: Runtime) -> ClusterView:
     address = runtime.settings.namesrv_address
     name_servers = await resolve_name_servers(address, background=runtime.background, clock=clock)
     admin_token = read_token(runtime.settings.admin_token_file, "admin_token_file")
-    name_server = NameServerClient(name_servers, runtime.channels, admin_token)
+    name_server = NameServerClient(name_servers, runtime.channels, runtime.clock, admin_token)
     metrics.gauge("rocketmq_proxy_up", "Always 1 while the snode runs.", lambda: 1)
     metrics.gauge(
         "ortoo_enode_alive",

@@ -9,6 +9,7 @@ from ortoo.common.cluster.sorted_names import SortedNames
 from ortoo.common.errors import NOT_ACCEPTED_FIELD, Forbidden, Invalid, NotFound, Unavailable
 from ortoo.common.groups.group_topics import group_of_topic, parent_of_topic
 from ortoo.common.groups.handle_seal import HandleSeals
+from ortoo.snode.cluster.placement_index import PlacementIndex
 from ortoo.snode.cluster.routes import DirectoryUpdate, EnodeEntry, Group, Queue, SnodeEntry, Topic
 
 Kind = TypeVar("Kind", Topic, Group)
@@ -29,8 +30,7 @@ class DirectoryCache:
         self._groups: dict[str, Group] = {}
         self._enodes: dict[str, EnodeEntry] = {}
         self._snodes: dict[str, SnodeEntry] = {}
-        self._placed: dict[str, set[str]] = {}
-        """The names of the topics that have queues on each enode, without enodes that have none."""
+        self._placed = PlacementIndex()
         self._lite_counts: Counter[str] = Counter()
         """The number of lite topics of each parent."""
         self._available_cache: dict[int, tuple[Sequence[Queue], Sequence[Queue]]] = {}
@@ -81,11 +81,8 @@ class DirectoryCache:
     def _replace_topic(self, name: str, topic: Topic | None) -> None:
         """Replace the topic of this name, or remove it if `topic` is None. All indexes of topics follow."""
         previous = self._topics.get(name)
-        for enode in set(previous.enodes) if previous is not None else ():
-            names = self._placed[enode]
-            names.discard(name)
-            if not names:
-                del self._placed[enode]
+        if previous is not None:
+            self._placed.remove(previous)
         if (parent := parent_of_topic(name)) is not None:
             self._lite_counts[parent] += (topic is not None) - (previous is not None)
             if not self._lite_counts[parent]:
@@ -94,8 +91,7 @@ class DirectoryCache:
             del self._topics[name]
             return
         self._topics[name] = topic
-        for enode in topic.enodes:
-            self._placed.setdefault(enode, set()).add(name)
+        self._placed.add(topic)
 
     def update_group(self, group: Group) -> None:
         """Store a group from a direct query, unless the stored group has the same or a higher version."""
@@ -152,7 +148,7 @@ class DirectoryCache:
         The placements of topics are stored, so that a restart of all processes does not hide an enode that stayed away.
         The address of such an enode is empty.
         """
-        names = self._placed.keys() | {name for name, entry in self._enodes.items() if entry.alive}
+        names = self._placed.enodes() | {name for name, entry in self._enodes.items() if entry.alive}
         return [self._enodes.get(name) or EnodeEntry(name, "", "", alive=False) for name in sorted(names)]
 
     def lite_topic_count(self, parent: str) -> int:
@@ -161,7 +157,7 @@ class DirectoryCache:
 
     def topics_on(self, enode: str) -> list[str]:
         """The names of the topics that have queues on an enode, sorted."""
-        return sorted(self._placed.get(enode, ()))
+        return self._placed.topics_on(enode)
 
     def snodes(self) -> list[SnodeEntry]:
         """All snodes, sorted by name."""

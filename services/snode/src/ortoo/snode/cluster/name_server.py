@@ -10,8 +10,9 @@ from ortoo.common.errors import AlreadyExists, Forbidden, NotFound, OrtooError, 
 from ortoo.common.errors.status import rpc_errors
 from ortoo.common.grpc.channels import Channels, Headers
 from ortoo.common.grpc.cluster_token import ADMIN_TOKEN
+from ortoo.common.process.clock import Clock
 from ortoo.snode.cluster.routes import DirectoryUpdate, Group, MessageType, Permission, Topic
-from ortoo.snode.cluster.wire import decode_group, decode_topic, decode_update
+from ortoo.snode.cluster.wire import decode_group, decode_in_slices, decode_topic
 from ortoo.v1 import namesrv_pb2, topic_pb2
 from ortoo.v1.namesrv_pb2_grpc import NameServiceStub
 
@@ -25,10 +26,15 @@ class NameServerClient:
 
     servers: NameServers
     channels: Channels
+    clock: Clock
     admin_token: str = ""
     """The token that name servers require for calls about secrets."""
-    _position: RoutePosition = field(default_factory=RoutePosition, init=False)
+    _position: RoutePosition = field(init=False)
     """The routes that the caller of `watch` has applied."""
+
+    def __post_init__(self) -> None:
+        """Start without routes."""
+        self._position = RoutePosition(self.clock)
 
     @property
     def admin_metadata(self) -> Headers:
@@ -63,7 +69,7 @@ class NameServerClient:
         request = self._position.request(include_handle_keys=True)
         with rpc_errors(self.peer, is_internal=True):
             async for update in self._position.follow(self.stub.WatchRoutes(request, metadata=self.admin_metadata)):
-                yield decode_update(update)
+                yield await decode_in_slices(update, self.clock)
 
     async def get_topic(self, name: str) -> Topic:
         """The topic with this name. Errors: NotFound, Unavailable."""
@@ -123,7 +129,7 @@ class NameServerClient:
 
         Errors: NotFound, Unavailable.
         """
-        groups = (await self.call(self.stub.ListGroups, namesrv_pb2.ListGroupsRequest())).groups
+        groups = (await self.call(self.stub.ListGroups, namesrv_pb2.ListGroupsRequest(name=name))).groups
         found = next((group for group in groups if group.name == name), None)
         if found is None:
             raise NotFound(f"there is no group {name!r}", field="group")

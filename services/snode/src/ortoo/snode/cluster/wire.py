@@ -1,15 +1,18 @@
 """Conversion between plain values and protobuf messages."""
 
-from collections.abc import Callable
+from collections.abc import Callable, Iterable, Mapping
 from functools import lru_cache
 from typing import Any, Final
 
+from ortoo.common.errors import DataLoss
 from ortoo.common.groups.failure_rule import ATTEMPTS_MAX
 from ortoo.common.groups.handle_seal import HandleKey, HandleKeys
 from ortoo.common.groups.retry_policy import RetryKind, RetryPolicy
 from ortoo.common.grpc.bulk_calls import envelope_of
 from ortoo.common.grpc.enum_values import known_or
 from ortoo.common.grpc.messages import is_repeated, read, write
+from ortoo.common.process.clock import Clock
+from ortoo.common.process.long_work import in_slices
 from ortoo.common.records.columns import KEYS, RARE_COLUMNS, TAG, Layout, MessageColumn
 from ortoo.common.records.message import Message
 from ortoo.common.records.message_fields import NO_RARE_FIELDS, RareFields
@@ -30,6 +33,7 @@ from ortoo.snode.cluster.routes import (
 )
 from ortoo.v1 import namesrv_pb2, record_pb2, topic_pb2
 
+NO_SETS: Mapping[int, tuple[Placement, ...]] = {}
 PLACEMENT_SETS_MAX = 1_024
 """The number of different sets of placements that topics share. Topics with further sets have a set of their own."""
 
@@ -40,16 +44,25 @@ def _share(placements: tuple[Placement, ...]) -> tuple[Placement, ...]:
     return placements
 
 
-def decode_topic(topic: topic_pb2.Topic) -> Topic:
-    """Decode a topic. Enum values of a newer process, which this process does not know, become unset."""
+def decode_topic(topic: topic_pb2.Topic, sets: Mapping[int, tuple[Placement, ...]] = NO_SETS) -> Topic:
+    """Decode a topic. Enum values of a newer process, which this process does not know, become unset.
+
+    `sets` has the placements that the topic may name by id. Errors: DataLoss if it lacks them.
+    """
+    if topic.placement_set_id and topic.placement_set_id not in sets:
+        raise DataLoss(f"topic {topic.name} names placements that the name server did not send; the watch restarts")
     return read(
         Topic,
         topic,
         permission=known_or(Permission, topic.permission, Permission.READ_WRITE),
         message_type=known_or(MessageType, topic.message_type, MessageType.UNSPECIFIED),
-        placements=_share(tuple(read(Placement, place) for place in topic.placements)),
+        placements=sets.get(topic.placement_set_id) or _decode_placements(topic.placements),
         publish_order=tuple(read(PublishPlace, place) for place in topic.publish_order.places),
     )
+
+
+def _decode_placements(placements: Iterable[topic_pb2.Placement]) -> tuple[Placement, ...]:
+    return _share(tuple(read(Placement, place) for place in placements))
 
 
 def encode_topic(topic: Topic) -> topic_pb2.Topic:
@@ -92,12 +105,35 @@ def decode_enode(enode: topic_pb2.Enode) -> EnodeEntry:
 
 def decode_update(update: namesrv_pb2.WatchRoutesResponse) -> DirectoryUpdate:
     """Decode one message of the name server's watch."""
+    sets = _decode_sets(update)
+    topics = [decode_topic(topic, sets) for topic in update.topics]
+    return _decode_update(update, topics, map(decode_group, update.groups))
+
+
+async def decode_in_slices(update: namesrv_pb2.WatchRoutesResponse, clock: Clock) -> DirectoryUpdate:
+    """Decode one message of the name server's watch. The event loop does other work after each slice of its rows."""
+    sets, topics, groups = _decode_sets(update), list[Topic](), list[Group]()
+    async for some_topics in in_slices(update.topics, clock):
+        topics += [decode_topic(topic, sets) for topic in some_topics]
+    async for some_groups in in_slices(update.groups, clock):
+        groups += map(decode_group, some_groups)
+    return _decode_update(update, topics, groups)
+
+
+def _decode_sets(update: namesrv_pb2.WatchRoutesResponse) -> dict[int, tuple[Placement, ...]]:
+    """The sets of placements in an update, by id."""
+    return {one.set_id: _decode_placements(one.placements) for one in update.placement_sets}
+
+
+def _decode_update(
+    update: namesrv_pb2.WatchRoutesResponse, topics: Iterable[Topic], groups: Iterable[Group]
+) -> DirectoryUpdate:
     keys = tuple(read(HandleKey, key) for key in update.handle_keys.keys)
     return read(
         DirectoryUpdate,
         update,
-        topics=tuple(map(decode_topic, update.topics)),
-        groups=tuple(map(decode_group, update.groups)),
+        topics=tuple(topics),
+        groups=tuple(groups),
         enodes=tuple(map(decode_enode, update.enodes)),
         handle_keys=HandleKeys(keys, update.handle_keys.unsigned_until_ms) if keys else None,
     )

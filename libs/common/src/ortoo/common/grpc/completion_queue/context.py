@@ -21,7 +21,6 @@ class QueueCallContext(grpc.aio.ServicerContext[Any, Any]):
         self.arrival = call.arrival
         """The state of the call since its headers came."""
         self._clock = clock
-        self._peer: str | None = None
         self._headers: dict[str, str] | None = None
         self._code: Any = None
         self.number = OK
@@ -49,9 +48,8 @@ class QueueCallContext(grpc.aio.ServicerContext[Any, Any]):
 
     def peer(self) -> str:
         """The address of the caller."""
-        if self._peer is None:
-            self._peer = self._call.peer()
-        return self._peer
+        known: str = self.arrival.peer
+        return known
 
     def auth_context(self) -> Mapping[str, Iterable[bytes]]:
         """The TLS properties of the caller."""

@@ -20,6 +20,8 @@ SMALL_BYTES = 2 << 10
 """Larger answers count as the call's memory until gRPC has taken them."""
 FLUSH_BYTES = 8 << 10
 """After a larger answer the handler waits until gRPC has taken it; smaller ones fit into the connection's buffer."""
+PERIODIC_PAUSE_S = 0.02
+"""The time for which calls of periodic methods are gathered, so that the event loop takes many at one wake-up."""
 UNKNOWN: int = grpc.StatusCode.UNKNOWN.value[0]
 
 
@@ -34,13 +36,23 @@ class QueueServer:
     """A wrapper of a server that was not started yet. It passes on added handlers, except those of hot methods."""
 
     def __init__(
-        self, server: grpc.aio.Server, core: CompletionQueue, hot: Collection[str], layers: Layers, clock: Clock
+        self,
+        server: grpc.aio.Server,
+        core: CompletionQueue,
+        hot: Collection[str],
+        layers: Layers,
+        clock: Clock,
+        periodic: Collection[str] = (),
     ) -> None:
-        """`hot` are the full names of methods that take one request; calls of these methods pass `layers`."""
+        """`hot` are the full names of methods that take one request; calls of these methods pass `layers`.
+
+        Calls of `periodic` methods, which are hot too, wait for `PERIODIC_PAUSE_S` in a queue of their own.
+        """
         self.add_registered_method_handlers = server.add_registered_method_handlers
         self._server = server
         self._core = core
-        self._hot = frozenset(hot)
+        self._periodic_core = core.another(PERIODIC_PAUSE_S) if periodic else None
+        self._hot, self._periodic = frozenset((*hot, *periodic)), frozenset(periodic)
         self._layers = layers
         self._clock = clock
         self._handlers: dict[str, Any] = {}
@@ -57,24 +69,34 @@ class QueueServer:
                 self._handlers[method] = found
 
     @classmethod
-    def wrap(cls, server: grpc.aio.Server, hot: Collection[str], layers: Layers) -> "QueueServer | None":
+    def wrap(
+        cls, server: grpc.aio.Server, hot: Collection[str], layers: Layers, periodic: Collection[str] = ()
+    ) -> "QueueServer | None":
         """A queue front for this server. None if the server's core is unsuitable: grpc.aio then serves all methods."""
         clock = SystemClock()
         core = CompletionQueue.of_server(server, clock)
-        return None if core is None else cls(server, core, hot, layers, clock)
+        return None if core is None else cls(server, core, hot, layers, clock, periodic)
 
     def register(self) -> None:
         """Register the hot methods on the core. Call this before the server starts."""
         for method, handler in self._handlers.items():
-            self._core.register(method, _Method(method, handler, self._layers, self._clock).begin)
+            core = self._core
+            if self._periodic_core is not None and method in self._periodic:
+                core = self._periodic_core
+            core.register(method, _Method(method, handler, self._layers, self._clock).begin)
 
     def start(self) -> None:
         """Begin to take calls. Call this after the server has started."""
-        self._core.start()
+        for core in self._cores():
+            core.start()
 
     async def close(self) -> None:
         """End the queue. Call this after the server has stopped."""
-        await self._core.close()
+        for core in self._cores():
+            await core.close()
+
+    def _cores(self) -> list[CompletionQueue]:
+        return [self._core] if self._periodic_core is None else [self._core, self._periodic_core]
 
 
 class _Method:

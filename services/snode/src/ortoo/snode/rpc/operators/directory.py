@@ -5,12 +5,13 @@ from dataclasses import dataclass
 from typing import Any
 
 from ortoo.common.grpc.errors import Context
-from ortoo.common.process.long_work import in_slices
+from ortoo.common.grpc.limits.list_pages import fill_page
 from ortoo.snode.cluster import ClusterView
 from ortoo.snode.cluster.runtime import Runtime
 from ortoo.snode.cluster.wire import decode_topic, encode_topic
 from ortoo.snode.topics import TopicComponents
 from ortoo.v1 import namesrv_pb2 as pb
+from ortoo.v1 import topic_pb2
 from ortoo.v1.admin_pb2_grpc import AdminServiceServicer
 
 
@@ -88,10 +89,12 @@ class DirectoryAdminHandlers(AdminServiceServicer):
     async def ListTopics(self, request: pb.ListTopicsRequest, context: Context) -> pb.ListTopicsResponse:
         """All topics, or a page of them, sorted by name."""
         directory = self.cluster.directory
-        names, next_after = directory.topic_page(request.after, request.limit)
-        response = pb.ListTopicsResponse(next_after=next_after)
-        async for part in in_slices(names, self.runtime.clock):
-            response.topics.extend(
-                encode_topic(topic) for topic in map(directory.find_topic, part) if topic is not None
-            )
+
+        def row_of(name: str) -> topic_pb2.Topic | None:
+            topic = directory.find_topic(name)
+            return None if topic is None else encode_topic(topic)
+
+        page = directory.topic_page(request.after, request.limit)
+        response = pb.ListTopicsResponse()
+        response.next_after = await fill_page(page, row_of, response.topics, request.limit, self.runtime.clock)
         return response
