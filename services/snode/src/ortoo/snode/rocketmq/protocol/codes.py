@@ -66,7 +66,7 @@ class GrpcProxyError(Exception):
 @cache
 def ok_status() -> Status:
     """The status of a successful call. It must be set, because clients treat a missing status as a failure."""
-    return Status(code=Code.OK, message="ok")
+    return Status(code=Code.OK, message=Code.Name(Code.OK))
 
 
 def code_of(error: errors.OrtooError) -> Code.ValueType:
@@ -81,10 +81,10 @@ def code_of(error: errors.OrtooError) -> Code.ValueType:
 
 def status_of(error: errors.OrtooError | GrpcProxyError) -> Status:
     """The status of a failed call."""
-    if isinstance(error, GrpcProxyError):
-        return Status(code=error.code, message=told(str(error)))
-    count_failure(error)
-    return Status(code=code_of(error), message=told(str(error)))
+    if not isinstance(error, GrpcProxyError):
+        count_failure(error)
+    code = error.code if isinstance(error, GrpcProxyError) else code_of(error)
+    return Status(code=code, message=told(f"{Code.Name(code)}: {error}"))
 
 
 def grpc_status_name(error: errors.OrtooError | GrpcProxyError) -> str:
@@ -98,7 +98,7 @@ def grpc_status_name(error: errors.OrtooError | GrpcProxyError) -> str:
 def common_status(codes: list[Code.ValueType]) -> Status:
     """The status of an answer with several entries: the code of all entries, or MULTIPLE_RESULTS if they differ."""
     if not codes:
-        return Status(code=Code.INTERNAL_SERVER_ERROR, message="there is no result")
+        return status_of(GrpcProxyError(Code.INTERNAL_SERVER_ERROR, "there is no result"))
     if len(set(codes)) > 1:
-        return Status(code=Code.MULTIPLE_RESULTS, message="the results differ; each entry has its own status")
-    return Status(code=codes[0], message=Code.Name(codes[0]).lower())
+        return status_of(GrpcProxyError(Code.MULTIPLE_RESULTS, "the results differ; each entry has its own status"))
+    return Status(code=codes[0], message=Code.Name(codes[0]))

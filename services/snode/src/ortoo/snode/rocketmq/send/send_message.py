@@ -59,6 +59,7 @@ class SendMessageActivity:
             SendResultEntry(
                 status=ok_status(),
                 message_id=receipt.message_id,
+                transaction_id=receipt.message_id,  # as RocketMQ
                 offset=receipt.offset,
                 recall_handle=join_handle(receipt.recall_handle, receipt.message_id) if receipt.recall_handle else "",
             )
