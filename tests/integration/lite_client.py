@@ -40,9 +40,7 @@ class LiteClient:
         request = s.HeartbeatRequest(group=GROUP, client_type=client_type)
         assert (await self.stub.Heartbeat(request, metadata=self.metadata)).status.code == Code.OK
 
-    async def send(
-        self, *sent: tuple[str, bytes], topic: str = "t", tag: str | None = None
-    ) -> s.SendMessageResponse:
+    async def send(self, *sent: tuple[str, bytes], topic: str = "t", tag: str | None = None) -> s.SendMessageResponse:
         """Send (lite topic, body) pairs with one call."""
         messages = [
             d.Message(

@@ -894,19 +894,23 @@ class ListGroupsRequest(_message.Message):
 
     AFTER_FIELD_NUMBER: _builtins.int
     LIMIT_FIELD_NUMBER: _builtins.int
+    NAME_FIELD_NUMBER: _builtins.int
     after: _builtins.str
     """List the groups whose names follow this one; empty = from the first one."""
     limit: _builtins.int
     """The maximum number of groups; 0 = all."""
+    name: _builtins.str
+    """List only the group with this name; empty = all groups. Older servers list all."""
     def __init__(
         self,
         *,
         after: _builtins.str = ...,
         limit: _builtins.int = ...,
+        name: _builtins.str = ...,
     ) -> None: ...
     _HasFieldArgType: _TypeAlias = _Never  # noqa: Y015
     def HasField(self, field_name: _HasFieldArgType) -> _builtins.bool: ...
-    _ClearFieldArgType: _TypeAlias = _typing.Literal["after", b"after", "limit", b"limit"]  # noqa: Y015
+    _ClearFieldArgType: _TypeAlias = _typing.Literal["after", b"after", "limit", b"limit", "name", b"name"]  # noqa: Y015
     def ClearField(self, field_name: _ClearFieldArgType) -> None: ...
     def WhichOneof(self, oneof_group: _Never) -> None: ...
 

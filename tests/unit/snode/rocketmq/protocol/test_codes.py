@@ -25,9 +25,7 @@ def test_every_kind_of_error_has_a_code() -> None:
 
 
 @pytest.mark.parametrize(("kind", "code"), BY_KIND)
-def test_an_error_of_no_known_field_has_its_kinds_code(
-    kind: type[errors.OrtooError], code: "Code.ValueType"
-) -> None:
+def test_an_error_of_no_known_field_has_its_kinds_code(kind: type[errors.OrtooError], code: "Code.ValueType") -> None:
     """Clients see the code of the table; the text begins with its name, which some programs look for."""
     status = status_of(kind("words", field="something"))
     assert (status.code, status.message) == (code, f"{Code.Name(code)}: something: words")

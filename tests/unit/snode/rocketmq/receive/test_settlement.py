@@ -131,7 +131,11 @@ async def test_each_entry_of_an_acknowledgement_is_answered_by_itself() -> None:
     assert [entry.receipt_handle for entry in answer.entries] == list(sent)
     assert answer.status.code == d.MULTIPLE_RESULTS
     words = [entry.status.message for entry in answer.entries]
-    assert words[:3] == ["OK", f"INVALID_RECEIPT_HANDLE: {OVER}", "INVALID_RECEIPT_HANDLE: the handle belongs to another group than g"]
+    assert words[:3] == [
+        "OK",
+        f"INVALID_RECEIPT_HANDLE: {OVER}",
+        "INVALID_RECEIPT_HANDLE: the handle belongs to another group than g",
+    ]
     assert "does not belong to topic t" in words[3]
     assert pops.said == [(handle(1), Finish()), (handle(2), Finish()), (handle(9, topic_id=9), Finish())]
     assert [leases.remove(handle(offset)) for offset in (1, 2, 3)] == [False, True, True]

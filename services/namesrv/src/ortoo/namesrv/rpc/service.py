@@ -205,7 +205,9 @@ class NameService(NameServiceServicer):
 
     async def ListGroups(self, request: pb.ListGroupsRequest, context: Context) -> pb.ListGroupsResponse:
         """All groups, or a page of them."""
-        names, next_after = self.directory.sorted_names()[1].page(request.after, request.limit)
+        names, next_after = [request.name], ""
+        if not request.name:
+            names, next_after = self.directory.sorted_names()[1].page(request.after, request.limit)
         response, groups = pb.ListGroupsResponse(next_after=next_after), self.directory.groups
         async for part in in_slices(names, self.clock):
             response.groups.extend(write(topic_pb2.Group, groups[name]) for name in part if name in groups)
