@@ -12,6 +12,7 @@ from ortoo.client.core.closed import ConsumerClosed, check_loop
 from ortoo.client.core.connection import Connection
 from ortoo.client.core.filters import Filter, filter_expressions
 from ortoo.client.core.handlers import ERROR_LENGTH_MAX, RetryLater, log_fields
+from ortoo.client.core.openable import Openable
 from ortoo.client.core.received import ReplyCall
 from ortoo.client.handling.calls import HandlerCalls
 from ortoo.client.handling.loop_watch import LoopWatch
@@ -40,7 +41,7 @@ SHARED_MESSAGES_MAX = 1_024
 _log = get_logger("consumer")
 
 
-class PopConsumer:
+class PopConsumer(Openable):
     """A worker of a group. Made by `Client.pop_consumer`; an async context manager.
 
     On exit it releases messages that were not acknowledged or nacked, without counting an attempt.

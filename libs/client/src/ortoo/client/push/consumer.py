@@ -11,6 +11,7 @@ from ortoo.client.core.closed import ConsumerClosed
 from ortoo.client.core.connection import Connection
 from ortoo.client.core.filters import Filter, TopicFilters, topic_filters
 from ortoo.client.core.handlers import nack_messages
+from ortoo.client.core.openable import Openable
 from ortoo.client.core.queues import Queue
 from ortoo.client.core.received import ReceivedBatch, ReceivedMessage
 from ortoo.client.core.wire import LANGUAGE, client_version, message_model, start_from, subscription
@@ -60,7 +61,7 @@ class ConsumerSettings:
     """The consumer's name in reports; empty = made of host and process."""
 
 
-class Consumer:
+class Consumer(Openable):
     """A group member. Made by `Client.consumer`; an async context manager that leaves the group on exit.
 
     Read whole batches with `batches()` (fast), or messages with `async for`, and call `ack()` after processing.
