@@ -3,6 +3,7 @@
 import asyncio
 from collections.abc import AsyncIterator
 from pathlib import Path
+from typing import Any
 
 import pytest
 
@@ -172,7 +173,10 @@ async def test_a_running_client_uses_renewed_certificates(tmp_path: Path, monkey
     }
     async with open_cluster(tmp_path / "cluster", settings={"snode": chosen}) as cluster, asyncio.timeout(120):
         address = cluster.running["snode-0"].tls_address.replace("127.0.0.1", "localhost")
-        files = {"tls_certificate_file": str(shown.certificate_file), "tls_key_file": str(shown.key_file)}
+        files: dict[str, Any] = {
+            "tls_certificate_file": str(shown.certificate_file),
+            "tls_key_file": str(shown.key_file),
+        }
         async with connect(address, tls_ca_file=str(first.ca_file), **files) as mq:
             await mq.ping()
             for certificate, name in ((server, "server"), (shown, "client")):

@@ -45,7 +45,7 @@ CERTIFICATE_INTERVAL_S = 10.0
 class Client(Openable):
     """A client: makes producers and consumers, and has the operator's calls as `admin`. Made by `connect`."""
 
-    def __init__(self, make_connection: Callable[[], Connection], start_timeout_s: float) -> None:
+    def __init__(self, make_connection: Callable[[], Connection], start_timeout_s: float = 0.0) -> None:
         """Applications get a client from `connect`."""
         self._make_connection = make_connection
         self._start_timeout_s = start_timeout_s
