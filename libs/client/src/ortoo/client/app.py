@@ -12,11 +12,11 @@ from ortoo.client.core.connection import Connection
 from ortoo.client.core.credentials import addresses_from, credentials_from, effective_environment, tls_from
 from ortoo.client.core.filters import Filter, TopicFilters, topic_filters
 from ortoo.client.core.openable import Openable
-from ortoo.client.core.ping import ping
 from ortoo.client.core.queues import Queue
 from ortoo.client.produce.producer import Producer
 from ortoo.client.produce.producer_settings import ProducerSettings
 from ortoo.client.requests.requester import Requester
+from ortoo.client.sessions.ping import ping
 from ortoo.client.sessions.session import Session
 from ortoo.common.cluster.addresses import check_proxy
 from ortoo.common.errors import Conflict
