@@ -82,7 +82,7 @@ async def started(client: Official, do: str, **given: Any) -> None:
             try:
                 await client(do, **given)
                 return
-            except ClientError:
+            except (ClientError, TimeoutError):
                 await CLOCK.sleep(1.0)
 
 
