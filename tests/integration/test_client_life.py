@@ -10,7 +10,7 @@ import pytest
 from ortoo.client import Client, ClientClosed, Conflict, ConsumerClosed, Invalid, Message, Unavailable, connect
 from ortoo.client import app as client_app
 from ortoo.client.blocking import connect as connect_blocking
-from ortoo.client.core.openable import Openable
+from ortoo.client.core.closed import Openable
 from ortoo.common.process.background import Background
 from ortoo.common.process.clock import SystemClock
 from ortoo.testing.pytest_broker import BlockingBroker

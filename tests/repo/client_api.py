@@ -13,7 +13,7 @@ from typing import get_type_hints, is_typeddict
 import ortoo.client
 import ortoo.client.blocking
 from ortoo.client.admin.topics import TopicCalls
-from ortoo.client.core.openable import Openable
+from ortoo.client.core.closed import Openable
 from ortoo.client.produce.transactions import TransactionChecker
 from ortoo.common.records.message_fields import ColumnFields
 

@@ -7,11 +7,10 @@ from contextlib import AbstractContextManager, AsyncExitStack, nullcontext
 from functools import cached_property
 from typing import TYPE_CHECKING, Any, Self
 
-from ortoo.client.core.closed import ClientClosed
+from ortoo.client.core.closed import ClientClosed, Openable
 from ortoo.client.core.connection import Connection
 from ortoo.client.core.credentials import addresses_from, credentials_from, effective_environment, tls_from
 from ortoo.client.core.filters import Filter, TopicFilters, topic_filters
-from ortoo.client.core.openable import Openable
 from ortoo.client.core.queues import Queue
 from ortoo.client.produce.producer import Producer
 from ortoo.client.produce.producer_settings import ProducerSettings

@@ -14,7 +14,7 @@ from types import TracebackType
 from typing import Any, Concatenate, Generic, ParamSpec, Self, TypeVar
 
 from ortoo.client.blocking.loop_thread import LoopThread, OpenContext
-from ortoo.client.core.openable import CLOSE_TIMEOUT_S
+from ortoo.client.core.closed import CLOSE_TIMEOUT_S
 
 A = TypeVar("A")
 A_co = TypeVar("A_co", covariant=True)

@@ -9,9 +9,8 @@ from typing import TYPE_CHECKING, Any, Self, TypeVar
 
 import grpc
 
-from ortoo.client.core.closed import ClientClosed, check_loop, check_not_forked, used_before_fork
+from ortoo.client.core.closed import ClientClosed, Openable, check_loop, check_not_forked, used_before_fork
 from ortoo.client.core.credentials import Credentials
-from ortoo.client.core.openable import Openable
 from ortoo.common.cluster.addresses import is_address, proxy_variable
 from ortoo.common.cluster.process_name import process_name
 from ortoo.common.errors import Invalid, OrtooError, Unavailable

@@ -8,11 +8,10 @@ from functools import partial
 from typing import Any, Self
 
 from ortoo.client import log_events
-from ortoo.client.core.closed import ConsumerClosed, check_loop
+from ortoo.client.core.closed import ConsumerClosed, Openable, check_loop
 from ortoo.client.core.connection import Connection
 from ortoo.client.core.filters import Filter, filter_expressions
 from ortoo.client.core.handlers import ERROR_LENGTH_MAX
-from ortoo.client.core.openable import Openable
 from ortoo.client.core.received import ReplyCall
 from ortoo.client.handling.calls import HandlerCalls
 from ortoo.client.handling.loop_watch import LoopWatch

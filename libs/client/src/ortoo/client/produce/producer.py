@@ -7,9 +7,8 @@ from itertools import islice
 from typing import Any, Self
 
 from ortoo.client import log_events
-from ortoo.client.core.closed import ClientClosed
+from ortoo.client.core.closed import ClientClosed, Openable
 from ortoo.client.core.connection import Connection
-from ortoo.client.core.openable import Openable
 from ortoo.client.core.queues import Queue, Receipt
 from ortoo.client.produce.in_flight import FailureAction, InFlight
 from ortoo.client.produce.produce_call import ProduceCall

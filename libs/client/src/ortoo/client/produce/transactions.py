@@ -22,8 +22,8 @@ from dataclasses import dataclass
 from typing import Any, Self
 
 from ortoo.client import log_events
+from ortoo.client.core.closed import Openable
 from ortoo.client.core.connection import Connection
-from ortoo.client.core.openable import Openable
 from ortoo.client.core.queues import Queue
 from ortoo.client.core.wire import wire_queue
 from ortoo.client.handling.calls import HandlerCalls

@@ -4,10 +4,9 @@ from collections.abc import AsyncIterator, Awaitable, Callable, Iterable, Iterat
 from contextlib import contextmanager, suppress
 from typing import Self
 
-from ortoo.client.core.closed import ConsumerClosed
+from ortoo.client.core.closed import ConsumerClosed, Openable
 from ortoo.client.core.connection import Connection
 from ortoo.client.core.filters import Filter, TopicFilters, topic_filters
-from ortoo.client.core.openable import Openable
 from ortoo.client.core.queues import Queue
 from ortoo.client.core.received import ReceivedBatch, ReceivedMessage
 from ortoo.client.handling.calls import HandlerCalls

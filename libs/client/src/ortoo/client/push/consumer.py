@@ -7,11 +7,10 @@ from functools import partial
 from pathlib import Path
 from typing import Any, Self
 
-from ortoo.client.core.closed import ConsumerClosed
+from ortoo.client.core.closed import ConsumerClosed, Openable
 from ortoo.client.core.connection import Connection
 from ortoo.client.core.filters import Filter, TopicFilters, topic_filters
 from ortoo.client.core.handlers import nack_messages
-from ortoo.client.core.openable import Openable
 from ortoo.client.core.queues import Queue
 from ortoo.client.core.received import ReceivedBatch, ReceivedMessage
 from ortoo.client.core.wire import LANGUAGE, client_version, message_model, start_from, subscription
