@@ -223,8 +223,8 @@ def connect(
     `tls_certificate_file` and `tls_key_file` are the client's certificate.
     Their defaults are ORTOO_TLS_CA_FILE, ORTOO_TLS_CERTIFICATE_FILE and ORTOO_TLS_KEY_FILE. Changed files are used
     within 10 s.
-    With `start_timeout_s` the begin of the block waits until a snode serves, and raises Unavailable after this time.
-    0 = it does not wait, and the first calls fail if no snode answers.
+    With `start_timeout_s` the begin of the block waits until a snode serves, and raises Unavailable after this time. By
+    default it does not wait.
     `proxy` is the URL of an HTTP proxy, such as http://proxy:3128; empty = no proxy. None = the proxy in the variables
     grpc_proxy, https_proxy or http_proxy, except for addresses of the same machine.
     If the application has set up OpenTelemetry, the client makes spans and metrics, unless `telemetry` is false.
