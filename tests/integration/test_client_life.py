@@ -1,4 +1,4 @@
-"""The life of a client without a block: open, ping, close, and what each says when it is used too early or late."""
+"""The life of a client without a block: open, ping, close, and the errors of a use before or after that."""
 
 import asyncio
 from collections.abc import AsyncIterator

@@ -31,7 +31,7 @@ CLOCK = SystemClock()
 
 @dataclass
 class Work:
-    """What a client has sent and received, and its errors with their times."""
+    """The sent and received messages of a client, and its errors with their times."""
 
     client: Official
     sent: set[bytes] = field(default_factory=set)

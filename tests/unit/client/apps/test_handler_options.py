@@ -1,4 +1,4 @@
-"""What a program declares about its handlers: batches, middleware, retries by exception, timeouts, restarts, health."""
+"""The options of a program's handlers: batches, middleware, retries by exception, timeouts, restarts, health."""
 
 import asyncio
 from collections.abc import AsyncIterator, Sequence
@@ -148,7 +148,7 @@ async def test_a_middleware_has_a_yield() -> None:
 
 
 def test_retries_are_chosen_by_the_exception() -> None:
-    """The first type that matches; without one the group's policy; after the last delay the message is parked."""
+    """The first type that matches, or else the group's policy. After the last delay the message is parked."""
     rules = RetryRules({ConnectionError: (SECOND, 2 * SECOND), ValueError: (), OSError: (3 * SECOND,)})
     reset, wrong, other = ConnectionResetError("x"), UnicodeError("y"), KeyError("z")
     delays = [rules.failure_of(attempt, reset, 0.5) for attempt in (1, 2, 3)]

@@ -24,7 +24,7 @@ async def ping(connection: Connection, timeout_s: float) -> float:
             return clock.monotonic_s() - begun_s
         if clock.monotonic_s() >= deadline_s:
             raise Unavailable(
-                f"{address} does not serve yet: it is starting or stopping; try again", retry_after_ms=500
+                f"{address} does not serve, because it is starting or stopping; try again", retry_after_ms=500
             )
         connection.mark_failed(address)
         await connection.back_off(attempt)
