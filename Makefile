@@ -51,7 +51,7 @@ RUNS := spark-tests official-tests console-tests all-tests
 .PHONY: quick-seeds seeds planted cancellations mutants
 .PHONY: console-setup console-tests screenshots
 .PHONY: demo-spark spark-setup spark-tests spark-long spark-kills spark-server-kills spark-matrix bench-spark bench-spark-kafka
-.PHONY: alerts deep drain explore full-enode hostile rolling upgrade dist install-tests resolve-check release wheels image-check manifests deploy-tools sbom arm-check
+.PHONY: official-kills alerts deep drain explore full-enode hostile rolling upgrade dist install-tests resolve-check release wheels image-check manifests deploy-tools sbom arm-check
 .PHONY: lint types imports quick-tests official-tests all-tests compiled
 
 help:  ## Show this help
@@ -224,6 +224,9 @@ planted: $(READY)  ## Search for the first seed that finds each planted bug: the
 
 mutants: $(READY)  ## Mutate the deciding modules in thousands of ways and count the mutants that the quick tests catch, an hour (NAME=state for one)
 	@$(PY) -m tests.mutation.table $(if $(NAME),"$(NAME)")
+
+official-kills: $(READY) $(NODE_READY) $(TYPED_READY)  ## RocketMQ's official clients while the leader of three replicas is killed every 20 s, three minutes with each client (KILLS=9)
+	@ORTOO_LEADER_KILLS=$(or $(KILLS),9) $(PYTEST) -s tests/official/test_leader_kills.py
 
 explore: $(READY)  ## Explore the replication protocol: 10,000 walks a scenario, then each rule switched off until a loss is found, half an hour
 	@$(PY) -m tests.simulation.replicas.long_walks --seeds $(or $(SEEDS),10000)

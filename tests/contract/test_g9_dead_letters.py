@@ -2,6 +2,7 @@
 
 import asyncio
 from dataclasses import replace
+from types import SimpleNamespace
 
 import pytest
 
@@ -173,6 +174,23 @@ def test_giving_back_without_counting_never_parks() -> None:
             await it.nack(await it.pop(), counts=False)
         assert await it.dead_letters() == []
         assert texts(await it.pop()) == ["a"]
+
+    play(scenario)
+
+
+def test_the_creation_of_a_dead_letter_topic_is_no_warning(monkeypatch: pytest.MonkeyPatch) -> None:
+    """The first dead letter of each group waits for it. Other failures are reported."""
+    warnings: list[str] = []
+    recorder = SimpleNamespace(emit=lambda event, **fields: warnings.append(str(fields["reason"])))
+    monkeypatch.setattr("ortoo.enode.pops.parking._log", recorder)
+
+    async def scenario(it: PopStore) -> None:
+        await it.send("a")
+        for topic_id in (0, 99):
+            it.rules = replace(it.rules, attempts_max=1, dead_letter_topic_id=topic_id)
+            await it.nack(await it.pop(), error="boom")
+            await it.one.clock.sleep(5)
+            assert len(warnings) == bool(topic_id)
 
     play(scenario)
 

@@ -79,7 +79,7 @@ async def test_messages_that_wait_in_retries_are_lag_and_are_explained(tmp_path:
             described = await mq.admin.groups.describe("g")
             assert described.retries.retrying == COUNT
             shown = (await command.run(["ortoo", "group", "describe", "g"], cluster.address)).stdout
-            assert f"{COUNT} wait in retries" in shown
+            assert f"{COUNT} messages wait in retries" in shown
             assert "the shop is closed" in shown
 
             reasons = {one.name: one.observed for one in (await explained(mq)).reasons}

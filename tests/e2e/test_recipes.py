@@ -78,6 +78,21 @@ async def stored_bodies(address: str, topic: str, count: int) -> list[bytes]:
     return bodies
 
 
+async def test_a_worker_answers_health_checks(recipe: Example) -> None:
+    """Its batches are stored, a bad one is parked at once, and the check needs no framework."""
+    port = free_port()
+    async with connect(recipe.address) as mq:
+        await mq.admin.create_topic("numbers")
+        recipe.environ["HEALTH_PORT"] = str(port)
+        async with recipe.running("worker.py") as worker, mq.producer("numbers") as p:
+            running = {"status": "running", "restarts": 0}
+            assert await answer_of(f"http://127.0.0.1:{port}/", until=200) == (200, running)
+            await p.send(b"7")
+            await worker.until("stored 7")
+            await p.send(b"-1")
+            await worker.until("failed: ValueError('a negative number')")
+
+
 async def test_fastapi_reports_a_consumer_that_has_ended(recipe: Example) -> None:
     """An order is shipped, and the check is 503 when the consumer cannot continue, while the service still answers."""
     port = free_port()

@@ -32,28 +32,33 @@ class LiteClient:
 
     async def live(self, *names: str) -> None:
         """Send the heartbeat and the subscriptions that a client sends every half minute."""
-        request = s.HeartbeatRequest(group=GROUP, client_type=d.LITE_SIMPLE_CONSUMER)
-        assert (await self.stub.Heartbeat(request, metadata=self.metadata)).status.code == Code.OK
+        await self.beat(d.LITE_SIMPLE_CONSUMER)
         assert await self.sync(COMPLETE, *names) == Code.OK
 
-    async def send(self, *sent: tuple[str, bytes], topic: str = "t") -> s.SendMessageResponse:
+    async def beat(self, client_type: "d.ClientType.ValueType") -> None:
+        """Send a heartbeat as a client of this type."""
+        request = s.HeartbeatRequest(group=GROUP, client_type=client_type)
+        assert (await self.stub.Heartbeat(request, metadata=self.metadata)).status.code == Code.OK
+
+    async def send(self, *sent: tuple[str, bytes], topic: str = "t", tag: str | None = None) -> s.SendMessageResponse:
         """Send (lite topic, body) pairs with one call."""
         messages = [
             d.Message(
                 topic=Resource(name=topic),
                 body=body,
-                system_properties=d.SystemProperties(message_id=body.decode(), lite_topic=name),
+                system_properties=d.SystemProperties(message_id=body.decode(), lite_topic=name, tag=tag),
             )
             for name, body in sent
         ]
         return await self.stub.SendMessage(s.SendMessageRequest(messages=messages), metadata=self.metadata)
 
-    async def receive(self, count: int = 8, wait_s: float = 0.3) -> list[d.Message]:
+    async def receive(self, count: int = 8, wait_s: float = 0.3, tags: str = "*") -> list[d.Message]:
         """Messages for a simple consumer."""
         wait = Duration(seconds=int(wait_s), nanos=int(wait_s % 1 * 1e9))
         request = s.ReceiveMessageRequest(
             group=GROUP,
             message_queue=d.MessageQueue(topic=TOPIC, id=0),
+            filter_expression=d.FilterExpression(type=d.TAG, expression=tags),
             batch_size=count,
             invisible_duration=Duration(seconds=30),
             long_polling_timeout=wait,

@@ -13,6 +13,7 @@ from apache.rocketmq.v2 import definition_pb2 as d
 from apache.rocketmq.v2 import service_pb2 as s
 from apache.rocketmq.v2.definition_pb2 import Code
 from apache.rocketmq.v2.service_pb2_grpc import MessagingServiceStub
+from ortoo.client import connect
 from ortoo.common.process.background import Background
 from ortoo.v1 import topic_pb2
 from ortoo.verification.servers.cluster import InProcessCluster, open_cluster
@@ -34,6 +35,7 @@ async def test_each_lite_topic_is_a_queue_of_its_own(tmp_path: Path) -> None:
         sent = await client.send(*((name, b"%s%d" % (name.encode(), n)) for n in range(2) for name in "abcx"))
         assert (sent.status.code, len(sent.entries)) == (Code.OK, 8)
         assert [entry.message_id for entry in sent.entries[:2]] == ["a0", "b0"]
+        assert [entry.transaction_id for entry in sent.entries[:2]] == ["a0", "b0"]  # as RocketMQ
         first = await client.receive()
         assert bodies(first) == [b"a0", b"b0", b"c0"]
         assert {one.system_properties.lite_topic: one.body for one in first} == {"a": b"a0", "b": b"b0", "c": b"c0"}
@@ -83,6 +85,59 @@ async def test_two_clients_share_a_lite_topic(tmp_path: Path) -> None:
         await one.stub.NotifyClientTermination(s.NotifyClientTerminationRequest(group=GROUP), metadata=one.metadata)
         assert await one.receive() == []
         assert bodies(await other.receive()) == [b"a1"]
+
+
+async def test_a_plain_group_receives_all_lite_topics(tmp_path: Path) -> None:
+    """By tag, each message with its lite topic, also one that is created while the poll waits."""
+    async with served(tmp_path, enodes=2) as (_, client), Background("test") as background:
+        plain = LiteClient(client.stub, "plain")
+        await plain.beat(d.SIMPLE_CONSUMER)
+        for tag in ("task", "other"):
+            await client.send(*((name, f"{tag}-{name}".encode()) for name in "abc"), tag=tag)
+        received: list[d.Message] = []
+        while len(received) < 3:
+            found = await plain.receive(wait_s=10, tags="task")
+            received += found
+            assert [await plain.ack(one) for one in found] == [Code.OK] * len(found)
+        assert {one.system_properties.lite_topic: one.body for one in received} == {
+            name: b"task-" + name.encode() for name in "abc"
+        }
+        waiting = background.spawn("poll", plain.receive(wait_s=20, tags="task"))
+        while waiting.done():
+            waiting = background.spawn("poll", plain.receive(wait_s=20, tags="task"))
+        await client.send(("new", b"task-new"), tag="task")
+        [last] = await waiting
+        assert (last.topic.name, last.system_properties.lite_topic, last.body) == ("t", "new", b"task-new")
+
+
+async def test_a_group_has_either_plain_or_lite_consumers(tmp_path: Path) -> None:
+    """The plain consumer hears why it gets nothing."""
+    async with served(tmp_path) as (_, client):
+        await client.sync(ADD, "a")
+        plain = LiteClient(client.stub, "plain")
+        await plain.beat(d.PUSH_CONSUMER)
+        request = s.ReceiveMessageRequest(
+            group=GROUP,
+            message_queue=d.MessageQueue(topic=TOPIC),
+            batch_size=1,
+            invisible_duration=Duration(seconds=30),
+            long_polling_timeout=Duration(seconds=20),
+        )
+        frames = [one async for one in plain.stub.ReceiveMessage(request, metadata=plain.metadata, timeout=30)]
+        assert [frame.status.code for frame in frames] == [Code.ILLEGAL_CONSUMER_GROUP]
+        assert "use another group" in frames[0].status.message
+
+
+async def test_a_subscription_creates_no_topic(tmp_path: Path) -> None:
+    """The first message creates the lite topic, and the waiting poll gets it."""
+    async with served(tmp_path) as (cluster, client), Background("test") as background:
+        assert await client.sync(ADD, "a") == Code.OK
+        assert await client.receive() == []
+        async with connect(cluster.address) as mq:
+            assert [one.name for one in await mq.admin.list_topics()] == ["t"]
+        waiting = background.spawn("poll", client.receive(wait_s=20))
+        await client.send(("b", b"b0"), ("a", b"a0"))
+        assert bodies(await waiting) == [b"a0"]
 
 
 async def test_a_suspended_lite_topic_comes_again_as_the_same_attempt(tmp_path: Path) -> None:

@@ -42,6 +42,9 @@ async def test_lists_are_complete_in_pages_and_at_once(tmp_path: Path, monkeypat
                     assert ([len(page) for page in pages], list(chain(*pages))) == (sizes, NAMES)
                 groups = await names_of(stub, "ListGroups", pb.ListGroupsRequest(limit=2), "groups")
                 assert groups == [GROUPS[:2], GROUPS[2:4], GROUPS[4:]]
+                for name, found in (("g3", [["g3"]]), ("absent", [[]])):  # one group does not cost the list of all
+                    assert await names_of(stub, "ListGroups", pb.ListGroupsRequest(name=name), "groups") == found
+        assert (await mq.admin.describe_group("g3")).name == "g3"
         monkeypatch.setattr(admin_topics, "LISTED_AT_ONCE", 2)
         assert [one.name for one in await mq.admin.list_topics()] == NAMES
         await mq.admin.delete_topic("t3", at_once=True)

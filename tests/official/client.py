@@ -135,7 +135,8 @@ class Official:
                     said["body"] = base64.b64decode(said["body"])
                 await self.events.add(said)
         for answer in self._answers.values():
-            answer.set_exception(ClientError("the process ended"))
+            if not answer.done():  # its caller may have been cancelled
+                answer.set_exception(ClientError("the process ended"))
 
 
 @contextlib.asynccontextmanager

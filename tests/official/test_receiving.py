@@ -56,7 +56,7 @@ async def test_what_a_native_producer_sends_an_official_consumer_gets(language: 
         [received] = await client.messages("c", 1)
         assert received["message_id"] == receipt.message_id
         assert (received["body"], received["tag"], received["keys"]) == (b"\x00\xff", "red", ["k1", "k2"])
-        assert (received["properties"], received["message_group"]) == ({"a": "b"}, "m")
+        assert (received["properties"], received["message_group"]) == ({"a": "b", "__SHARDINGKEY": "m"}, "m")
 
 
 @pytest.mark.parametrize("language", LANGUAGES)

@@ -13,6 +13,7 @@ from typing import get_type_hints, is_typeddict
 import ortoo.client
 import ortoo.client.blocking
 from ortoo.client.admin.topics import TopicCalls
+from ortoo.client.core.closed import Openable
 from ortoo.client.produce.transactions import TransactionChecker
 from ortoo.common.records.message_fields import ColumnFields
 
@@ -36,7 +37,7 @@ Other types in their signatures come from `ortoo.client` ([client API](client-ap
 """
 
 
-PARTS = (ColumnFields, TopicCalls)
+PARTS = (ColumnFields, Openable, TopicCalls)
 """Base classes without a public name; their members belong to the class that inherits them."""
 
 

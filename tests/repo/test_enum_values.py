@@ -22,7 +22,6 @@ EXCEPTIONS = {
     ("ortoo/snode/policy/access_rules.py", "Grant[word]"): "from a file of the operator, checked before",
     ("ortoo/snode/policy/flow_control.py", "FlowUnit[str(one.get('unit', 'requests')).upper()]"):
         "from a file of the operator, rejected by Invalid",
-    ("ortoo/snode/rocketmq/protocol/codes.py", "Code.Name(codes[0])"): "a code of the table in this module",
 }  # fmt: skip
 """Conversions of values that no other process sends, each with the reason."""
 

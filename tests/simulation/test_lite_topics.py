@@ -170,6 +170,7 @@ def test_a_lite_topic_that_was_given_more_queues_ends_and_hinders_no_other() -> 
     async def script(it: Lite) -> None:
         one, _ = it.clients
         assert await one.sync(ADD, "a", "b") == Code.OK
+        await one.send(("a", b"a0"), ("b", b"b0"))
         async with Background("clients") as background:
             background.spawn("live", it.live(0, "a", "b"))
             await it.mq.admin.update_topic("%LMQ%|t|a", read_queue_count=2)

@@ -25,6 +25,10 @@ import org.apache.rocketmq.client.apis.consumer.SimpleConsumer;
 import org.apache.rocketmq.client.apis.message.MessageBuilder;
 import org.apache.rocketmq.client.apis.message.MessageView;
 import org.apache.rocketmq.client.apis.producer.Producer;
+import org.apache.rocketmq.client.apis.producer.ProducerBuilder;
+import org.apache.rocketmq.client.apis.producer.SendReceipt;
+import org.apache.rocketmq.client.apis.producer.Transaction;
+import org.apache.rocketmq.client.apis.producer.TransactionResolution;
 import org.apache.rocketmq.shaded.com.google.gson.Gson;
 import org.apache.rocketmq.shaded.com.google.gson.JsonElement;
 import org.apache.rocketmq.shaded.com.google.gson.JsonObject;
@@ -37,6 +41,7 @@ public class Driver {
   private final String endpoints;
   private final Map<String, AutoCloseable> clients = new ConcurrentHashMap<>();
   private final Map<String, MessageView> received = new ConcurrentHashMap<>();
+  private final Map<String, Transaction> transactions = new ConcurrentHashMap<>();
 
   private Driver(String endpoints) {
     this.endpoints = endpoints;
@@ -45,7 +50,7 @@ public class Driver {
   public static void main(String[] arguments) throws Exception {
     System.setOut(System.err);
     Driver driver = new Driver(arguments[0]);
-    ExecutorService pool = Executors.newFixedThreadPool(8);
+    ExecutorService pool = Executors.newFixedThreadPool(32);
     BufferedReader in = new BufferedReader(new InputStreamReader(System.in, StandardCharsets.UTF_8));
     for (String line = in.readLine(); line != null; line = in.readLine()) {
       JsonObject ask = GSON.fromJson(line, JsonObject.class);
@@ -76,11 +81,26 @@ public class Driver {
       case "producer":
         List<String> topics = new ArrayList<>();
         ask.getAsJsonArray("topics").forEach(topic -> topics.add(topic.getAsString()));
-        clients.put(name, PROVIDER.newProducerBuilder().setClientConfiguration(configuration(ask))
-            .setTopics(topics.toArray(new String[0])).build());
+        ProducerBuilder starting = PROVIDER.newProducerBuilder().setClientConfiguration(configuration(ask))
+            .setTopics(topics.toArray(new String[0]));
+        if (ask.has("verdict")) {
+          starting.setTransactionChecker(
+              view -> TransactionResolution.valueOf(ask.get("verdict").getAsString().toUpperCase()));
+        }
+        clients.put(name, starting.build());
         return Map.of();
       case "send":
-        return Map.of("message_id", ((Producer) clients.get(name)).send(message(ask)).getMessageId().toString());
+        Producer producer = (Producer) clients.get(name);
+        SendReceipt receipt = ask.has("transaction")
+            ? producer.send(message(ask), transactions.get(ask.get("transaction").getAsString()))
+            : producer.send(message(ask));
+        return Map.of("message_id", receipt.getMessageId().toString());
+      case "begin":
+        transactions.put(ask.get("transaction").getAsString(), ((Producer) clients.get(name)).beginTransaction());
+        return Map.of();
+      case "commit":
+        transactions.remove(ask.get("transaction").getAsString()).commit();
+        return Map.of();
       case "push":
         int failures = ask.has("failures") ? ask.get("failures").getAsInt() : 0;
         clients.put(name, PROVIDER.newPushConsumerBuilder().setClientConfiguration(configuration(ask))
@@ -118,8 +138,10 @@ public class Driver {
   }
 
   private ClientConfiguration configuration(JsonObject ask) {
+    // The default includes the start of its threads, slow on a busy machine.
+    int timeoutS = ask.has("timeout_s") ? ask.get("timeout_s").getAsInt() : 20;
     ClientConfigurationBuilder builder = ClientConfiguration.newBuilder().setEndpoints(endpoints)
-        .setRequestTimeout(Duration.ofSeconds(20));  // includes the start of its threads, slow on a busy machine
+        .setRequestTimeout(Duration.ofSeconds(timeoutS));
     if (ask.has("tls")) {
       builder.enableSsl(ask.get("tls").getAsBoolean());  // otherwise the client's default
     }

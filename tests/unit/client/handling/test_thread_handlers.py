@@ -53,6 +53,29 @@ async def test_a_function_that_returns_a_coroutine_is_awaited() -> None:
         assert repr(end.failure) == "ValueError('message')"
 
 
+async def test_a_thread_has_a_time_limit_from_its_begin() -> None:
+    """The wait for a free thread does not count. A thread that continues has no effect."""
+    goes_on, ends = threading.Event(), list[str]()
+
+    def handle(message: str) -> None:
+        if message == "stuck":
+            goes_on.wait()
+
+    calls: HandlerCalls[str, None] = HandlerCalls(handle, threads=1, timeout_s=0.05)
+
+    async def one(message: str) -> None:
+        async with calls.ended(message) as end:
+            ends.append(f"{message}: {end.failure}")
+
+    async with asyncio.timeout(60), Background("test") as background:
+        stuck, other = background.spawn("stuck", one("stuck")), background.spawn("other", one("other"))
+        await stuck
+        assert ends == ["stuck: the handler did not return within 0.05 s"]
+        goes_on.set()
+        await other
+    assert ends[1:] == ["other: None"]
+
+
 async def test_a_thread_that_runs_while_its_consumer_is_stopped_is_waited_for() -> None:
     """Its work is done, so its message is settled by it, also as a failure."""
     begun, goes_on = threading.Event(), threading.Event()

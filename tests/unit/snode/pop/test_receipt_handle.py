@@ -26,6 +26,16 @@ def test_a_handle_reads_back_and_is_plain_text() -> None:
     assert HANDLE.encoded(PLAIN) == "AQcHAwAAABAyVHaYutz-BQAAAAAHAAAAAAAAAAEAACAAAABlbm9kZS0wYmlsbGluZ74t9O4"
 
 
+def test_each_renewal_changes_the_text_and_not_the_lease() -> None:
+    """Clients of RocketMQ expect another handle from each renewal."""
+    handles = [HANDLE, HANDLE.renewed(), HANDLE.renewed().renewed()]
+    texts = [one.encoded(SEALS) for one in handles]
+    assert len(set(texts)) == 3
+    read = [read_receipt(text, SEALS) for text in texts]
+    assert read == [HANDLE] * 3
+    assert [one.renewals for one in read] == [0, 1, 2]
+
+
 @pytest.mark.parametrize("seals", [SEALS, PLAIN])
 @given(st.integers(0, 300), st.sampled_from("ABCxyz019-_"))
 def test_any_changed_character_is_noticed(seals: HandleSeals, at: int, other: str) -> None:

@@ -83,9 +83,10 @@ if TYPE_CHECKING:
         UserPermissions,
     )
     from ortoo.client.app import Client, connect
-    from ortoo.client.apps.app import App, TopicProducer
+    from ortoo.client.apps.app import App
     from ortoo.client.apps.avro import avro_schema
     from ortoo.client.apps.running import RunningApp
+    from ortoo.client.apps.topic_producer import TopicProducer
     from ortoo.client.core.closed import ClientClosed, ConsumerClosed
     from ortoo.client.core.filters import Filter, Sql
     from ortoo.client.core.handlers import RetryLater
@@ -308,9 +309,10 @@ _MODULES: dict[str, tuple[str, ...]] = {
         "UserPermissions",
     ),
     "ortoo.client.app": ("Client", "connect"),
-    "ortoo.client.apps.app": ("App", "TopicProducer"),
+    "ortoo.client.apps.app": ("App",),
     "ortoo.client.apps.avro": ("avro_schema",),
     "ortoo.client.apps.running": ("RunningApp",),
+    "ortoo.client.apps.topic_producer": ("TopicProducer",),
     "ortoo.client.core.closed": ("ClientClosed", "ConsumerClosed"),
     "ortoo.client.core.filters": ("Filter", "Sql"),
     "ortoo.client.core.handlers": ("RetryLater",),

@@ -2,11 +2,12 @@
 
 import os
 import sys
-from collections.abc import AsyncIterator, Sequence
-from contextlib import AbstractContextManager, asynccontextmanager, nullcontext
+from collections.abc import AsyncIterator, Callable, Sequence
+from contextlib import AbstractContextManager, AsyncExitStack, nullcontext
 from functools import cached_property
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any, Self
 
+from ortoo.client.core.closed import ClientClosed, Openable
 from ortoo.client.core.connection import Connection
 from ortoo.client.core.credentials import addresses_from, credentials_from, effective_environment, tls_from
 from ortoo.client.core.filters import Filter, TopicFilters, topic_filters
@@ -14,7 +15,11 @@ from ortoo.client.core.queues import Queue
 from ortoo.client.produce.producer import Producer
 from ortoo.client.produce.producer_settings import ProducerSettings
 from ortoo.client.requests.requester import Requester
+from ortoo.client.sessions.ping import ping
 from ortoo.client.sessions.session import Session
+from ortoo.common.cluster.addresses import check_proxy
+from ortoo.common.errors import Conflict
+from ortoo.common.process.background import Background
 from ortoo.common.process.clock import Clock, current_clock
 from ortoo.common.process.randomness import Randomness, current_randomness
 from ortoo.v1 import producer_pb2
@@ -32,15 +37,59 @@ if TYPE_CHECKING:  # imported at the first use, because an application rarely us
     from ortoo.client.push.consumer import Consumer, ConsumerSettings
     from ortoo.client.tracing.telemetry import Telemetry
 
+CERTIFICATE_INTERVAL_S = 10.0
+"""Time between two looks at the certificate files."""
 
-class Client:
-    """A connected client: makes producers and consumers, and has the operator's calls as `admin`. Made by `connect`."""
 
-    def __init__(self, connection: Connection, session: Session, requester: Requester) -> None:
+class Client(Openable):
+    """A client: makes producers and consumers, and has the operator's calls as `admin`. Made by `connect`."""
+
+    def __init__(self, make_connection: Callable[[], Connection], start_timeout_s: float = 0.0) -> None:
         """Applications get a client from `connect`."""
-        self._requester = requester
-        self._session = session
-        self._connection = connection
+        self._make_connection = make_connection
+        self._start_timeout_s = start_timeout_s
+        self._connected: Connection | None = None
+        self._requester: Requester
+        self._session: Session
+        self._open_parts = AsyncExitStack()
+        self._opened_self: dict[Openable, None] = {}
+
+    async def __aenter__(self) -> Self:
+        if self._connected is not None:
+            raise Conflict("this client was opened before; make another one with `connect`")
+        async with AsyncExitStack() as stack:
+            connection = await stack.enter_async_context(self._make_connection())
+            self._requester = await stack.enter_async_context(Requester(connection))
+            self._session = await stack.enter_async_context(Session(connection, self._requester))
+            if connection.uses_tls:
+                background = await stack.enter_async_context(Background("client"))
+                read = connection.read_changed_certificates
+                background.every("certificates", CERTIFICATE_INTERVAL_S, read, clock=connection.clock)
+            if self._start_timeout_s > 0:
+                await ping(connection, self._start_timeout_s)
+            stack.push_async_callback(_close_all, connection.opened)
+            self._connected, self._open_parts = connection, stack.pop_all()
+        return self
+
+    async def __aexit__(self, *ended: Any) -> bool | None:
+        return await self._open_parts.__aexit__(*ended)
+
+    @property
+    def _connection(self) -> Connection:
+        if self._connected is None:
+            raise ClientClosed("this client is not open; use `async with connect()`, or `mq = await connect()`")
+        return self._connected
+
+    @property
+    def _opened_objects(self) -> dict[Openable, None]:
+        return self._opened_self
+
+    async def ping(self, timeout_s: float = 3.0) -> float:
+        """Wait until a snode serves; returns the seconds that its answer took.
+
+        Errors: Unavailable after `timeout_s`.
+        """
+        return await ping(self._connection, timeout_s)
 
     @cached_property
     def admin(self) -> "Admin":
@@ -50,7 +99,7 @@ class Client:
         return Admin(self._connection)
 
     def producer(self, topic: str, settings: ProducerSettings | None = None) -> Producer:
-        """A producer for one topic; enter it with `async with`."""
+        """A producer for one topic; enter it with `async with`, or await it."""
         return Producer(self._connection, topic, settings or ProducerSettings(), self._requester)
 
     def transactional_producer(self, topic: str, group: str, checker: "TransactionChecker") -> "TransactionalProducer":
@@ -135,8 +184,14 @@ class Client:
         return fetch(self._connection, queue, from_offset, to_offset, follow=follow, filter=filter)
 
 
-@asynccontextmanager
-async def connect(
+async def _close_all(opened: dict[Openable, None]) -> None:
+    """Close objects, the newest first, also if closing one fails."""
+    async with AsyncExitStack() as stack:
+        for one in opened:
+            stack.push_async_callback(one.close)
+
+
+def connect(
     addresses: str | Sequence[str] = "",
     *,
     profile: str = "",
@@ -147,11 +202,16 @@ async def connect(
     tls_ca_file: str = "",
     tls_certificate_file: str = "",
     tls_key_file: str = "",
+    start_timeout_s: float = 0.0,
+    proxy: str | None = None,
     telemetry: bool = True,
     clock: Clock | None = None,
     randomness: Randomness | None = None,
-) -> AsyncIterator[Client]:
+) -> Client:
     """Connect to a cluster through one or more snodes, host:port each. Calls fail over to the next address.
+
+    Use the client in a block, `async with connect() as mq`. Without a block, write `mq = await connect()`, and
+    `await mq.close()` at the end.
 
     Defaults come from a profile (see `ortoo profile`): `profile`, else the profile that ORTOO_PROFILE names, else the
     current profile unless ORTOO_ADDRESS is set. Without a profile the address is localhost:8081. If `addresses` are
@@ -161,25 +221,32 @@ async def connect(
     `access_key` and `secret_key` sign every call (default: ORTOO_ACCESS_KEY and ORTOO_SECRET_KEY).
     `tls_ca_file` (PEM, or "system") holds the roots of the server certificates and turns TLS on.
     `tls_certificate_file` and `tls_key_file` are the client's certificate.
-    Their defaults are ORTOO_TLS_CA_FILE, ORTOO_TLS_CERTIFICATE_FILE and ORTOO_TLS_KEY_FILE.
+    Their defaults are ORTOO_TLS_CA_FILE, ORTOO_TLS_CERTIFICATE_FILE and ORTOO_TLS_KEY_FILE. Changed files are used
+    within 10 s.
+    With `start_timeout_s` the begin of the block waits until a snode serves, and raises Unavailable after this time. By
+    default it does not wait.
+    `proxy` is the URL of an HTTP proxy, such as http://proxy:3128; empty = no proxy. None = the proxy in the variables
+    grpc_proxy, https_proxy or http_proxy, except for addresses of the same machine.
     If the application has set up OpenTelemetry, the client makes spans and metrics, unless `telemetry` is false.
     """
-    environ = os.environ if addresses and not profile else effective_environment(profile)
-    address_list = addresses_from(addresses, environ) if isinstance(addresses, str) else list(addresses)
-    clock = clock or current_clock()
-    connection = Connection(
-        address_list,
-        client_id=client_id,
-        zone=zone,
-        credentials=credentials_from(access_key, secret_key, environ),
-        tls=tls_from(tls_ca_file, tls_certificate_file, tls_key_file, environ),
-        telemetry=_telemetry(clock) if telemetry else None,
-        clock=clock,
-        randomness=randomness or current_randomness(),
-    )
-    requester = Requester(connection)
-    async with connection, requester, Session(connection, requester) as session:
-        yield Client(connection, session, requester)
+    check_proxy(proxy)
+
+    def make_connection() -> Connection:
+        environ = os.environ if addresses and not profile else effective_environment(profile)
+        own_clock = clock or current_clock()
+        return Connection(
+            addresses_from(addresses, environ) if isinstance(addresses, str) else list(addresses),
+            client_id=client_id,
+            zone=zone,
+            credentials=credentials_from(access_key, secret_key, environ),
+            tls=tls_from(tls_ca_file, tls_certificate_file, tls_key_file, environ),
+            telemetry=_telemetry(own_clock) if telemetry else None,
+            proxy=proxy,
+            clock=own_clock,
+            randomness=randomness or current_randomness(),
+        )
+
+    return Client(make_connection, start_timeout_s)
 
 
 def _telemetry(clock: Clock) -> "Telemetry | None":

@@ -69,6 +69,11 @@ HANDLERS_NOT_FINISHED = warning(
     "The consumer was stopped, and handlers did not finish in time. Their messages are released.",
     "Expect their messages again. Make the handlers faster, or allow more time.",
 )
+CONSUMER_FAILED_RESTARTING = warning(
+    "consumer_failed_restarting",
+    "A consumer of a program has failed. It is started again after a delay.",
+    "Act on the error in `reason`.",
+)
 EVENT_LOOP_BLOCKED = warning(
     "event_loop_blocked",
     "A handler blocks the event loop of the client, so that no other task of the program runs. The client renews the "

@@ -1,6 +1,5 @@
 """Changes of a waiting client's subscription count at once."""
 
-import asyncio
 from dataclasses import dataclass, field
 from types import SimpleNamespace
 from typing import Any
@@ -8,6 +7,7 @@ from typing import Any
 from ortoo.common.groups.pop import AwaitRequest
 from ortoo.common.process.background import Background
 from ortoo.snode.cluster.routes import Queue
+from ortoo.snode.cluster.topic_changes import TopicChanges
 from ortoo.snode.pop.call import PopCall, PopResult
 from ortoo.snode.pop.watches import PopWatches
 from ortoo.snode.rocketmq.lite.pop_processor import LitePopProcessor
@@ -78,7 +78,7 @@ async def test_a_lite_topic_left_during_a_look_is_not_received_from() -> None:
         runtime: Any = SimpleNamespace(background=background, clock=VirtualClock())
         links: Any = None  # a queue with messages is not quiet
         pops = Pops(subscriptions, PopWatches(links, runtime))
-        watch = SimpleNamespace(changed=asyncio.Event())
+        watch = SimpleNamespace(topic_changes=TopicChanges())
         lite: Any = LitePopProcessor(pops, topics, subscriptions, Owners(), watch, runtime)  # type: ignore[arg-type]
         answer = await lite.pop(PopCall("g", "t", 8, 1000, 0, "c"), parent)
     assert set(pops.asked) == {A, B}

@@ -5,7 +5,15 @@ import pytest
 from apache.rocketmq.v2.definition_pb2 import Code
 from ortoo.common import errors
 from ortoo.common.errors.status import TABLE
-from ortoo.snode.rocketmq.protocol.codes import BY_FIELD, BY_KIND, GrpcProxyError, code_of, common_status, status_of
+from ortoo.snode.rocketmq.protocol.codes import (
+    BY_FIELD,
+    BY_KIND,
+    GrpcProxyError,
+    code_of,
+    common_status,
+    ok_status,
+    status_of,
+)
 
 
 def test_every_kind_of_error_has_a_code() -> None:
@@ -17,10 +25,19 @@ def test_every_kind_of_error_has_a_code() -> None:
 
 
 @pytest.mark.parametrize(("kind", "code"), BY_KIND)
-def test_an_error_of_no_known_field_has_its_kinds_code(kind: type[errors.OrtooError], code: int) -> None:
-    """Clients see the code of the table."""
+def test_an_error_of_no_known_field_has_its_kinds_code(kind: type[errors.OrtooError], code: "Code.ValueType") -> None:
+    """Clients see the code of the table; the text begins with its name, which some programs look for."""
     status = status_of(kind("words", field="something"))
-    assert (status.code, status.message) == (code, "something: words")
+    assert (status.code, status.message) == (code, f"{Code.Name(code)}: something: words")
+
+
+def test_statuses_name_their_codes_as_the_contract_spells_them() -> None:
+    """Also those of calls that succeed, and of answers with several entries."""
+    assert (ok_status().code, ok_status().message) == (Code.OK, "OK")
+    invalid = Code.INVALID_RECEIPT_HANDLE
+    assert common_status([invalid, invalid]).message == "INVALID_RECEIPT_HANDLE"
+    assert common_status([Code.OK, invalid]).message.startswith("MULTIPLE_RESULTS: ")
+    assert status_of(GrpcProxyError(Code.BAD_REQUEST, "no entry")).message == "BAD_REQUEST: no entry"
 
 
 def test_another_leader_is_a_server_that_cannot_answer() -> None:

@@ -1,5 +1,7 @@
 """Messages keep all fields through the gateway, and invalid ones are refused with the right code."""
 
+from dataclasses import replace
+
 import pytest
 from google.protobuf.duration_pb2 import Duration
 from google.protobuf.timestamp_pb2 import Timestamp
@@ -28,6 +30,17 @@ def sent(**system: object) -> definition_pb2.Message:
         body=b"body",
         system_properties=SystemProperties(**({"message_id": "id-1"} | system)),  # type: ignore[arg-type]
     )
+
+
+def test_consumers_find_what_rocketmq_adds_to_the_properties() -> None:
+    """The message group, whatever the producer had copied there, and the id of a transaction's message."""
+    message = sent(message_group="g1")
+    message.user_properties["__SHARDINGKEY"] = "of an earlier message"
+    read = read_message(message, 0, NOW_MS, lambda: "").message
+    assert write_message(read, PLACE).user_properties == {"__SHARDINGKEY": "g1"}
+    read = read_message(sent(message_type=MessageType.TRANSACTION), 0, NOW_MS, lambda: "").message
+    half = write_message(read, replace(PLACE, is_transaction=True))
+    assert half.user_properties == {"__transactionId__": "id-1"}
 
 
 @given(

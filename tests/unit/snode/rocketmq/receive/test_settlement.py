@@ -14,7 +14,7 @@ from ortoo.common.groups.failure_rule import ATTEMPTS_LIMIT
 from ortoo.common.groups.handle_seal import HandleSeals
 from ortoo.common.groups.pop import Finish, Redeliver, Renew
 from ortoo.snode.membership.group_members import GroupMember
-from ortoo.snode.pop.receipt_handle import ReceiptHandle
+from ortoo.snode.pop.receipt_handle import ReceiptHandle, read_receipt
 from ortoo.snode.rocketmq.clients.settings_reply import pop_rules
 from ortoo.snode.rocketmq.protocol.caller import Caller
 from ortoo.snode.rocketmq.protocol.codes import GrpcProxyError
@@ -131,7 +131,11 @@ async def test_each_entry_of_an_acknowledgement_is_answered_by_itself() -> None:
     assert [entry.receipt_handle for entry in answer.entries] == list(sent)
     assert answer.status.code == d.MULTIPLE_RESULTS
     words = [entry.status.message for entry in answer.entries]
-    assert words[:3] == ["ok", OVER, "the handle belongs to another group than g"]
+    assert words[:3] == [
+        "OK",
+        f"INVALID_RECEIPT_HANDLE: {OVER}",
+        "INVALID_RECEIPT_HANDLE: the handle belongs to another group than g",
+    ]
     assert "does not belong to topic t" in words[3]
     assert pops.said == [(handle(1), Finish()), (handle(2), Finish()), (handle(9, topic_id=9), Finish())]
     assert [leases.remove(handle(offset)) for offset in (1, 2, 3)] == [False, True, True]
@@ -190,7 +194,9 @@ async def test_a_change_means_what_its_kind_of_consumer_means(
     keep(leases, *([1] if is_pushed else [2]))
     request = change(1, invisible_ms, suspend=suspend)
     answer = await it.change_invisible(CALLER, request)
-    assert (answer.status.code, answer.receipt_handle) == (d.OK, request.receipt_handle)
+    assert answer.status.code == d.OK
+    assert answer.receipt_handle != request.receipt_handle  # as with RocketMQ
+    assert read_receipt(answer.receipt_handle, it.directory.seals) == handle(1)
     assert pops.said == [(handle(1), verdict)]
     assert not leases.remove(handle(1))
 

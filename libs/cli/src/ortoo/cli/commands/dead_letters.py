@@ -10,6 +10,7 @@ from ortoo.cli.terminal.completion import complete_groups, complete_topics
 from ortoo.cli.terminal.output import Columns, CommandOutput, OutputTable, body_start, message_fields, text_of_time
 from ortoo.cli.terminal.printing import print_progress
 from ortoo.common.errors import NotFound
+from ortoo.common.logs.counts import counted
 
 if TYPE_CHECKING:
     from ortoo.client import Client, DeadLetter, Sql
@@ -72,11 +73,11 @@ async def replay(
     progress = None
     async for progress in replays:
         if not progress.done and not as_json:
-            print_progress(f"{progress.replayed_messages} messages")
+            print_progress(counted(progress.replayed_messages, "message"))
         yield CommandOutput(progress)
     if progress is not None:
         verb = "would be sent again" if dry_run else "sent again"
-        text = f"{progress.replayed_messages} messages {verb}, {progress.skipped_messages} had been before"
+        text = f"{counted(progress.replayed_messages, 'message')} {verb}, {progress.skipped_messages} had been before"
         yield CommandOutput((), text)
 
 

@@ -11,6 +11,7 @@ from ortoo.cli.terminal.completion import complete_deleted_groups, complete_grou
 from ortoo.cli.terminal.output import Columns, CommandOutput, OutputTable, text_of_time
 from ortoo.cli.terminal.targets import target_of
 from ortoo.common.errors import Conflict, Invalid
+from ortoo.common.logs.counts import counted
 
 if TYPE_CHECKING:
     from ortoo.client import Client, GroupLag, LagByState, LagHistory, LagSample
@@ -48,7 +49,10 @@ async def describe(mq: "Client", group: GroupName) -> CommandOutput:
             *(
                 line
                 for one in found.progress
-                for line in (f"{one.topic}: {one.lag_messages} messages behind", *_state_lines(group, one.by_state))
+                for line in (
+                    f"{one.topic}: {counted(one.lag_messages, 'message')} behind",
+                    *_state_lines(group, one.by_state),
+                )
             ),
             *(line.strip() for line in _state_lines(group, found.retries)),
         ),
@@ -226,20 +230,20 @@ def _fields(group: str, topic: str, behind: "GroupLag") -> dict[str, Any]:
 
 def _state_lines(group: str, lag: "LagByState") -> list[str]:
     """The states of a group's messages, except those that only wait for a consumer; a line for each."""
-    lines = [f"{lag.leased} are held by consumers"] if lag.leased else []
+    lines = [f"{counted(lag.leased, 'message', 'are')} held by consumers"] if lag.leased else []
     if lag.retrying:
         due = text_of_time(lag.next_retry_at_ms)
-        lines.append(f"{lag.retrying} wait in retries, the next one until {due}")
+        lines.append(f"{counted(lag.retrying, 'message', 'wait')} in retries, the next one until {due}")
     if lag.error:
         lines.append(f"last error, of {lag.consumer or 'a consumer'}, attempt {lag.attempts}: {lag.error}")
     if lag.retention_used > RETENTION_SHOWN:
         lines.append(f"the oldest one has used {lag.retention_used:.0%} of its retention")
     if lag.lost:
-        lines.append(f"retention deleted {lag.lost} messages before the group finished them")
+        lines.append(f"retention deleted {counted(lag.lost, 'message')} before the group finished them")
     if lag.delayed:
-        lines.append(f"{lag.delayed} messages are delayed and not due")
+        lines.append(f"{counted(lag.delayed, 'message', 'are')} delayed and not due")
     if lag.parked:
-        lines.append(f"{lag.parked} dead letters (ortoo dlq list {group})")
+        lines.append(f"{counted(lag.parked, 'dead letter')} (ortoo dlq list {group})")
     return [f"  {line}" for line in lines]
 
 
@@ -251,7 +255,7 @@ def _lag(group: str, topic: str, behind: "GroupLag") -> tuple[str | OutputTable,
         "END": "end_offset",
         "LAG": "lag_messages",
     }
-    text = f"{group} is {behind.lag_messages} messages behind in {topic}"
+    text = f"{group} is {counted(behind.lag_messages, 'message')} behind in {topic}"
     if behind.unreachable_enodes:
         text += f"; the lag on {', '.join(behind.unreachable_enodes)} is unknown, since no process answers for it"
     return text, *_state_lines(group, behind.by_state), OutputTable(columns, behind.queues)

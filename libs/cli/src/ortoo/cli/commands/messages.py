@@ -27,6 +27,7 @@ from ortoo.cli.terminal.printing import print_note
 from ortoo.cli.terminal.targets import target_of, time_of
 from ortoo.cli.terminal.values import milliseconds_of, properties_of
 from ortoo.common.errors import DataLoss, Invalid, NotFound
+from ortoo.common.logs.counts import counted
 from ortoo.common.machine.printable import printable_line
 from ortoo.common.process.clock import SystemClock
 
@@ -106,7 +107,7 @@ async def send(
             receipts = await (await producer.send_many([message(content) for content in contents]))
             count += len(receipts)
             yield CommandOutput(receipts)
-        yield CommandOutput((), f"sent {count} messages")
+        yield CommandOutput((), f"sent {counted(count, 'message')}")
 
 
 async def lines_of(read: Callable[[int], bytes]) -> AsyncIterator[list[bytes]]:

@@ -72,9 +72,9 @@ class Admin(TopicCalls):
 
     async def describe_group(self, name: str) -> GroupInfo:
         """A group as registered at the name server. Errors: NotFound."""
-        for group in await self.list_groups():
-            if group.name == name:
-                return group
+        for group in (await self._call("ListGroups", namesrv_pb2.ListGroupsRequest(name=name))).groups:
+            if group.name == name:  # older servers list all groups
+                return group_info(group)
         raise NotFound(f"there is no group {name!r}; a group is created by its first consumer", field="group")
 
     async def put_group(

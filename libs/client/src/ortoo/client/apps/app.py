@@ -19,180 +19,34 @@ A program with one handler:
 """
 
 import asyncio
-import inspect
 import sys
-from collections.abc import AsyncIterator, Awaitable, Callable, Iterator, Sequence
-from contextlib import AsyncExitStack, asynccontextmanager
-from dataclasses import dataclass, replace
+from collections.abc import AsyncIterator, Callable, Iterator, Sequence
+from contextlib import AbstractAsyncContextManager, AsyncExitStack, asynccontextmanager
 from datetime import timedelta
-from functools import cache
-from typing import Any, Generic, TypeVar, cast
+from functools import partial
+from typing import Any, TypeVar
 
-from ortoo.client import log_events
 from ortoo.client.app import Client, connect
-from ortoo.client.apps.codecs import SCHEMA_ID, BodyCodec, Undecodable, codec_of
-from ortoo.client.apps.providers import Provider, Providers, parameters_of, result_of
+from ortoo.client.apps.codecs import codec_of
+from ortoo.client.apps.declared import DeclaredConsumer
+from ortoo.client.apps.middleware import HandlerMiddleware, SendMiddleware, entering
+from ortoo.client.apps.providers import Provider, Providers, parameters_of
+from ortoo.client.apps.retries import Delays, DelaysByError, RetryRules
 from ortoo.client.apps.running import RunningApp, mark_stopped, watch
 from ortoo.client.apps.schedules import DeclaredSchedule
-from ortoo.client.core.closed import ClientClosed
+from ortoo.client.apps.topic_producer import TopicProducer
 from ortoo.client.core.filters import Filter
-from ortoo.client.core.handlers import PARK_LEVEL, RetryLater
-from ortoo.client.core.queues import Receipt
-from ortoo.client.handling.calls import HandlerCalls, check_handler, is_async
+from ortoo.client.handling.calls import check_handler
 from ortoo.client.handling.closed_loops import ignore_closed_loops
 from ortoo.client.handling.runs import FINISH_TIMEOUT_S
 from ortoo.client.handling.signals import stopping_signals
-from ortoo.client.pop.popped import PoppedMessage
 from ortoo.client.pop.settings import PopSettings
-from ortoo.client.produce.producer import Producer
 from ortoo.client.produce.producer_settings import ProducerSettings
-from ortoo.common.errors import Invalid, OrtooError, Unavailable
-from ortoo.common.logs.logger import get_logger
+from ortoo.common.errors import Invalid, OrtooError
 from ortoo.common.process.background import Background
-from ortoo.common.records.message import Message
 
 T = TypeVar("T")
-R = TypeVar("R")
 Handler = TypeVar("Handler", bound=Callable[..., object])
-REPLY_WAIT_S = 30.0
-"""Longest time for which a reply waits for its requester. Meanwhile no other message takes the place of its message.
-
-A request may have a timeout of an hour. A few requesters that have ended would stop the program for that time.
-"""
-_log = get_logger("app")
-
-
-class TopicProducer(Generic[T]):
-    """Sends values of one type to one topic while its program runs. Made by `App.producer`."""
-
-    def __init__(self, topic: str, codec: BodyCodec[T], settings: ProducerSettings) -> None:
-        self.topic = topic
-        self._codec = codec
-        self._settings = settings
-        self._producer: Producer | None = None
-
-    async def send(self, value: T, template: Message | None = None) -> Receipt:
-        """Send a value; it is stored when this returns. Tag, keys, times and other fields are copied from `template`.
-
-        Errors: ClientClosed while the program does not run, otherwise as `Producer.send`.
-        """
-        return await self._open_producer().send(self._message(value, template))
-
-    async def request(
-        self, value: T, reply_kind: type[R], *, timeout_s: float = 3.0, template: Message | None = None
-    ) -> R:
-        """Send a value as a request; returns the reply, decoded to `reply_kind`. `template` is used as by `send`.
-
-        Errors: ClientClosed while the program does not run, Invalid for a reply of another type, otherwise as
-        `Producer.request`.
-        """
-        codec: BodyCodec[R] = codec_of(reply_kind)
-        reply = await self._open_producer().request(self._message(value, template), timeout_s=timeout_s)
-        try:
-            return codec.decode(reply.body)
-        except Undecodable as error:
-            name = getattr(reply_kind, "__qualname__", repr(reply_kind))
-            raise Invalid(f"the reply is no {name}: {error}; agree on one type with the replier") from error
-
-    def _open_producer(self) -> Producer:
-        if self._producer is None:
-            raise ClientClosed(f"the program that sends to {self.topic} is not running; enter `App.running` first")
-        return self._producer
-
-    def _message(self, value: T, template: Message | None) -> Message:
-        body, own = self._codec.encode(value), self._codec.properties()
-        if template is None:
-            return Message(body, properties=own)
-        return template.replace(body=body, properties={**template.properties, **own})
-
-    @asynccontextmanager
-    async def open(self, mq: Client) -> AsyncIterator[None]:
-        """Send through `mq` until the block ends."""
-        async with mq.producer(self.topic, self._settings) as self._producer:
-            try:
-                yield
-            finally:
-                self._producer = None
-
-
-@dataclass(frozen=True, slots=True)
-class _DeclaredConsumer:
-    """One handler with its subscription."""
-
-    handler: Callable[..., object]
-    topic: str
-    group: str
-    filter: Filter
-    retries: Sequence[timedelta] | None
-    concurrency: int
-    settings: PopSettings | None
-
-    def bind(self, provided: dict[Any, Any]) -> HandlerCalls[PoppedMessage, None]:
-        """The calls of the handler with its dependencies. Errors: Invalid for a parameter without a provider."""
-        parameters = parameters_of(self.handler)
-        dependencies = {name: provided[kind] for name, kind in parameters.items() if kind in provided}
-        messages = [name for name, kind in parameters.items() if kind is PoppedMessage]
-        bodies = [name for name in parameters if name not in dependencies and name not in messages]
-        if len(bodies) > 1:
-            name = getattr(self.handler, "__qualname__", repr(self.handler))
-            raise Invalid(
-                f"{name} takes {' and '.join(bodies)}, but only one can be the body; add a provider for the others"
-            )
-        codecs = {name: codec_of(parameters[name]) for name in bodies}
-
-        def arguments(message: PoppedMessage) -> dict[str, Any]:
-            try:
-                schema_id = message.properties.get(SCHEMA_ID, "")
-                values = {name: codec.read(message.body, schema_id) for name, codec in codecs.items()}
-            except Undecodable as error:
-                raise RetryLater(PARK_LEVEL) from error
-            return dependencies | dict.fromkeys(messages, message) | values
-
-        replied = result_of(self.handler)
-        reply_codec = cache(lambda: codec_of(replied))  # only for requests: other results may be of any type
-
-        async def finish(message: PoppedMessage, result: Any) -> None:
-            """Reply with the result of a handler whose annotation names a type."""
-            if inspect.isawaitable(result):  # of a plain function, such as a decorated handler
-                result = await result
-            if replied is not None and result is not None and message.request is not None:
-                await _reply(message, reply_codec().encode(result))
-
-        async def handle(message: PoppedMessage) -> None:
-            await finish(message, await cast("Awaitable[Any]", self.handler(**arguments(message))))
-
-        def handle_in_thread(message: PoppedMessage) -> Awaitable[None] | None:
-            result = self.handler(**arguments(message))
-            return None if result is None else finish(message, result)
-
-        chosen = handle if is_async(self.handler) else handle_in_thread
-        return HandlerCalls(chosen, threads=self.concurrency, failure_of=self._with_delay)
-
-    @property
-    def pop_settings(self) -> PopSettings:
-        """The settings for popping; `retries` sets the number of attempts if it is given."""
-        settings = self.settings or PopSettings()
-        return settings if self.retries is None else replace(settings, attempts_max=len(self.retries) + 1)
-
-    def _with_delay(self, message: PoppedMessage, failure: BaseException) -> BaseException:
-        """The failure with the delay of `retries`; without one the policy of consumer and group applies."""
-        attempt = message.attempt
-        if isinstance(failure, RetryLater) or self.retries is None or attempt > len(self.retries):
-            return failure  # also after the last attempt of `pop_settings`
-        retry = RetryLater(delay_ms=self.retries[attempt - 1] / timedelta(milliseconds=1))
-        retry.__cause__ = failure
-        return retry
-
-
-async def _reply(message: PoppedMessage, body: bytes) -> None:
-    """Reply to a request. Without an answer of the requester, the message counts as processed, too."""
-    try:
-        async with asyncio.timeout(REPLY_WAIT_S):
-            await message.reply(body)
-    except (Unavailable, TimeoutError) as failure:
-        late = f"the requester did not confirm the reply within {REPLY_WAIT_S:g} s"
-        error = failure if isinstance(failure, Unavailable) else late
-        _log.emit(log_events.REPLY_FAILED, topic=message.topic, message_id=message.message_id, reason=str(error))
 
 
 class App:
@@ -201,11 +55,18 @@ class App:
     An app may run several times, one run after the other.
     """
 
-    def __init__(self, group: str) -> None:
-        """`group` is the consumer group of all consumers that name no group."""
+    def __init__(self, group: str, *, restarts: Sequence[timedelta] = ()) -> None:
+        """`group` is the consumer group of all consumers that name no group.
+
+        `restarts` are the delays after which a consumer that has failed, for example because its topic was deleted, is
+        started again. After the last one, or without any, the failure ends the program.
+        """
         self.group = group
+        self._restarts = restarts
+        self._around_handlers: list[Callable[..., AbstractAsyncContextManager[Any]]] = []
+        self._around_sends: list[Callable[..., AbstractAsyncContextManager[Any]]] = []
         self._providers = Providers()
-        self._consumers: list[_DeclaredConsumer] = []
+        self._consumers: list[DeclaredConsumer] = []
         self._producers: list[TopicProducer[Any]] = []
         self._schedules: list[DeclaredSchedule] = []
 
@@ -215,7 +76,10 @@ class App:
         *,
         group: str = "",
         filter: Filter = "*",
-        retries: Sequence[timedelta] | None = None,
+        retries: Delays | DelaysByError | None = None,
+        retry_jitter: float = 0.0,
+        timeout: timedelta | None = None,
+        batch_messages_max: int = 0,
         concurrency: int = 16,
         settings: PopSettings | None = None,
     ) -> Callable[[Handler], Handler]:
@@ -226,6 +90,15 @@ class App:
         function raises, the message is delivered again after each delay in `retries` and then parked. `None` uses the
         group's retry policy. A body that cannot be decoded is parked at once.
 
+        `retries` may also map types of exceptions to delays; the first type that matches counts. An exception without a
+        type in it uses the group's retry policy. Each delay changes randomly by up to the part `retry_jitter` of it. A
+        call that takes longer than `timeout` is a failed attempt: a coroutine function is cancelled, and a thread
+        continues without effect on the message.
+
+        With `batch_messages_max`, the function gets up to this number of messages at once, those that are available.
+        Their bodies are a parameter such as `list[Order]`, the messages `list[PoppedMessage]`. If the function raises,
+        all of them are delivered again, except those that it has acknowledged, nacked or parked itself.
+
         If the message is a request, the value that the function returns is the reply, encoded as the annotated type of
         the result. A function that returns None, or has no such annotation, sends no reply.
         """
@@ -233,8 +106,10 @@ class App:
         def declare(handler: Handler) -> Handler:
             check_handler(handler, concurrency)
             parameters_of(handler)
-            declared = _DeclaredConsumer(handler, topic, group or self.group, filter, retries, concurrency, settings)
-            self._consumers.append(declared)
+            timeout_s = timeout.total_seconds() if timeout is not None else None
+            rules = RetryRules(retries, retry_jitter)
+            to = (handler, topic, group or self.group, filter)
+            self._consumers.append(DeclaredConsumer(*to, rules, concurrency, batch_messages_max, timeout_s, settings))
             return handler
 
         return declare
@@ -288,9 +163,28 @@ class App:
 
     def producer(self, topic: str, kind: type[T], settings: ProducerSettings | None = None) -> TopicProducer[T]:
         """A producer of values of `kind`, open while the program runs."""
-        producer: TopicProducer[T] = TopicProducer(topic, codec_of(kind), settings or ProducerSettings())
+        around = self._around_sends
+        producer: TopicProducer[T] = TopicProducer(topic, codec_of(kind), settings or ProducerSettings(), around)
         self._producers.append(producer)
         return producer
+
+    def middleware(self, function: HandlerMiddleware) -> HandlerMiddleware:
+        """Let the decorated `async def` function run around each call of a handler, which happens at its `yield`.
+
+        It gets the messages of the call, one or a batch. An exception of the handler is raised at the `yield`. Context
+        variables that it sets are visible in the handler. The first declared function is the outermost. Errors:
+        Invalid.
+        """
+        self._around_handlers.append(entering(function))
+        return function
+
+    def send_middleware(self, function: SendMiddleware) -> SendMiddleware:
+        """Let the decorated `async def` function run around each send and request of the program's producers.
+
+        It gets the message and yields the message to send, the same or another. Errors: Invalid.
+        """
+        self._around_sends.append(entering(function))
+        return function
 
     def provide(self, provider: Provider) -> Provider:
         """Register the decorated function as the provider of its return type; it is called once per run.
@@ -319,7 +213,10 @@ class App:
             for producer in self._producers:
                 await stack.enter_async_context(producer.open(mq))
             provided = await self._providers.make(stack)
-            handlers = [declared.bind(provided) for declared in self._consumers]
+            connection = mq._connection
+            handlers = [
+                declared.bind(provided, self._around_handlers, connection.randomness) for declared in self._consumers
+            ]
             for schedule in self._schedules:
                 await schedule.create(mq)
             consumers = [
@@ -328,8 +225,9 @@ class App:
             ]
             background = await stack.enter_async_context(Background(f"program {self.group}"))
             for declared, consumer, calls in zip(self._consumers, consumers, handlers, strict=True):
-                run = consumer.run(calls, concurrency=declared.concurrency)
-                background.spawn(declared.topic, watch(running, run))
+                run = partial(declared.run, consumer, calls)
+                work = watch(running, declared.topic, run, self._restarts, connection.clock)
+                background.spawn(declared.topic, work)
             yield running
             if finish_timeout_s > 0 and consumers:
                 async with Background("stop") as stopping:
@@ -340,6 +238,7 @@ class App:
         addresses: str | Sequence[str] = "",
         *,
         finish_timeout_s: float = FINISH_TIMEOUT_S,
+        health_port: int | None = None,
         **options: Any,
     ) -> None:
         """Run until SIGTERM or Ctrl-C; `options` are those of `connect`.
@@ -347,13 +246,19 @@ class App:
         After the signal, no message is taken, and running handlers get `finish_timeout_s` to finish. Messages of
         handlers that have not finished by then are released without counting an attempt. A second signal ends the
         process at once. If a consumer cannot run, the process ends with exit code 1 and a line with the reason.
+
+        With `health_port`, HTTP requests to this port are answered with status 200 while the program runs.
         """
 
         async def until_stopped() -> None:
             stop, loop = asyncio.Event(), asyncio.get_running_loop()
             ignore_closed_loops(loop)
             with stopping_signals(lambda _: loop.call_soon_threadsafe(stop.set)):
-                async with connect(addresses, **options) as mq, self.running(mq, finish_timeout_s=finish_timeout_s):
+                async with AsyncExitStack() as stack:
+                    mq = await stack.enter_async_context(connect(addresses, **options))
+                    program = await stack.enter_async_context(self.running(mq, finish_timeout_s=finish_timeout_s))
+                    if health_port is not None:
+                        await stack.enter_async_context(program.serve_health(health_port))
                     await stop.wait()
 
         try:

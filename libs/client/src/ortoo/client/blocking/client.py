@@ -90,6 +90,7 @@ class BlockingClient(ClosableFacade[asynchronous.Client]):
     pull_consumer = opening(asynchronous.Client.pull_consumer, BlockingPullConsumer)
     pop_consumer = opening(asynchronous.Client.pop_consumer, BlockingPopConsumer)
     recall = blocking(asynchronous.Client.recall)
+    ping = blocking(asynchronous.Client.ping)
     fetch = iterating(asynchronous.Client.fetch)
 
     def transactional_producer(
@@ -98,8 +99,8 @@ class BlockingClient(ClosableFacade[asynchronous.Client]):
         """A producer whose messages wait for a verdict; `checker` runs on a separate thread."""
         return _open_checked(self, topic, group, checker)
 
-    def _close(self, error: BaseException | None) -> None:
-        self._thread.close()  # closes everything that this client opened and that is still open
+    def _close(self, error: BaseException | None, timeout_s: float | None = None) -> None:
+        self._thread.close(timeout_s)  # closes everything that this client opened and that is still open
 
 
 _open_checked = opening(asynchronous.Client.transactional_producer, BlockingTransactionalProducer)
@@ -116,6 +117,8 @@ def connect(
     tls_ca_file: str = "",
     tls_certificate_file: str = "",
     tls_key_file: str = "",
+    start_timeout_s: float = 0.0,
+    proxy: str | None = None,
     telemetry: bool = True,
 ) -> BlockingClient:
     """Connect to a cluster through one or more snodes, host:port each; see `ortoo.client.connect`.
@@ -135,6 +138,8 @@ def connect(
                 tls_ca_file=tls_ca_file,
                 tls_certificate_file=tls_certificate_file,
                 tls_key_file=tls_key_file,
+                start_timeout_s=start_timeout_s,
+                proxy=proxy,
                 telemetry=telemetry,
             )
         )

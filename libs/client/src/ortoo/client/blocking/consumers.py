@@ -228,6 +228,24 @@ class BlockingPopConsumer(HandlerFacade[AsyncPopConsumer]):
         """
         self._run(handler, lambda handle: self._wrapped.run(handle, concurrency=concurrency))
 
+    def run_batches(
+        self,
+        handler: Callable[[Sequence[PoppedMessage]], None],
+        *,
+        batch_messages_max: int = 32,
+        concurrency: int = 1,
+    ) -> None:
+        """Call `handler` for up to `batch_messages_max` messages at once, in `concurrency` threads, until `stop`.
+
+        See `ortoo.client.PopConsumer.run_batches`.
+        """
+        self._run(
+            handler,
+            lambda handle: self._wrapped.run_batches(
+                handle, batch_messages_max=batch_messages_max, concurrency=concurrency
+            ),
+        )
+
     def ack(self, message: PoppedMessage) -> None:
         """Acknowledge a message as processed."""
         self._thread.run(message.ack(), self._timeout_s)

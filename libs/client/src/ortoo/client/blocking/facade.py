@@ -14,6 +14,7 @@ from types import TracebackType
 from typing import Any, Concatenate, Generic, ParamSpec, Self, TypeVar
 
 from ortoo.client.blocking.loop_thread import LoopThread, OpenContext
+from ortoo.client.core.closed import CLOSE_TIMEOUT_S
 
 A = TypeVar("A")
 A_co = TypeVar("A_co", covariant=True)
@@ -55,12 +56,15 @@ class ClosableFacade(BlockingFacade[A_co]):
     ) -> None:
         self._close(error)
 
-    def close(self) -> None:
-        """Close the object gracefully, as the end of a `with` block does. A second call does nothing."""
-        self._close(None)
+    def close(self, timeout_s: float = CLOSE_TIMEOUT_S) -> None:
+        """Close the object gracefully, as the end of a `with` block does. A second call does nothing.
 
-    def _close(self, error: BaseException | None) -> None:
-        self._context.close(error)
+        Errors: TimeoutError after `timeout_s`; it is closed then, too. Otherwise as at the end of a block.
+        """
+        self._close(None, timeout_s)
+
+    def _close(self, error: BaseException | None, timeout_s: float | None = None) -> None:
+        self._context.close(error, timeout_s)
 
 
 def blocking(

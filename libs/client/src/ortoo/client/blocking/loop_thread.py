@@ -196,14 +196,17 @@ class LoopThread:
             raise ClientClosed
         self._loop.call_soon_threadsafe(call, *arguments)
 
-    def close(self) -> None:
-        """Close all open context managers, newest first, then end loop and thread. Errors: those of the managers."""
+    def close(self, timeout_s: float | None = None) -> None:
+        """Close all open context managers, newest first, then end loop and thread.
+
+        Errors: those of the managers, TimeoutError if one of them does not close within `timeout_s`.
+        """
         if self._is_closed or self.is_forked:
             return
         with contextlib.ExitStack() as stack:
             stack.callback(self._end)
             for opened in self._opened:
-                stack.callback(opened.close)
+                stack.callback(opened.close, None, timeout_s)
 
     def _end(self) -> None:
         self._is_closed = True
@@ -225,7 +228,7 @@ class OpenContext(Generic[T]):
         self._thread = thread
         self._manager = manager
 
-    def close(self, error: BaseException | None = None) -> bool:
+    def close(self, error: BaseException | None = None, timeout_s: float | None = None) -> bool:
         """Leave the context manager with the exception of its block; returns whether to suppress the exception.
 
         A second call, or one in a forked child, does nothing.
@@ -244,7 +247,7 @@ class OpenContext(Generic[T]):
                     return False
                 raise
 
-        return self._thread.run(leave())
+        return self._thread.run(leave(), timeout_s)
 
 
 _loop_thread_factory: ContextVar[Callable[[], LoopThread]] = ContextVar("loop_threads")

@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING, Any, Self, TypeVar
 
 import grpc
 
-from ortoo.client.core.closed import ClientClosed, check_loop, check_not_forked, used_before_fork
+from ortoo.client.core.closed import ClientClosed, Openable, check_loop, check_not_forked, used_before_fork
 from ortoo.client.core.credentials import Credentials
 from ortoo.common.cluster.addresses import is_address, proxy_variable
 from ortoo.common.cluster.process_name import process_name
@@ -46,12 +46,14 @@ class Connection:
         credentials: Credentials | None = None,
         tls: TlsClient | None = None,
         telemetry: "Telemetry | None" = None,
+        proxy: str | None = None,
         call_timeout_s: float = CALL_TIMEOUT_S,
         attempts_max: int = CALL_ATTEMPTS_MAX,
     ) -> None:
         """`addresses` are host:port of snodes, tried in this order. Without a `client_id`, an id is generated.
 
         `telemetry` makes spans and metrics of messages.
+        `proxy` is the URL of a proxy, empty = none, None = as the environment says.
         Calls are not signed without `credentials`, and not encrypted without `tls`. `call` waits `call_timeout_s` for
         each answer and makes at most `attempts_max` attempts.
 
@@ -75,10 +77,14 @@ class Connection:
         self._tls = tls
         self._channels = Channels(
             signing(credentials.access_key, credentials.secret_key, clock) if credentials is not None else None,
-            tls.credentials() if tls is not None else None,
+            tls.reloading() if tls is not None else None,
+            proxy=proxy,
         )
+        self._proxy = proxy
         self._call_timeout_s = call_timeout_s
         self._attempts_max = attempts_max
+        self.opened: dict[Openable, None] = {}
+        """Objects that were opened by `open` and are not closed, the oldest first."""
         self.retries = 0
         """Number of calls that were retried because no answer came."""
         self._process_id = os.getpid()
@@ -91,6 +97,7 @@ class Connection:
 
     async def __aexit__(self, *ended: Any) -> None:
         self._is_closed = True
+        self.opened.clear()
         await self._channels.__aexit__(*ended)
 
     def new_client_id(self) -> str:
@@ -117,6 +124,15 @@ class Connection:
         if os.getpid() != self._process_id:
             raise used_before_fork()
         check_loop(self._loop)
+
+    @property
+    def uses_tls(self) -> bool:
+        """Whether calls are encrypted."""
+        return self._tls is not None
+
+    async def read_changed_certificates(self) -> None:
+        """Use certificate files that have changed for new calls; see `Channels.renew`."""
+        await self._channels.renew()
 
     def mark_failed(self, address: str) -> None:
         """Move to the next snode, because the one at `address` did not answer."""
@@ -226,7 +242,9 @@ class Connection:
             ):
                 all_addresses = " or ".join(self._addresses)
                 remedy = "check that a snode is running there"
-                if variable := proxy_variable(address, os.environ):
+                if self._proxy:
+                    remedy += ", and that the proxy given to `connect` reaches it"
+                elif self._proxy is None and (variable := proxy_variable(address, os.environ)):
                     remedy += f". The connection uses the proxy of the environment variable {variable}: unset it, or "
                     remedy += "add the host to no_proxy, if the proxy does not reach the snode"
                 raise Unavailable(f"no answer from {all_addresses} ({error}); {remedy}") from error

@@ -8,7 +8,7 @@ session of the handler is a failure like any other.
 import asyncio
 import inspect
 from collections.abc import AsyncIterator, Awaitable, Callable, Sequence
-from contextlib import asynccontextmanager
+from contextlib import AbstractAsyncContextManager, AsyncExitStack, asynccontextmanager, suppress
 from contextvars import Context, copy_context
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any, Generic, TypeVar, cast
@@ -48,10 +48,15 @@ class HandlerCalls(Generic[G, R]):
         threads: int,
         argument: Callable[[G], object] = lambda given: given,
         failure_of: Callable[[G, BaseException], BaseException] = lambda _, failure: failure,
+        failure_of_each: Callable[[Any, BaseException], BaseException] = lambda _, failure: failure,
+        timeout_s: float | None = None,
+        around: Sequence[Callable[[G], AbstractAsyncContextManager[None]]] = (),
     ) -> None:
         """A plain function gets at most `threads` threads. `argument` makes its argument from what is given.
 
-        `failure_of` replaces the exception of a failed call, for example by one with the delay of the retry.
+        `failure_of` replaces the exception of a failed call, for example by one with the delay of the retry. For a
+        batch, `failure_of_each` does so for each of its messages. A call that takes longer than `timeout_s` fails; a
+        thread that continues occupies its place. The context managers `around` are entered for each call.
         Errors: Invalid for a function that cannot be a handler.
         """
         check_handler(handler, threads)
@@ -59,6 +64,9 @@ class HandlerCalls(Generic[G, R]):
         self._handler = handler
         self._argument = argument
         self._failure_of = failure_of
+        self.failure_of_each = failure_of_each
+        self._timeout_s = timeout_s
+        self._around = around
         self._threads = None if is_async(handler) else HandlerThreads(threads)
         self._telemetry: tuple[Telemetry, str] | None = None
         self.running = 0
@@ -134,28 +142,51 @@ class HandlerCalls(Generic[G, R]):
         return end, is_interrupted
 
     async def _call_in(self, given: G, context: Context) -> tuple[HandlerEnd[R], bool]:
-        """Call the handler with the context variables of `context`."""
+        """Call the handler, within the context managers around it, with the context variables of `context`."""
+        if not self._around:
+            return await self._call_handler(given, context)
+        end = await self._end_on_loop(given, lambda: self._call_within(given), context, timeout_s=None)
+        return end, end.failure is not None
+
+    async def _call_within(self, given: G) -> R | None:
+        async with AsyncExitStack() as stack:
+            for enter in self._around:
+                await stack.enter_async_context(enter(given))
+            end, _ = await self._call_handler(given, copy_context())
+            if (error := end.raised) is not None:
+                raise error
+            return end.result
+        return None  # a context manager has suppressed the error
+
+    async def _call_handler(self, given: G, context: Context) -> tuple[HandlerEnd[R], bool]:
+        timeout_s = self._timeout_s
         if self._threads is None:
-            end = await self._end_on_loop(given, lambda: self._handler(self._argument(given)), context)
+            end = await self._end_on_loop(given, lambda: self._handler(self._argument(given)), context, timeout_s)
             return end, end.failure is not None
         end = await self._end_in_thread(given, self._threads, context)
         if not inspect.isawaitable(end.result):
             return end, False
         coroutine = end.result  # of a function that returns one, such as a decorated handler
-        end = await self._end_on_loop(given, lambda: coroutine, context)
+        end = await self._end_on_loop(given, lambda: coroutine, context, timeout_s)
         return end, end.failure is not None
 
-    async def _end_on_loop(self, given: G, call: Callable[[], Any], context: Context) -> HandlerEnd[R]:
+    async def _end_on_loop(
+        self, given: G, call: Callable[[], Any], context: Context, timeout_s: float | None
+    ) -> HandlerEnd[R]:
         """Call and await the handler in a task of its own.
 
         There, a handler that cancels its current task does not look like a stop of the consumer.
         """
 
         async def end() -> HandlerEnd[R]:
+            limit = asyncio.timeout(timeout_s)
             try:
-                return HandlerEnd(result=await call())
+                if timeout_s is None:
+                    return HandlerEnd(result=await call())
+                async with limit:
+                    return HandlerEnd(result=await call())
             except BaseException as error:
-                return self._failed(given, error)
+                return self._failed(given, self._timed_out() if limit.expired() else error)
 
         task = cast("asyncio.Task[Any]", asyncio.current_task())
         cancellations = task.cancelling()
@@ -171,21 +202,36 @@ class HandlerCalls(Generic[G, R]):
 
     async def _end_in_thread(self, given: G, threads: HandlerThreads, context: Context) -> HandlerEnd[R]:
         """Call the handler in a thread, and wait for its end also if the caller is cancelled."""
+        loop, begun = asyncio.get_running_loop(), asyncio.Event()
 
         def end() -> HandlerEnd[R]:
+            if self._timeout_s is not None:
+                with suppress(RuntimeError):  # the loop is closed
+                    loop.call_soon_threadsafe(begun.set)
             try:
                 return HandlerEnd(result=cast("R", self._handler(self._argument(given))))
             except BaseException as error:
                 return self._failed(given, error)
 
-        work = asyncio.get_running_loop().run_in_executor(threads, context.run, end)
+        work = loop.run_in_executor(threads, context.run, end)
+        deadline_s: float | None = None
         while not work.done():
             try:
-                await asyncio.wait((work,))
+                if self._timeout_s is None:
+                    await asyncio.wait((work,))
+                    continue
+                await begun.wait()  # the time in which it waits for a thread does not count
+                deadline_s = deadline_s or loop.time() + self._timeout_s
+                await asyncio.wait((work,), timeout=deadline_s - loop.time())
+                if loop.time() >= deadline_s and not work.done():
+                    return self._failed(given, self._timed_out())
             except asyncio.CancelledError:  # counted by the task, see `ended`
                 if self._abandons_threads:
                     raise
         return work.result()
+
+    def _timed_out(self) -> TimeoutError:
+        return TimeoutError(f"the handler did not return within {self._timeout_s:g} s")
 
     def _failed(self, given: G, error: BaseException) -> HandlerEnd[R]:
         return HandlerEnd(failure=self._failure_of(given, error), raised=error)

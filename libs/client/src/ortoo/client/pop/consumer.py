@@ -8,21 +8,22 @@ from functools import partial
 from typing import Any, Self
 
 from ortoo.client import log_events
-from ortoo.client.core.closed import ConsumerClosed, check_loop
+from ortoo.client.core.closed import ConsumerClosed, Openable, check_loop
 from ortoo.client.core.connection import Connection
 from ortoo.client.core.filters import Filter, filter_expressions
-from ortoo.client.core.handlers import ERROR_LENGTH_MAX, RetryLater, log_fields
+from ortoo.client.core.handlers import ERROR_LENGTH_MAX
 from ortoo.client.core.received import ReplyCall
 from ortoo.client.handling.calls import HandlerCalls
 from ortoo.client.handling.loop_watch import LoopWatch
 from ortoo.client.handling.runs import FINISH_TIMEOUT_S, HandlerRuns
 from ortoo.client.pop.blocked_renewal import BlockedRenewal
-from ortoo.client.pop.outcome import check_not_stale, settle
+from ortoo.client.pop.handling import run_batch_handlers, run_handlers
+from ortoo.client.pop.outcome import check_not_stale
 from ortoo.client.pop.pop_calls import PopCalls, receipts_of
 from ortoo.client.pop.popped import PopLease, PoppedMessage, by_enode, lease_of, request_chunks, take_messages
 from ortoo.client.pop.settings import PopSettings
 from ortoo.client.requests.replies import send_reply
-from ortoo.common.errors import Fenced, Invalid, OrtooError, Unavailable
+from ortoo.common.errors import Invalid, OrtooError, Unavailable
 from ortoo.common.grpc.messages import write
 from ortoo.common.grpc.request_batcher import RequestBatcher
 from ortoo.common.logs.logger import get_logger
@@ -31,6 +32,7 @@ from ortoo.common.process.clock import SystemClock
 from ortoo.v1 import pop_pb2
 
 PopHandler = Callable[[PoppedMessage], Awaitable[None] | None]
+PopBatchHandler = Callable[[Sequence[PoppedMessage]], Awaitable[None] | None]
 CLOSE_TIMEOUT_S = 10.0
 """Time limit of the last acknowledgements, and of the release of messages, when a consumer is closed."""
 SHARED_POPS_MAX = 2
@@ -40,7 +42,7 @@ SHARED_MESSAGES_MAX = 1_024
 _log = get_logger("consumer")
 
 
-class PopConsumer:
+class PopConsumer(Openable):
     """A worker of a group. Made by `Client.pop_consumer`; an async context manager.
 
     On exit it releases messages that were not acknowledged or nacked, without counting an attempt.
@@ -51,6 +53,7 @@ class PopConsumer:
         if settings.messages_max < 1 or settings.invisible_ms < 10:
             raise Invalid("expected messages_max of 1 or more and invisible_ms of 10 or more", field="settings")
         tags, sql = filter_expressions(filter)
+        self._group = group
         self._connection = connection
         self._clock = connection.clock
         self._reply_call: ReplyCall = partial(send_reply, connection)
@@ -202,6 +205,11 @@ class PopConsumer:
                     if failure.retriable:
                         break  # the other parts would fail there as well
 
+    def _release_unhandled(self, messages: Iterable[PoppedMessage]) -> None:
+        """Release messages that were popped for handlers which are not called any more."""
+        if self._is_open:  # otherwise the end of the block does it
+            self._background.spawn("give back", self._release_messages(messages))
+
     async def _release_messages(self, messages: Iterable[PoppedMessage]) -> None:
         for message in messages:
             with suppress(OrtooError):  # then it comes again when its lease ends
@@ -240,30 +248,25 @@ class PopConsumer:
         While no snode answers, `run` retries.
         """
         calls: HandlerCalls[PoppedMessage, None] = HandlerCalls.of(handler, threads=concurrency)
-        calls.trace(self._connection.telemetry, self._request.group)
+        pop_max = min(self._settings.messages_max, concurrency)
+        await run_handlers(self, self._runs, calls, pop_max=pop_max, concurrency=concurrency)
 
-        slots = asyncio.Semaphore(concurrency)
-        waiting: deque[PoppedMessage] = deque()
+    async def run_batches(
+        self,
+        handler: PopBatchHandler | HandlerCalls[Sequence[PoppedMessage], None],
+        *,
+        batch_messages_max: int = 32,
+        concurrency: int = 1,
+    ) -> None:
+        """As `run`, but each call of `handler` gets up to `batch_messages_max` messages, those that are available.
 
-        async def take(background: Background) -> None:
-            try:
-                while True:
-                    await slots.acquire()
-                    if not waiting:
-                        waiting.extend(await self._pop_until_answered(min(self._settings.messages_max, concurrency)))
-                    background.spawn("handle", handle(waiting.popleft()))
-            finally:
-                if waiting and self._is_open:
-                    self._background.spawn("give back", self._release_messages(waiting))
-
-        async def handle(message: PoppedMessage) -> None:
-            try:
-                async with calls.ended(message) as end:
-                    await self._settle(message, end.failure)
-            finally:
-                slots.release()
-
-        await self._runs.run(calls, take)
+        Messages that the handler acknowledges, nacks or parks itself keep this outcome. The others are acknowledged
+        when it returns, and nacked when it raises.
+        """
+        if batch_messages_max < 1:
+            raise Invalid(f"{batch_messages_max}; expected 1 or more", field="batch_messages_max")
+        calls: HandlerCalls[Sequence[PoppedMessage], None] = HandlerCalls.of(handler, threads=concurrency)
+        await run_batch_handlers(self, self._runs, calls, pop_max=batch_messages_max, concurrency=concurrency)
 
     async def stop(self, finish_timeout_s: float = FINISH_TIMEOUT_S) -> None:
         """Begin no further handlers, wait up to `finish_timeout_s` for the running ones, and let `run` return.
@@ -271,33 +274,6 @@ class PopConsumer:
         Messages of handlers that have not finished in time are released when the block of the consumer ends.
         """
         await self._runs.stop(finish_timeout_s)
-
-    async def _pop_until_answered(self, count: int) -> list[PoppedMessage]:
-        """Pop up to `count` messages, at least one. Retries while no snode answers."""
-        failures = 0
-        while True:
-            try:
-                if popped := await self.pop(count):
-                    return popped
-                failures = 0
-            except OrtooError as error:
-                if not error.retriable:
-                    raise
-                self._connection.retry_log.emit(_log, log_events.POP_FAILED_RETRYING, error)
-                await self._connection.back_off(failures)
-                failures += 1
-
-    async def _settle(self, message: PoppedMessage, failure: BaseException | None) -> None:
-        """Settle a message whose handler has ended, and log failures."""
-        where = log_fields(self._request.group, message)
-        if failure is not None and not isinstance(failure, RetryLater):
-            _log.emit(log_events.HANDLER_FAILED_WILL_REDELIVER, exc_info=failure, **where)
-        try:
-            await settle(message, failure)
-        except Fenced as late:
-            _log.emit(log_events.HANDLER_LEASE_EXPIRED, reason=str(late), **where)
-        except OrtooError as error:
-            _log.emit(log_events.ACK_FAILED, reason=str(error), **where)
 
     async def ack(self, lease: PopLease, offsets: Iterable[int]) -> None:
         """Acknowledge messages of a lease; concurrent acknowledgements share a request."""

@@ -7,7 +7,7 @@ from itertools import islice
 from typing import Any, Self
 
 from ortoo.client import log_events
-from ortoo.client.core.closed import ClientClosed
+from ortoo.client.core.closed import ClientClosed, Openable
 from ortoo.client.core.connection import Connection
 from ortoo.client.core.queues import Queue, Receipt
 from ortoo.client.produce.in_flight import FailureAction, InFlight
@@ -29,7 +29,7 @@ from ortoo.common.records.message_fields import NO_RARE_FIELDS, RareFields
 _log = get_logger("producer")
 
 
-class Producer:
+class Producer(Openable):
     """Sends messages to one topic. Made by `Client.producer`; an async context manager that flushes on exit.
 
     A message is durable when its receipt is returned. A retry after a lost answer stores nothing twice. Messages of one
@@ -309,8 +309,7 @@ class Producer:
             return  # it expired before its answer came
         batcher = self._batchers[batch.queue]
         if error is None:
-            batcher.attempt, batcher.refusal_reason = 0, ""
-            batcher.in_flight.on_stored(batch)
+            batcher.on_stored(batch)
             self._finish(batch, None)
         else:
             if isinstance(error, NotFound | Unavailable) or error.field == NOT_ACCEPTED_FIELD:

@@ -67,6 +67,11 @@ class QueueBatcher:
             self.linger_timer = None
         return batch
 
+    def on_stored(self, batch: ProducerBatch) -> None:
+        """Record a stored batch."""
+        self.attempt, self.refusal_reason = 0, ""
+        self.in_flight.on_stored(batch)
+
     def log_refusal(self, error: OrtooError) -> None:
         """Record a failed send. The reason is logged only for the first failure after a success."""
         if error.retriable and not self.refusal_reason:

@@ -22,6 +22,7 @@ from dataclasses import dataclass
 from typing import Any, Self
 
 from ortoo.client import log_events
+from ortoo.client.core.closed import Openable
 from ortoo.client.core.connection import Connection
 from ortoo.client.core.queues import Queue
 from ortoo.client.core.wire import wire_queue
@@ -93,7 +94,7 @@ class Transaction:
         await end_transaction(self._connection, self.transaction_id, TransactionVerdict.ROLLBACK)
 
 
-class TransactionalProducer:
+class TransactionalProducer(Openable):
     """Begins transactions in one topic, and answers checks of open transactions of its group.
 
     Made by `Client.transactional_producer`; an async context manager. Leaving the context manager does not end

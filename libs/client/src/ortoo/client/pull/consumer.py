@@ -4,7 +4,7 @@ from collections.abc import AsyncIterator, Awaitable, Callable, Iterable, Iterat
 from contextlib import contextmanager, suppress
 from typing import Self
 
-from ortoo.client.core.closed import ConsumerClosed
+from ortoo.client.core.closed import ConsumerClosed, Openable
 from ortoo.client.core.connection import Connection
 from ortoo.client.core.filters import Filter, TopicFilters, topic_filters
 from ortoo.client.core.queues import Queue
@@ -25,7 +25,7 @@ Handler = Callable[[ReceivedMessage], Awaitable[None] | None]
 OrderedHandler = Callable[[ReceivedMessage], Awaitable[CommitVerdict | None] | CommitVerdict | None]
 
 
-class PullConsumer:
+class PullConsumer(Openable):
     """A group member that pulls. Made by `Client.pull_consumer`; an async context manager that leaves on exit.
 
     With topics, the group assigns queues to it. Without topics it is not a member and has the queues given to `assign`.

@@ -7,7 +7,7 @@ from functools import partial
 from pathlib import Path
 from typing import Any, Self
 
-from ortoo.client.core.closed import ConsumerClosed
+from ortoo.client.core.closed import ConsumerClosed, Openable
 from ortoo.client.core.connection import Connection
 from ortoo.client.core.filters import Filter, TopicFilters, topic_filters
 from ortoo.client.core.handlers import nack_messages
@@ -60,7 +60,7 @@ class ConsumerSettings:
     """The consumer's name in reports; empty = made of host and process."""
 
 
-class Consumer:
+class Consumer(Openable):
     """A group member. Made by `Client.consumer`; an async context manager that leaves the group on exit.
 
     Read whole batches with `batches()` (fast), or messages with `async for`, and call `ack()` after processing.

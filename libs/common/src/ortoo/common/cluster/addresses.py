@@ -46,6 +46,13 @@ def proxy_variable(text: str, environ: Mapping[str, str]) -> str:
     return next((name for name in PROXY_VARIABLES if environ.get(name)), "")
 
 
+def check_proxy(url: str | None) -> None:
+    """Raise Invalid unless `url` is http://host:port of a proxy, empty (no proxy) or None (as the environment says)."""
+    scheme, _, rest = (url or "").rpartition("://")
+    if url and not (scheme == "http" and is_address(rest.rpartition("@")[2].rstrip("/"))):
+        raise Invalid("expected http://host:port, or http://user:password@host:port", field="proxy")
+
+
 def check_receiver(text: str, field: str) -> None:
     """Raise Invalid unless `text` is http://host:port or https://host:port; empty = no receiver."""
     scheme, _, address = text.rpartition("://")

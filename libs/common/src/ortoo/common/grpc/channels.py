@@ -50,11 +50,13 @@ class Channels:
         tls_name: str = "",
         uses_proxy: bool = True,
         wire: str = "",
+        proxy: str | None = None,
     ) -> None:
         """Make a pool without channels. `headers_of` makes the headers of every call; with `tls`, channels use TLS.
 
         `tls_name` is the expected name in peers' certificates; empty = the host in the address. With `uses_proxy`
-        connections obey the environment's proxy variables, such as http_proxy, except those to the loopback.
+        connections obey the environment's proxy variables, such as http_proxy, except those to the loopback. The URL
+        `proxy` is used instead for all connections; empty = no proxy.
 
         `wire`, "grpc" or "h2", is the implementation of streams in both directions, for callers that use them as
         `H2StreamCall` allows. Connections with TLS use grpc.aio.
@@ -63,7 +65,8 @@ class Channels:
         self._tls = tls
         self._tls_name = tls_name
         self._headers_of = headers_of
-        self._uses_proxy = uses_proxy
+        self._uses_proxy = uses_proxy and proxy != ""
+        self._proxy = proxy
         self._channels: dict[str, grpc.aio.Channel | _RenewableChannel] = {}
 
     async def __aenter__(self) -> Self:
@@ -120,7 +123,9 @@ class Channels:
 
     def _options(self, address: str, *, tls: bool = False) -> list[tuple[str, Any]]:
         options: list[tuple[str, Any]] = [*OPTIONS]
-        if not self._uses_proxy or is_loopback(address):
+        if self._proxy:
+            options.append(("grpc.http_proxy", self._proxy))
+        elif not self._uses_proxy or is_loopback(address):
             options.append(("grpc.enable_http_proxy", 0))
         if tls and self._tls_name:
             options.append(("grpc.ssl_target_name_override", self._tls_name))

@@ -180,6 +180,11 @@ class TlsClient:
         files, names = (Path(self.key_file), Path(self.certificate_file)), ("tls_key_file", "tls_certificate_file")
         return grpc.ssl_channel_credentials(roots, *_read_pair(*files, *names))
 
+    def reloading(self) -> ReloadingFiles[grpc.ChannelCredentials]:
+        """The credentials, made again when the files change. Errors: Invalid, naming the setting."""
+        files = (self.ca_file, self.certificate_file, self.key_file)
+        return ReloadingFiles([Path(file) for file in files if file not in ("", SYSTEM)], self.credentials)
+
 
 def is_tls(auth_context: Mapping[str, Iterable[bytes]]) -> bool:
     """Whether the connection of a call uses TLS, by the `auth_context()` of the call."""

@@ -1,15 +1,11 @@
 """One connected client for each signed-in user. Calls use the credentials of that user and no others."""
 
 import asyncio
-from collections.abc import AsyncIterator
-from contextlib import asynccontextmanager
 from dataclasses import dataclass, field
 
 from ortoo.client import Client
 from ortoo.client.core.connection import Connection
 from ortoo.client.core.credentials import Credentials
-from ortoo.client.requests.requester import Requester
-from ortoo.client.sessions.session import Session
 from ortoo.common.grpc.tls import TlsClient
 from ortoo.common.process.background import Background
 from ortoo.common.process.clock import Clock
@@ -68,20 +64,20 @@ class Clients:
                 raise
             entry.ready.set_exception(error)
 
-    @asynccontextmanager
-    async def _connected(self, credentials: Credentials | None) -> AsyncIterator[Client]:
+    def _connected(self, credentials: Credentials | None) -> Client:
         """A client without the defaults of the environment: they are those of the console's operator."""
         chosen = self._settings
         files = (chosen.tls_ca_file, chosen.tls_certificate_file, chosen.tls_key_file)
-        connection = Connection(
-            chosen.snode_addresses,
-            clock=self._clock,
-            randomness=self._randomness,
-            credentials=credentials,
-            tls=TlsClient(*files) if chosen.tls_ca_file else None,
-            call_timeout_s=CALL_TIMEOUT_S,
-            attempts_max=CALL_ATTEMPTS_MAX,
-        )
-        requester = Requester(connection)
-        async with connection, requester, Session(connection, requester) as session:
-            yield Client(connection, session, requester)
+
+        def make_connection() -> Connection:
+            return Connection(
+                chosen.snode_addresses,
+                clock=self._clock,
+                randomness=self._randomness,
+                credentials=credentials,
+                tls=TlsClient(*files) if chosen.tls_ca_file else None,
+                call_timeout_s=CALL_TIMEOUT_S,
+                attempts_max=CALL_ATTEMPTS_MAX,
+            )
+
+        return Client(make_connection)

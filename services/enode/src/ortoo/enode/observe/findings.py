@@ -7,6 +7,7 @@ from itertools import islice
 
 from ortoo.common.errors.findings import Finding
 from ortoo.common.groups.group_topics import group_of_topic
+from ortoo.common.logs.counts import counted
 from ortoo.common.process.clock import Clock
 from ortoo.enode.observe.backlog import Backlogs, GroupBacklog
 from ortoo.enode.store.store import Store
@@ -126,7 +127,7 @@ class EnodeFindings:
             group = one.group
             yield Finding(
                 "dead letters",
-                f"{one.parked} messages of group {group} failed at every attempt and are parked",
+                f"{counted(one.parked, 'message', 'are')} parked, because every attempt of group {group} failed",
                 "no consumer processes them, and retention deletes them in the end",
                 f"ortoo dlq list {group} shows the reasons; ortoo dlq replay {group} sends them again",
                 critical=False,
@@ -168,7 +169,7 @@ class EnodeFindings:
             error = f"; the last error of {one.consumer or 'a consumer'}: {one.error}" if one.error else ""
             yield Finding(
                 "failing handler",
-                f"{one.retrying} messages of group {one.group} in {one.topic} wait in retries{attempts}, "
+                f"{counted(one.retrying, 'message', 'wait')} in retries of group {one.group} in {one.topic}{attempts}, "
                 f"the next one for {due_s:.0f} s{error}",
                 "after the last attempt they are parked as dead letters",
                 f"{_shown_by(one)} shows more; look at the consumers' logs",

@@ -110,7 +110,8 @@ class Parker:
         try:
             await self.park(line, letters, rules)
         except OrtooError as error:
-            _log.emit(log_events.PARKING_FAILED_RETRYING, group=line.group.name, reason=str(error))
+            if rules.dead_letter_topic_id:  # otherwise the snode creates it, and reports a failure
+                _log.emit(log_events.PARKING_FAILED_RETRYING, group=line.group.name, reason=str(error))
             notes = [note for one in letters for note in record_notes(line, (one.offset,), one.consumer, one.error)]
             with contextlib.suppress(OrtooError):
                 await self._store.engine.store_without_waiting(notes)

@@ -1,7 +1,7 @@
 """The snode's copy of the cluster's directory: applies changes and answers lookups without I/O or clock."""
 
 import dataclasses
-from collections import Counter
+from collections import defaultdict
 from collections.abc import Iterable, Mapping, Sequence
 from typing import TypeVar
 
@@ -31,8 +31,8 @@ class DirectoryCache:
         self._enodes: dict[str, EnodeEntry] = {}
         self._snodes: dict[str, SnodeEntry] = {}
         self._placed = PlacementIndex()
-        self._lite_counts: Counter[str] = Counter()
-        """The number of lite topics of each parent."""
+        self._lite_topics: defaultdict[str, set[str]] = defaultdict(set)
+        """The stored topics of the lite topics of each parent."""
         self._available_cache: dict[int, tuple[Sequence[Queue], Sequence[Queue]]] = {}
         """Results of `available_queues`, cached because every send needs them and a topic may have many queues."""
 
@@ -84,9 +84,11 @@ class DirectoryCache:
         if previous is not None:
             self._placed.remove(previous)
         if (parent := parent_of_topic(name)) is not None:
-            self._lite_counts[parent] += (topic is not None) - (previous is not None)
-            if not self._lite_counts[parent]:
-                del self._lite_counts[parent]
+            (lite_topics := self._lite_topics[parent]).discard(name)
+            if topic is not None:
+                lite_topics.add(name)
+            if not lite_topics:
+                del self._lite_topics[parent]
         if topic is None:
             del self._topics[name]
             return
@@ -153,7 +155,11 @@ class DirectoryCache:
 
     def lite_topic_count(self, parent: str) -> int:
         """The number of lite topics of a parent."""
-        return self._lite_counts[parent]
+        return len(self._lite_topics.get(parent, ()))
+
+    def lite_topics(self, parent: str) -> list[str]:
+        """The names of the topics that store the lite topics of a parent, sorted."""
+        return sorted(self._lite_topics.get(parent, ()))
 
     def topics_on(self, enode: str) -> list[str]:
         """The names of the topics that have queues on an enode, sorted."""

@@ -15,6 +15,7 @@ from ortoo.snode import log_events
 from ortoo.snode.cluster.directory import DirectoryCache, unknown_topic
 from ortoo.snode.cluster.name_server import NameServerClient
 from ortoo.snode.cluster.routes import Topic
+from ortoo.snode.cluster.topic_changes import TopicChanges
 
 UNKNOWN_TOPIC_TTL_S = 1.0
 """Time for which the answer "there is no such topic" is cached."""
@@ -37,6 +38,8 @@ class DirectoryWatch:
         self._randomness = randomness
         self.changed = asyncio.Event()
         """Set, and replaced, at the next change of the directory."""
+        self.topic_changes = TopicChanges()
+        """The changes of single topics."""
         self.on_topics_changed: Callable[[set[str]], None] = lambda topics: None
         """Called with the names of the topics that have changed."""
         self._unknown_until_s: OrderedDict[str, float] = OrderedDict()
@@ -101,5 +104,6 @@ class DirectoryWatch:
             self._unknown_until_s.pop(name, None)
         changed, self.changed = self.changed, asyncio.Event()
         changed.set()
+        self.topic_changes.notify(topics)
         if topics:
             self.on_topics_changed(topics)

@@ -205,11 +205,15 @@ class ReplicaLink:
         is_repeatable: bool = False,
         poll_end_s: float | None = None,
     ) -> Answer:
-        """The leader's answer. A replica that does not lead refuses without effect, so the next replica is asked.
+        """The leader's answer.
 
-        While no leader can be reached, the request waits for the timeout of requests. It is then sent again if it
-        certainly had no effect, or if it `is_repeatable`: a second execution changes nothing. The wait of a poll begins
-        with its first failure, and ends at `poll_end_s` at the latest.
+        A replica that does not lead refuses without effect (NotLeader). The request then goes to the leader that it
+        names, or to the next replica. After other failures the request is sent again only if it certainly had no
+        effect, or if it `is_repeatable`: a second execution changes nothing.
+
+        While no leader can be reached, the request waits for at most the timeout of requests. This time begins with the
+        call, and for a poll with its first failure. `poll_end_s` is the monotonic time at which a poll ends. Its wait
+        ends then as well, unless a replica has answered with NotLeader: the next leader then answers the poll.
         """
         link: ReplicaLink = self
         wait_s = RETRY_DELAY_MIN_S

@@ -5,6 +5,7 @@ from collections import OrderedDict
 from ortoo.common.arrays.opened_batch import OpenedBatch
 from ortoo.common.errors import OrtooError
 from ortoo.common.filters.message_filter import MessageFilter, compile_filter
+from ortoo.common.groups.group_topics import parent_of_topic
 from ortoo.snode.membership.group_membership import POP_GROUP_PREFIX, Membership
 
 CACHED_MAX = 10_000
@@ -21,7 +22,11 @@ class GroupFilters:
         """By (group, topic): the generations of the members, and their filters."""
 
     def differing(self, group: str, topic: str) -> Filters:
-        """The filters of the members for a topic, each once; empty if all members have the same filter."""
+        """The filters of the members for a topic, each once; empty if all members have the same filter.
+
+        Members subscribe to the parent of a lite topic.
+        """
+        topic = parent_of_topic(topic) or topic
         places = (group, POP_GROUP_PREFIX + group)
         generations = (self._membership.generation(places[0]), self._membership.generation(places[1]))
         cached = self._cached.get((group, topic))

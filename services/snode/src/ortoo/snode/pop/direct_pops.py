@@ -4,11 +4,14 @@ import asyncio
 from collections.abc import Awaitable, Sequence
 from dataclasses import replace
 
-from ortoo.common.errors import Conflict, OrtooError, Unavailable
+from ortoo.common.errors import Conflict, OrtooError
 from ortoo.common.process.containment import as_ortoo_error
 from ortoo.snode.cluster.runtime import Runtime
 from ortoo.snode.pop.call import PopCall, PopResult, PopSource, merge
 from ortoo.snode.pop.source_pops import SourcePops
+
+PATIENCE_S = 0.1
+"""Time after which the next source is asked, too. A frozen enode would delay it for the timeout of requests."""
 
 
 class DirectPops:
@@ -34,60 +37,84 @@ class DirectPops:
         self._rotation += 1
         at = self._rotation % len(sources)
         rotated = [*sources[at:], *sources[:at]]
+        if len(rotated) > 1:
+            found = await self._pop_in_turn(rotated, call)
+            if found.batches or not call.wait_ms:
+                return found
+        return await self._pop_any(rotated, call)
+
+    async def _pop_in_turn(self, sources: Sequence[PopSource], call: PopCall) -> PopResult:
+        """Pop from one source after another, until there are enough messages.
+
+        A source that does not answer soon does not delay the next one. It is waited for only if no other has messages.
+        """
         results: list[PopResult] = []
         failures: list[OrtooError] = []
-        if len(rotated) > 1:
-            try:
-                for source in rotated:
-                    room = call.messages_max - sum(len(one.popped.offsets) for one in merge(results).batches)
-                    if room <= 0:
-                        break
-                    try:
-                        results.append(await self._pops.pop(source, replace(call, messages_max=room, wait_ms=0)))
-                    except Conflict:
-                        raise
-                    except OrtooError as error:
-                        failures.append(error)
-            except BaseException:
-                self._pops.release_later(results)
-                raise
-            if len(failures) == len(rotated) and not call.wait_ms:
-                raise failures[0]
-            merged = merge(results)
-            if merged.batches or not call.wait_ms:
-                return merged
-        return await self._pop_any(rotated, call)
+        slow: list[asyncio.Task[PopResult | OrtooError]] = []
+        try:
+            for source in sources:
+                room = call.messages_max - sum(len(one.popped.offsets) for one in merge(results).batches)
+                if room <= 0:
+                    break
+                task = self._start(source, replace(call, messages_max=room, wait_ms=0))
+                slow.append(task)
+                await asyncio.wait((task,), timeout=PATIENCE_S)
+                if task.done():
+                    _sort(slow.pop().result(), results, failures)
+            if slow and not call.wait_ms and not merge(results).batches:
+                results.append(await self._first_of(slow))
+        except BaseException:
+            self._pops.release_later(results)
+            raise
+        finally:
+            self._end(slow)
+        if len(failures) == len(sources) and not call.wait_ms:
+            raise failures[0]
+        return merge(results)
 
     async def _pop_any(self, sources: Sequence[PopSource], call: PopCall) -> PopResult:
         """Wait at all sources; answers that arrive together are merged."""
         if len(sources) == 1:
             return await self._pops.pop(sources[0], call)
-        # These are tasks, not futures of them: a cancelled pop must notice it at once, or its messages would be lost.
-        tasks = [
-            self._runtime.background.run_contained("pop", _pop_or_error(self._pops.pop(source, call)))
-            for source in sources
-        ]
-        waiting: set[asyncio.Task[PopResult | OrtooError]] = set(tasks)
-        taken: set[asyncio.Task[PopResult | OrtooError]] = set()
-        results: list[PopResult] = []
-        failure: OrtooError = Unavailable("nothing could be popped")
+        tasks = [self._start(source, call) for source in sources]
         try:
-            while waiting and not results:  # an unreachable enode delays only its own pop
-                done, waiting = await asyncio.wait(waiting, return_when=asyncio.FIRST_COMPLETED)
-                taken |= done
-                for found in [task.result() for task in tasks if task in done]:
-                    if isinstance(found, OrtooError):
-                        failure = found
-                    else:
-                        results.append(found)
-            if not results:
-                raise failure
-            return merge(results)
+            return await self._first_of(tasks)
         finally:
-            late = [task.result() for task in tasks if task.done() and not task.cancelled() and task not in taken]
-            self._pops.release_later([one for one in late if isinstance(one, PopResult)])
-            for task in tasks:
-                task.cancel()
+            self._end(tasks)
+
+    def _start(self, source: PopSource, call: PopCall) -> "asyncio.Task[PopResult | OrtooError]":
+        # A task, not a future of one: a cancelled pop must notice it at once, or its messages would be lost.
+        return self._runtime.background.run_contained("pop", _pop_or_error(self._pops.pop(source, call)))
+
+    async def _first_of(self, tasks: "list[asyncio.Task[PopResult | OrtooError]]") -> PopResult:
+        """The first answers of pops, which are removed from `tasks`. Errors: that of a pop if all fail."""
+        results: list[PopResult] = []
+        failures: list[OrtooError] = []
+        while tasks and not results:  # an unreachable enode delays only its own pop
+            await asyncio.wait(tasks, return_when=asyncio.FIRST_COMPLETED)
+            for task in [one for one in tasks if one.done()]:
+                tasks.remove(task)
+                _sort(task.result(), results, failures)
+        if not results:
+            raise failures[-1]
+        return merge(results)
+
+    def _end(self, tasks: "Sequence[asyncio.Task[PopResult | OrtooError]]") -> None:
+        """Cancel pops that are not needed any more, and release their messages."""
+        late = [task.result() for task in tasks if task.done() and not task.cancelled()]
+        self._pops.release_later([one for one in late if isinstance(one, PopResult)])
+        for task in tasks:
+            task.cancel()
+
+
+def _sort(found: PopResult | OrtooError, results: list[PopResult], failures: list[OrtooError]) -> None:
+    """Add the outcome of a pop to the results or the failures. Errors: Conflict, which concerns all sources."""
+    if isinstance(found, Conflict):
+        raise found
+    if isinstance(found, OrtooError):
+        failures.append(found)
+    else:
+        results.append(found)
 
 
 async def _pop_or_error(pop: Awaitable[PopResult]) -> PopResult | OrtooError:

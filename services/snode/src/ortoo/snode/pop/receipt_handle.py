@@ -5,10 +5,11 @@ A handle is sealed (see `handle_seal`). Its content is little-endian:
 * length of the enode's name u8, of the group's name u8
 * queue u32, topic id u64, lease number u64, first offset i64, message count u32
 * the enode's name, the group's name
+* the number of renewals u32, only in handles that were returned by a renewal
 """
 
 import struct
-from dataclasses import dataclass
+from dataclasses import dataclass, field, replace
 
 from ortoo.common.errors import Invalid
 from ortoo.common.groups.handle_seal import HandleSeals, open_handle
@@ -16,6 +17,7 @@ from ortoo.common.groups.handle_seal import HandleSeals, open_handle
 TEXT_LENGTH_MAX = 512
 _PURPOSE = b"ortoo receipt"
 _HEAD = struct.Struct("<BBIQQqI")
+_RENEWALS = struct.Struct("<I")
 
 
 @dataclass(frozen=True, slots=True)
@@ -31,6 +33,12 @@ class ReceiptHandle:
     first_offset: int
     count: int
     """The number of offsets from the first to the last message. The lease may lack some of these messages."""
+    renewals: int = field(default=0, compare=False)
+    """Makes the text of each renewed handle different, as clients of RocketMQ expect. The lease stays the same."""
+
+    def renewed(self) -> "ReceiptHandle":
+        """The handle of the same lease after another renewal."""
+        return replace(self, renewals=(self.renewals + 1) % (1 << 32))
 
     def for_message(self, offset: int) -> "ReceiptHandle":
         """The handle of only the message at this offset."""
@@ -40,7 +48,8 @@ class ReceiptHandle:
         """The sealed text of the handle, which clients receive."""
         enode, group = self.enode.encode(), self.group.encode()
         numbers = (self.queue_id, self.topic_id, self.number, self.first_offset, self.count)
-        return seals.encode(_PURPOSE, _HEAD.pack(len(enode), len(group), *numbers) + enode + group)
+        renewals = _RENEWALS.pack(self.renewals) if self.renewals else b""
+        return seals.encode(_PURPOSE, _HEAD.pack(len(enode), len(group), *numbers) + enode + group + renewals)
 
 
 def read_receipt(text: str, seals: HandleSeals | None, field: str = "receipt_handle") -> ReceiptHandle:
@@ -55,11 +64,13 @@ def read_receipt(text: str, seals: HandleSeals | None, field: str = "receipt_han
     if len(content) < _HEAD.size:
         raise wrong
     enode_bytes, group_bytes, queue_id, topic_id, number, first, count = _HEAD.unpack_from(content)
-    if len(content) != _HEAD.size + enode_bytes + group_bytes:
+    end = _HEAD.size + enode_bytes + group_bytes
+    if len(content) not in (end, end + _RENEWALS.size):
         raise wrong
     try:
         enode = content[_HEAD.size : _HEAD.size + enode_bytes].decode()
-        group = content[_HEAD.size + enode_bytes :].decode()
+        group = content[_HEAD.size + enode_bytes : end].decode()
     except UnicodeDecodeError:
         raise wrong from None
-    return ReceiptHandle(enode, group, topic_id, queue_id, number, first, count)
+    renewals = int.from_bytes(content[end:], "little")
+    return ReceiptHandle(enode, group, topic_id, queue_id, number, first, count, renewals)

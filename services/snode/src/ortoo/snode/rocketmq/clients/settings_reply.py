@@ -28,6 +28,8 @@ CONSUMER_TYPES = frozenset(
     }
 )
 
+PLAIN_TYPES = frozenset({pb.ClientType.PUSH_CONSUMER, pb.ClientType.SIMPLE_CONSUMER})
+"""The types of clients that receive messages of topics, and do not subscribe to lite topics."""
 LITE_TYPES = frozenset({pb.ClientType.LITE_PUSH_CONSUMER, pb.ClientType.LITE_SIMPLE_CONSUMER})
 """The types of clients that receive the messages of each lite topic one after another."""
 UNKNOWN = Group("")

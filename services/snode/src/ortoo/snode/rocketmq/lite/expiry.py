@@ -48,8 +48,8 @@ class LiteExpiry:
     _started_at: tuple[int, float] | None = field(default=None, init=False)
     """The wall clock and the monotonic clock at the first sweep."""
     _states: dict[int, _LiteTopicState] = field(default_factory=dict, init=False)
-    _notified_missing: set[tuple[str, str]] = field(default_factory=set, init=False)
-    """(client id, lite topic) of subscriptions to ended lite topics. Each is notified once."""
+    _existing: set[tuple[str, str]] = field(default_factory=set, init=False)
+    """(client id, lite topic) of subscriptions to lite topics that existed at the last sweep."""
 
     async def sweep(self) -> None:
         """Close expired lite topics, delete those that have been closed for long enough, and notify subscribers."""
@@ -66,15 +66,15 @@ class LiteExpiry:
             look.checked_at_s = self.clock.monotonic_s()
             with contextlib.suppress(OrtooError):  # unreachable, or changed concurrently: the next sweep retries
                 await self._check_topic(look, parent, lite)
-        missing = {
-            (client_id, name)
+        subscribed = {
+            (client_id, name): self.cluster.directory.find_topic(stored_topic(known.parent, name)) is not None
             for client_id, known in self.subscriptions.items()
             for name in known.lite_topics
-            if self.cluster.directory.find_topic(stored_topic(known.parent, name)) is None
         }
-        for client_id, name in sorted(missing - self._notified_missing):
+        existing = {place for place, exists in subscribed.items() if exists}
+        for client_id, name in sorted((self._existing - existing) & subscribed.keys()):
             self.subscriptions.notify_unsubscribed(client_id, name)
-        self._notified_missing = missing
+        self._existing = existing
 
     def _expiring_topics(self) -> list[tuple[Topic, Topic]]:
         """All lite topics with a lifetime, each with its parent."""

@@ -1,4 +1,7 @@
-"""Pops over the lite topics of one client. Each lite topic is one queue, with at most one leased message."""
+"""Pops over lite topics: those of one client, or all of a parent.
+
+Each lite topic is one queue, with at most one leased message.
+"""
 
 import asyncio
 from collections.abc import Sequence
@@ -14,18 +17,19 @@ from ortoo.snode.pop.watches import PopWatch, WaitingPop
 from ortoo.snode.rocketmq.lite.owners import LiteOwners
 from ortoo.snode.rocketmq.lite.subscriptions import LiteSubscription, LiteSubscriptions
 from ortoo.snode.rocketmq.lite.topics import LiteTopics
+from ortoo.snode.rocketmq.protocol.names import stored_topic
 
 
 @dataclass(slots=True, eq=False)
 class LitePopProcessor:
-    """Pops from all lite topics of a client: tries those that may have messages, then waits for all of them."""
+    """Pops from lite topics: tries those that may have messages, then waits for all of them."""
 
     processor: PopProcessor
     lite_topics: LiteTopics
     subscriptions: LiteSubscriptions
     owners: LiteOwners
     watch: DirectoryWatch
-    """The directory's watch: a subscribed lite topic may be created later."""
+    """The directory's watch: lite topics may be created later."""
     runtime: Runtime
     _rotation: int = 0
 
@@ -41,20 +45,15 @@ class LitePopProcessor:
         failed: dict[PopWatch, OrtooError] = {}
         try:
             while True:
-                subscription, topics_changed = self._subscription(call), self.watch.changed
+                subscription = self._subscription(call)
                 changed = subscription.changed
-                queues = self._queues(parent, subscription)
-                if is_exclusive:
-                    queues = await self._still_owned(call, queues)
-                    if changed.is_set() and self.runtime.clock.monotonic_s() < deadline_s:
-                        continue
-                with self.processor.watches.use([self.processor.place(queue, call) for queue in queues]) as watches:
-                    refusing = await self._pop_available([*zip(queues, watches, strict=True)], call, found)
-                    if not found and self.runtime.clock.monotonic_s() < deadline_s:
-                        events = [changed, *([topics_changed] if len(queues) < len(subscription.lite_topics) else [])]
-                        waited = [watch for watch in watches if watch not in refusing]
-                        pop = WaitingPop(asyncio.get_running_loop().create_future(), failed=failed)
-                        failed |= await self.processor.watches.wait(waited, deadline_s, events=events, pop=pop)
+                queues, missing = self._queues(parent, subscription), self._missing(parent, subscription)
+                with self.watch.topic_changes.watching(missing) as created:
+                    if is_exclusive:
+                        queues = await self._still_owned(call, queues)
+                        if changed.is_set() and self.runtime.clock.monotonic_s() < deadline_s:
+                            continue
+                    await self._pop_or_wait(queues, call, deadline_s, (changed, created), found, failed)
                 if found and (changed.is_set() or is_exclusive):
                     current_queues = self._queues(parent, self._subscription(call))
                     found = await self._still_subscribed(
@@ -67,6 +66,50 @@ class LitePopProcessor:
                 self.runtime.background.run_contained("give back", self.processor.release(answer))
             raise
 
+    async def pop_all(self, call: PopCall, parent: Topic) -> PopResult:
+        """Lease messages of all lite topics of a parent, also of those that are created during the wait.
+
+        Errors: as `PopProcessor.pop`, or GrpcProxyError with ILLEGAL_CONSUMER_GROUP if members of the group subscribe
+        to single lite topics.
+        """
+        deadline_s = self.runtime.clock.monotonic_s() + call.wait_ms / 1000
+        found: list[PopResult] = []
+        failed: dict[PopWatch, OrtooError] = {}
+        try:
+            while True:
+                self.subscriptions.check_plain(call.group)
+                with self.watch.topic_changes.watching((parent.name,)) as changed:
+                    queues = self._rotate(self.lite_topics.queues(parent))
+                    await self._pop_or_wait(queues, call, deadline_s, (changed,), found, failed)
+                if found or self.runtime.clock.monotonic_s() >= deadline_s:
+                    return await self._limit(found, call)
+        except BaseException:
+            for answer in found:
+                self.runtime.background.run_contained("give back", self.processor.release(answer))
+            raise
+
+    async def _pop_or_wait(
+        self,
+        queues: Sequence[Queue],
+        call: PopCall,
+        deadline_s: float,
+        events: Sequence[asyncio.Event],
+        found: list[PopResult],
+        failed: dict[PopWatch, OrtooError],
+    ) -> None:
+        """Add the messages available now to `found`; without one, wait for a message, an event or the deadline."""
+        with self.processor.watches.use([self.processor.place(queue, call) for queue in queues]) as watches:
+            refusing = await self._pop_available([*zip(queues, watches, strict=True)], call, found)
+            if not found and self.runtime.clock.monotonic_s() < deadline_s:
+                waited = [watch for watch in watches if watch not in refusing]
+                pop = WaitingPop(asyncio.get_running_loop().create_future(), failed=failed)
+                failed |= await self.processor.watches.wait(waited, deadline_s, events=events, pop=pop)
+
+    def _missing(self, parent: Topic, subscription: LiteSubscription) -> list[str]:
+        """The stored topics of subscribed lite topics that do not exist yet."""
+        names = subscription.lite_topics
+        return [stored_topic(parent.name, name) for name in names if self.lite_topics.queue(parent, name) is None]
+
     def _subscription(self, call: PopCall) -> LiteSubscription:
         return self.subscriptions.get_or_create(call.consumer, call.group, call.topic, self.runtime.clock.monotonic_s())
 
@@ -78,7 +121,10 @@ class LitePopProcessor:
 
     def _queues(self, parent: Topic, subscription: LiteSubscription) -> list[Queue]:
         names = sorted(subscription.lite_topics)
-        queues = [queue for name in names if (queue := self.lite_topics.queue(parent, name)) is not None]
+        return self._rotate([q for name in names if (q := self.lite_topics.queue(parent, name)) is not None])
+
+    def _rotate(self, queues: list[Queue]) -> list[Queue]:
+        """The queues, beginning with another one at each call, so that none is always the last."""
         self._rotation += 1
         at = self._rotation % len(queues) if queues else 0
         return queues[at:] + queues[:at]

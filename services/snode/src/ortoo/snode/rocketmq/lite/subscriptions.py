@@ -63,6 +63,22 @@ class LiteSubscriptions:
                 Code.ILLEGAL_TOPIC, f"group {group} receives lite topics of {subscription.parent}, not of {parent}"
             )
 
+    def check_plain(self, group: str) -> None:
+        """Refuse a receive of all lite topics if members of the group subscribe to some of them.
+
+        Errors: GrpcProxyError with ILLEGAL_CONSUMER_GROUP.
+        """
+        if any(one.lite_topics for one in self._by_group.get(group, {}).values()):
+            raise GrpcProxyError(
+                Code.ILLEGAL_CONSUMER_GROUP,
+                f"members of group {group} subscribe to single lite topics; use another group to receive all of them",
+            )
+
+    def is_subscribed(self, client_id: str) -> bool:
+        """Whether a client has subscribed to lite topics."""
+        subscription = self._by_client.get(client_id)
+        return subscription is not None and bool(subscription.lite_topics)
+
     def get_or_create(self, client_id: str, group: str, parent: str, now_s: float) -> LiteSubscription:
         """The subscription of a client; a missing subscription is created without lite topics."""
         subscription = self._by_client.get(client_id)
@@ -147,7 +163,7 @@ class LiteSubscriptionActivity:
     clock: Clock
 
     async def sync(self, caller: Caller, request: SyncLiteSubscriptionRequest) -> SyncLiteSubscriptionResponse:
-        """Change the lite topics of a client, and create missing ones.
+        """Change the lite topics of a client. Lite topics without a message need not exist.
 
         Errors: GrpcProxyError, NotFound, Overloaded, Unavailable.
         """
@@ -168,8 +184,8 @@ class LiteSubscriptionActivity:
         adds = request.action in (LiteSubscriptionAction.PARTIAL_ADD, LiteSubscriptionAction.COMPLETE_ADD)
         for name in sorted(names) if adds else ():
             stored_topic(parent.name, name)
-        queues = await self._queues(parent, sorted(names), request.action) if adds else []
         if self.owners.is_exclusive(group) and adds:
+            queues = await self._owned_queues(parent, sorted(names), request.action)
             names -= await self._update_owners(caller.client_id, group, queues, request.action)
         now_s = self.clock.monotonic_s()
         subscription = self.subscriptions.get_or_create(caller.client_id, group, parent.name, now_s)
@@ -187,10 +203,13 @@ class LiteSubscriptionActivity:
                 raise GrpcProxyError(Code.BAD_REQUEST, f"{request.action} is not an action of a lite subscription")
         return SyncLiteSubscriptionResponse(status=ok_status())
 
-    async def _queues(
+    async def _owned_queues(
         self, parent: Topic, names: Sequence[str], action: LiteSubscriptionAction.ValueType
     ) -> list[Queue]:
-        """The queues of lite topics. Only new subscriptions create missing ones, because others may have expired."""
+        """The queues of lite topics, which store the owners of an exclusive group.
+
+        Only new subscriptions create missing ones, because others may have expired.
+        """
         if action == LiteSubscriptionAction.PARTIAL_ADD:
             return [await self.lite_topics.ensure(parent, name) for name in names]
         return [queue for name in names if (queue := self.lite_topics.queue(parent, name)) is not None]

@@ -29,6 +29,11 @@ class LiteTopics:
         topic = self._directory.find_topic(stored_topic(parent.name, lite_topic))
         return topic.read_queues()[0] if topic is not None else None
 
+    def queues(self, parent: Topic) -> list[Queue]:
+        """The queues that store the lite topics of a parent."""
+        topics = map(self._directory.find_topic, self._directory.lite_topics(parent.name))
+        return [queue for topic in topics if topic is not None for queue in topic.read_queues()[:1]]
+
     async def ensure(self, parent: Topic, lite_topic: str, *, for_write: bool = False) -> Queue:
         """The queue that stores a lite topic; a missing one is created. `for_write` reopens an expired lite topic.
 

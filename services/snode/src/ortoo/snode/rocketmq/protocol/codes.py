@@ -6,6 +6,7 @@ from apache.rocketmq.v2.definition_pb2 import Code, Status
 from ortoo.common import errors
 from ortoo.common.errors.status import count_failure, kind_of, told
 from ortoo.common.errors.status import status_of as errors_status_of
+from ortoo.common.grpc.enum_values import name_of
 
 BY_FIELD: tuple[tuple[type[errors.OrtooError], str, Code.ValueType], ...] = (
     (errors.Invalid, "topic", Code.ILLEGAL_TOPIC),
@@ -66,7 +67,7 @@ class GrpcProxyError(Exception):
 @cache
 def ok_status() -> Status:
     """The status of a successful call. It must be set, because clients treat a missing status as a failure."""
-    return Status(code=Code.OK, message="ok")
+    return Status(code=Code.OK, message=name_of(Code, Code.OK))
 
 
 def code_of(error: errors.OrtooError) -> Code.ValueType:
@@ -81,10 +82,10 @@ def code_of(error: errors.OrtooError) -> Code.ValueType:
 
 def status_of(error: errors.OrtooError | GrpcProxyError) -> Status:
     """The status of a failed call."""
-    if isinstance(error, GrpcProxyError):
-        return Status(code=error.code, message=told(str(error)))
-    count_failure(error)
-    return Status(code=code_of(error), message=told(str(error)))
+    if not isinstance(error, GrpcProxyError):
+        count_failure(error)
+    code = error.code if isinstance(error, GrpcProxyError) else code_of(error)
+    return Status(code=code, message=told(f"{name_of(Code, code)}: {error}"))
 
 
 def grpc_status_name(error: errors.OrtooError | GrpcProxyError) -> str:
@@ -98,7 +99,7 @@ def grpc_status_name(error: errors.OrtooError | GrpcProxyError) -> str:
 def common_status(codes: list[Code.ValueType]) -> Status:
     """The status of an answer with several entries: the code of all entries, or MULTIPLE_RESULTS if they differ."""
     if not codes:
-        return Status(code=Code.INTERNAL_SERVER_ERROR, message="there is no result")
+        return status_of(GrpcProxyError(Code.INTERNAL_SERVER_ERROR, "there is no result"))
     if len(set(codes)) > 1:
-        return Status(code=Code.MULTIPLE_RESULTS, message="the results differ; each entry has its own status")
-    return Status(code=codes[0], message=Code.Name(codes[0]).lower())
+        return status_of(GrpcProxyError(Code.MULTIPLE_RESULTS, "the results differ; each entry has its own status"))
+    return Status(code=codes[0], message=name_of(Code, codes[0]))

@@ -32,7 +32,8 @@ NORMAL, FIFO, DELAY, TRANSACTION, PRIORITY, LITE = map(
 MD5, GZIP, IDENTITY = DigestType.MD5, Encoding.GZIP, Encoding.IDENTITY
 _TYPE_OF_FIELD = {"delivery_timestamp": DELAY, "message_group": FIFO, "priority": PRIORITY, "lite_topic": LITE}
 _BODY_ENCODINGS = {Encoding.ENCODING_UNSPECIFIED: BODY_AS_IS, Encoding.IDENTITY: BODY_AS_IS, Encoding.GZIP: BODY_GZIP}
-
+SHARDING_KEY, TRANSACTION_ID = "__SHARDINGKEY", "__transactionId__"
+"""Properties that RocketMQ adds for consumers: the message group, and the id of a transaction's message."""
 
 T = TypeVar("T", Duration, Timestamp)
 
@@ -135,7 +136,9 @@ def write_message(message: Message, info: DeliveryInfo, namespace: str = "") -> 
     if info.lite_topic:
         system.lite_topic = info.lite_topic
     elif message.message_group is not None:
-        system.message_group = message.message_group
+        system.message_group = written.user_properties[SHARDING_KEY] = message.message_group
+    if info.is_transaction:
+        written.user_properties[TRANSACTION_ID] = system.message_id
     if message.priority is not None:
         system.priority = message.priority
     if message.trace_context is not None:

@@ -20,7 +20,7 @@ from ortoo.snode.pop.call import PopCall, PoppedMessages, PopResult
 from ortoo.snode.pop.processor import PopProcessor
 from ortoo.snode.pop.receipt_handle import ReceiptHandle
 from ortoo.snode.pull.queue_reader import QueueReader
-from ortoo.snode.rocketmq.clients.settings_reply import RECEIVE_BATCH_MAX, pop_rules
+from ortoo.snode.rocketmq.clients.settings_reply import PLAIN_TYPES, RECEIVE_BATCH_MAX, pop_rules
 from ortoo.snode.rocketmq.clients.table import ClientTable
 from ortoo.snode.rocketmq.lite.pop_processor import LitePopProcessor
 from ortoo.snode.rocketmq.protocol.caller import REQUEST_TIMEOUT_MS, Caller
@@ -163,7 +163,15 @@ class ReceiveMessageActivity:
         topic = self.directory.find_topic(call.topic)
         if topic is None or topic.message_type is not MessageType.LITE:
             return await self.pop_processor.pop(call)
+        if self._receives_all(call.consumer):
+            return await self.lite_pop_processor.pop_all(call, topic)
         return await self.lite_pop_processor.pop(call, topic)
+
+    def _receives_all(self, client_id: str) -> bool:
+        """Whether a client of a parent topic receives all its lite topics, because it cannot subscribe to some."""
+        client = self.clients.get(client_id)
+        is_plain = client is not None and client.client_type in PLAIN_TYPES
+        return is_plain and not self.lite_pop_processor.subscriptions.is_subscribed(client_id)
 
     async def _call(self, caller: Caller, request: ReceiveMessageRequest) -> PopCall:
         group, topic = group_name(request.group), topic_name(request.message_queue.topic)

@@ -75,7 +75,8 @@ class SettlementActivity:
             rules = pop_rules(self.directory.group(group))
             verdict = Redeliver(delays_ms, not request.suspend, caller.client_id, "the consumer failed", rules=rules)
         await self._settle(handle, verdict)
-        return pb.ChangeInvisibleDurationResponse(status=ok_status(), receipt_handle=request.receipt_handle)
+        new_handle = handle.renewed().encoded(self.directory.seals)
+        return pb.ChangeInvisibleDurationResponse(status=ok_status(), receipt_handle=new_handle)
 
     async def park(
         self, caller: Caller, request: pb.ForwardMessageToDeadLetterQueueRequest

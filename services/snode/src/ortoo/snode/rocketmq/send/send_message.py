@@ -128,7 +128,12 @@ class SendMessageActivity:
 def _response(receipts: Iterable[PublishReceipt]) -> SendMessageResponse:
     response = SendMessageResponse(status=ok_status())
     for receipt in receipts:
-        entry = response.entries.add(status=response.status, message_id=receipt.message_id, offset=receipt.offset)
+        entry = response.entries.add(
+            status=response.status,
+            message_id=receipt.message_id,
+            transaction_id=receipt.message_id,  # as RocketMQ
+            offset=receipt.offset,
+        )
         if receipt.recall_handle:
             entry.recall_handle = join_handle(receipt.recall_handle, receipt.message_id)
     return response

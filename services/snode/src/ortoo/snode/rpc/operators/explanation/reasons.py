@@ -4,6 +4,7 @@ from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 from typing import NamedTuple
 
+from ortoo.common.logs.counts import counted
 from ortoo.snode.cluster.routes import Queue, Topic
 from ortoo.snode.enodes.link import DeferredMessage, LagByState
 from ortoo.snode.pull.queue_reader import PlacedMessage
@@ -205,13 +206,13 @@ def _of_consumers(state: ConsumptionState) -> Iterator[Cause]:
     pops = any(one.pops for one in state.queues)
     behind = sum(one.behind for one in state.queues) + (0 if pops else state.backlog.retrying)
     if behind and not state.consumers:
-        observed = f"group {state.group} has no consumer, and {behind} messages wait"
+        observed = f"group {state.group} has no consumer, and {counted(behind, 'message', 'wait')}"
         yield Cause("no consumers", observed, "start a consumer of this group, and look at its log")
     elif behind and state.consumers and not state.filters:
         observed = f"the consumers of {state.group} subscribe to other topics (ortoo group describe {state.group})"
         yield Cause("not subscribed", observed, f"subscribe a consumer to {state.topic.name}")
     elif behind and pops and not any(one.leased or one.delayed for one in state.queues):
-        observed = f"{behind} messages wait, and no consumer of {state.group} has or requests messages"
+        observed = f"{counted(behind, 'message', 'wait')}, and no consumer of {state.group} has or requests messages"
         yield Cause("no pop requests", observed, "start a consumer of this group, and look at its log (ortoo clients)")
 
 
@@ -223,7 +224,7 @@ def _of_retries(state: ConsumptionState) -> Iterator[Cause]:
     attempts = f" after up to {backlog.attempts} attempts" if backlog.attempts else ""
     due = _seconds(backlog.next_retry_at_ms - state.now_ms)
     error = f"; the last error of {backlog.consumer or 'a consumer'}: {backlog.error}" if backlog.error else ""
-    observed = f"{backlog.retrying} messages wait in retries{attempts}, the next one for {due}{error}"
+    observed = f"{counted(backlog.retrying, 'message', 'wait')} in retries{attempts}, the next one for {due}{error}"
     yield Cause(
         "retrying", observed, f"look at the consumers' logs; ortoo group describe {state.group} shows the backlog"
     )
@@ -266,13 +267,13 @@ def _of_queues(state: ConsumptionState) -> Iterator[Cause]:
             and (behind := sum(one.behind for one in state.queues))
             and state.consumers
         ):
-            observed = f"{behind} messages wait for {state.consumers} consumers"
+            observed = f"{counted(behind, 'message', 'wait')} for {counted(state.consumers, 'consumer')}"
             yield Cause(
                 "consumer lag", observed, f"ortoo lag {state.group} {state.topic.name}; more or faster consumers"
             )
     elif state.delivery is not None and state.delivery.state == pb.DELIVERY_STATE_OUTSTANDING:
         held = state.queues[0]
-        yield Cause("queued", f"the group is {held.behind} messages behind in {held.queue} (in order)")
+        yield Cause("queued", f"the group is {counted(held.behind, 'message')} behind in {held.queue} (in order)")
     elif state.delivery is not None and state.delivery.state == pb.DELIVERY_STATE_WAITING:
         yield Cause("queued", "the message waits until a consumer requests messages")
 

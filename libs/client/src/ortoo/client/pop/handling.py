@@ -1,0 +1,127 @@
+"""Gives popped messages to handlers, one by one or in batches, and settles them by the ends of the handlers."""
+
+import asyncio
+from collections import deque
+from collections.abc import Iterable, Sequence
+from typing import Any, Protocol
+
+from ortoo.client import log_events
+from ortoo.client.core.connection import Connection
+from ortoo.client.core.handlers import RetryLater, log_fields
+from ortoo.client.handling.calls import HandlerCalls
+from ortoo.client.handling.runs import HandlerRuns
+from ortoo.client.pop.outcome import settle
+from ortoo.client.pop.popped import PoppedMessage
+from ortoo.common.errors import Fenced, OrtooError
+from ortoo.common.logs.logger import get_logger
+from ortoo.common.process.background import Background
+
+_log = get_logger("consumer")
+
+
+class Popping(Protocol):
+    """A consumer that pops messages."""
+
+    _group: str
+    _connection: Connection
+
+    async def pop(self, messages_max: int = 0) -> list[PoppedMessage]:
+        """Messages, or none after a while."""
+
+    def _release_unhandled(self, messages: Iterable[PoppedMessage]) -> None:
+        """Release messages that no handler gets."""
+
+
+async def run_handlers(
+    consumer: Popping, runs: HandlerRuns, calls: HandlerCalls[PoppedMessage, None], *, pop_max: int, concurrency: int
+) -> None:
+    """Give each message to a handler, up to `concurrency` at a time. Errors: those of `pop` that no retry mends."""
+    calls.trace(consumer._connection.telemetry, consumer._group)
+    slots = asyncio.Semaphore(concurrency)
+    waiting: deque[PoppedMessage] = deque()
+
+    async def take(background: Background) -> None:
+        try:
+            while True:
+                await slots.acquire()
+                if not waiting:
+                    waiting.extend(await _pop_until_answered(consumer, pop_max))
+                background.spawn("handle", handle(waiting.popleft()))
+        finally:
+            if waiting:
+                consumer._release_unhandled(waiting)
+
+    async def handle(message: PoppedMessage) -> None:
+        try:
+            async with calls.ended(message) as end:
+                _log_failure(consumer._group, message, end.failure)
+                await _settle(consumer._group, message, end.failure)
+        finally:
+            slots.release()
+
+    await runs.run(calls, take)
+
+
+async def run_batch_handlers(
+    consumer: Popping,
+    runs: HandlerRuns,
+    calls: HandlerCalls[Sequence[PoppedMessage], None],
+    *,
+    pop_max: int,
+    concurrency: int,
+) -> None:
+    """Give up to `pop_max` messages to each call of a handler. Errors: as `run_handlers`."""
+    calls.trace(consumer._connection.telemetry, consumer._group)
+    slots = asyncio.Semaphore(concurrency)
+
+    async def take(background: Background) -> None:
+        while True:
+            await slots.acquire()
+            background.spawn("handle", handle(await _pop_until_answered(consumer, pop_max)))
+
+    async def handle(messages: Sequence[PoppedMessage]) -> None:
+        try:
+            async with calls.ended(messages) as end:
+                unsettled = [one for one in messages if one.offset in one.lease.open_offsets]
+                failures: list[BaseException | None] = [None] * len(unsettled)
+                if (failure := end.failure) is not None and unsettled:
+                    _log_failure(consumer._group, unsettled[0], failure)
+                    failures = [calls.failure_of_each(one, failure) for one in unsettled]
+                pairs = zip(unsettled, failures, strict=True)
+                await asyncio.gather(*(_settle(consumer._group, one, why) for one, why in pairs))
+        finally:
+            slots.release()
+
+    await runs.run(calls, take)
+
+
+async def _pop_until_answered(consumer: Popping, count: int) -> list[PoppedMessage]:
+    """Pop up to `count` messages, at least one. Retries while no snode answers."""
+    connection, failures = consumer._connection, 0
+    while True:
+        try:
+            if popped := await consumer.pop(count):
+                return popped
+            failures = 0
+        except OrtooError as error:
+            if not error.retriable:
+                raise
+            connection.retry_log.emit(_log, log_events.POP_FAILED_RETRYING, error)
+            await connection.back_off(failures)
+            failures += 1
+
+
+def _log_failure(group: str, message: PoppedMessage, failure: BaseException | None) -> None:
+    if failure is not None and not isinstance(failure, RetryLater):
+        _log.emit(log_events.HANDLER_FAILED_WILL_REDELIVER, exc_info=failure, **log_fields(group, message))
+
+
+async def _settle(group: str, message: PoppedMessage, failure: BaseException | None) -> None:
+    """Settle a message whose handler has ended. If this fails, its lease ends."""
+    where: dict[str, Any] = log_fields(group, message)
+    try:
+        await settle(message, failure)
+    except Fenced as late:
+        _log.emit(log_events.HANDLER_LEASE_EXPIRED, reason=str(late), **where)
+    except OrtooError as error:
+        _log.emit(log_events.ACK_FAILED, reason=str(error), **where)
