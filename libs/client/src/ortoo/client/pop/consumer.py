@@ -92,8 +92,9 @@ class PopConsumer:
         self._watch = LoopWatch(self._clock, self._renew_interval_s, renewal.renew)
         self._runs = HandlerRuns()
         self._loop: asyncio.AbstractEventLoop | None = None
-        self._is_open = self._is_busy = False
-        """Busy: the last pop returned all requested messages, so that more are likely."""
+        self._is_open = self._is_busy = self._was_answered = False
+        """Busy: the last pop returned all requested messages, so that more are likely. Answered: a pop of `run` succeeded,
+        so that a later refusal of the group is temporary."""
 
     async def __aenter__(self) -> Self:
         await self._background.__aenter__()
@@ -236,8 +237,8 @@ class PopConsumer:
         """Give each message to `handler`, up to `concurrency` at a time; acknowledge it when the handler returns.
 
         When a handler raises, its message is nacked. `RetryLater` sets the delay; any other exception uses the group's
-        retry policy, and its text is kept for the dead letter. Runs until cancelled or until the group is refused.
-        While no snode answers, `run` retries.
+        retry policy, and its text is kept for the dead letter. Runs until cancelled, or until the group is refused at
+        the first pop. Later `run` waits while the group is disabled or no snode answers.
         """
         calls: HandlerCalls[PoppedMessage, None] = HandlerCalls.of(handler, threads=concurrency)
         calls.trace(self._connection.telemetry, self._request.group)
@@ -273,15 +274,16 @@ class PopConsumer:
         await self._runs.stop(finish_timeout_s)
 
     async def _pop_until_answered(self, count: int) -> list[PoppedMessage]:
-        """Pop up to `count` messages, at least one. Retries while no snode answers."""
+        """Pop up to `count` messages, at least one. Retries while no snode answers or the group is disabled."""
         failures = 0
         while True:
             try:
-                if popped := await self.pop(count):
+                popped = await self.pop(count)
+                self._was_answered, failures = True, 0
+                if popped:
                     return popped
-                failures = 0
             except OrtooError as error:
-                if not error.retriable:
+                if not error.retriable and not (self._was_answered and error.retry_after_ms):
                     raise
                 self._connection.retry_log.emit(_log, log_events.POP_FAILED_RETRYING, error)
                 await self._connection.back_off(failures)
