@@ -16,7 +16,7 @@ HEALTHY_WITHIN_S = 60.0
 
 @pytest.mark.parametrize("seed", range(1, 4))
 def test_a_lost_disk_is_replaced_and_the_leader_stays(seed: int) -> None:
-    """No step needs the new disk's answer, so the leader keeps its majority and its epoch, whatever the new disk does."""
+    """No step needs the new disk's answer, so the leader keeps its majority and its epoch."""
 
     async def script(stage: ScriptedCluster) -> None:
         async with stage.connect("app") as client:

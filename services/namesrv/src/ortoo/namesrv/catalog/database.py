@@ -65,8 +65,8 @@ class TransactionRunner:
             )
         if self._is_committing and (_is_connection_lost(error) or code == SQLITE_IO_ERROR):
             return Unavailable(
-                f"the name server's database failed while it stored the change ({_line(error.orig)}): the outcome is unknown. "
-                "Check whether it was stored, or make the change again",
+                f"the name server's database failed while it stored the change ({_line(error.orig)}): the outcome is "
+                "unknown. Check whether it was stored, or make the change again",
                 retry_after_ms=1000,
             )
         if state == READ_ONLY_CODES:
