@@ -1,5 +1,6 @@
 """Numbers of operator pages are those of the code: each sentence is built from a constant or a default setting."""
 
+import re
 from pathlib import Path
 
 import pytest
@@ -16,6 +17,7 @@ from ortoo.common.grpc.limits import full_ports
 from ortoo.common.grpc.limits.element_limits import MESSAGES, QUEUES, RANGES, SHORT
 from ortoo.common.grpc.limits.memory_guard import FULL_PERCENT, SHRINK_PERCENT
 from ortoo.common.grpc.server import IDLE_MS_MAX, PING_STRIKES_MAX, SET_UP_MS_MAX, STREAMS_OF_CONNECTION_MAX
+from ortoo.common.machine.descriptors import Descriptors
 from ortoo.common.telemetry.metrics import SERIES_MAX
 from ortoo.enode.index.catalog import RUN_BYTES
 from ortoo.enode.log.flushing.flusher import HANGING_FLUSH_S
@@ -145,3 +147,14 @@ def test_shares_and_periods_in_words_are_those_of_the_code() -> None:
     assert "accepts messages again within a second of having free space" in alerts
     assert REPORT_INTERVAL_S == 0.5
     assert "Replicas report to every name server at least twice a second" in (PAGES / "replicas.md").read_text()
+
+
+def test_the_table_of_descriptors_is_computed_by_the_code() -> None:
+    """Each row has the limit, the reserve, the segment files and the connections of an enode."""
+    page = (PAGES / "descriptors.md").read_text()
+    found = re.findall(r"^\| ([\d,]+) \| ([\d,]+) \| ([\d,]+) \| ([\d,]+) \|$", page, re.MULTILINE)
+    rows = [[int(number.replace(",", "")) for number in row] for row in found]
+    assert len(rows) == 4
+    for limit, *shares in rows:
+        divided = Descriptors(limit, 1)
+        assert shares == [divided.reserve, divided.files, divided.connections]

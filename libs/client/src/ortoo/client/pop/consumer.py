@@ -93,8 +93,8 @@ class PopConsumer:
         self._runs = HandlerRuns()
         self._loop: asyncio.AbstractEventLoop | None = None
         self._is_open = self._is_busy = self._was_answered = False
-        """Busy: the last pop returned all requested messages, so that more are likely. Answered: a pop of `run` succeeded,
-        so that a later refusal of the group is temporary."""
+        """Busy: the last pop returned all requested messages, so that more are likely. Answered: a pop of `run`
+        succeeded, so that a later refusal of the group is temporary."""
 
     async def __aenter__(self) -> Self:
         await self._background.__aenter__()

@@ -59,8 +59,8 @@ class TransactionRunner:
         state, code = _sqlstate_of(error), getattr(error.orig, "sqlite_errorcode", 0) & 0xFF
         if state in DAMAGE_CODES or code in SQLITE_DAMAGED:
             return DataLoss(
-                f"the name server's database is damaged ({_line(error.orig)}); restore a copy of it, or configure another one "
-                "with database_url or data_dir",
+                f"the name server's database is damaged ({_line(error.orig)}); restore a copy of it, or configure "
+                "another one with database_url or data_dir",
                 field="database_url",
             )
         if self._is_committing and (_is_connection_lost(error) or code == SQLITE_IO_ERROR):

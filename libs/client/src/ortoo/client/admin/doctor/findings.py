@@ -225,8 +225,8 @@ def _replica_findings(facts: Facts) -> Iterator[DoctorFinding]:
                 f"enode {name} is under-replicated: of its replicas {numbers} {'is' if len(away) == 1 else 'are'} down"
             )
             remedy = (
-                f"start it with its volume. If the volume is lost: ortoo enode remove {name} {away[0]}, start it with an "
-                f"empty disk, then ortoo enode add {name} {away[0]}"
+                f"start it with its volume. If the volume is lost: ortoo enode remove {name} {away[0]}, start it with "
+                f"an empty disk, then ortoo enode add {name} {away[0]}"
                 if reporting >= enode.majority
                 else f"start them with their volumes until {enode.majority} replicas run. If the volumes are lost, "
                 "continue with the remaining disk (docs/operations/replicas.md)"
