@@ -117,8 +117,10 @@ async def test_messages_flow_while_name_servers_and_database_come_and_go(shared:
                 shared.cluster.namesrv.address = namesrv.address
                 await shared.cluster.wait_until_alive()  # it has all registrations again
             await shared.database.stop()
-            with pytest.raises(Unavailable, match="database failed"):
+            with pytest.raises(Unavailable, match="database failed") as refused:
                 await mq.admin.create_topic("refused")
+            assert "check that a snode is running" not in str(refused.value)  # the snode has answered
+            assert "\n" not in str(refused.value)
             await SystemClock().sleep(AWAY_S)
             await load.goes_on()
             await shared.database.start()

@@ -15,6 +15,8 @@ from tests.repo.tree import ROOT
 PAGES = ("README.md", "ARCHITECTURE.md", "docs/*.md", "docs/operations/*.md", "docs/migrating/*.md", "docs/spark/*.md")
 TEXTS = ("deploy/k8s/chart/files/alerts.yaml", "services/*/src/**/*.py", "libs/c*/src/**/*.py")
 IN_TEXT = re.compile(r"`(ortoo [a-z][^`\n]*)`")
+COMMANDS: Any = typer.main.get_command(app)
+"""The tree of all commands, built once for hundreds of texts."""
 SPANS = "docs/operations/traces.md"
 """This page has the names of spans, such as `ortoo push`."""
 
@@ -41,7 +43,7 @@ def fault_of(line: str) -> str:
         _, *words = shlex.split(re.split(r" [|>#] | \|\||;$", line)[0])
     except ValueError:
         return ""  # a part of a text with quotation marks
-    found: Any = typer.main.get_command(app)
+    found = COMMANDS
     path = ["ortoo"]
     options = {name for one in found.params for name in one.opts}
     while hasattr(found, "commands") and words:

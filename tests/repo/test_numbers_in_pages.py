@@ -1,5 +1,6 @@
 """Numbers of operator pages are those of the code: each sentence is built from a constant or a default setting."""
 
+import re
 from pathlib import Path
 
 import pytest
@@ -7,6 +8,7 @@ import pytest
 from ortoo.cli.cluster.draining import ROUTE_EXPIRY_S
 from ortoo.common.cluster.dynamic_settings import HISTORY_MAX
 from ortoo.common.grpc.channels import MESSAGE_BYTES_MAX
+from ortoo.common.grpc.cluster_token import WINDOW_S
 from ortoo.common.grpc.layers.call_memory import HEADER_BYTES_MAX
 from ortoo.common.grpc.layers.observers import OBSERVERS_MAX, OBSERVERS_OF_ADDRESS_MAX
 from ortoo.common.grpc.layers.waiting_calls import ENDED_OF_CONNECTION_MAX, WAITING_PERCENT
@@ -15,19 +17,31 @@ from ortoo.common.grpc.limits import full_ports
 from ortoo.common.grpc.limits.element_limits import MESSAGES, QUEUES, RANGES, SHORT
 from ortoo.common.grpc.limits.memory_guard import FULL_PERCENT, SHRINK_PERCENT
 from ortoo.common.grpc.server import IDLE_MS_MAX, PING_STRIKES_MAX, SET_UP_MS_MAX, STREAMS_OF_CONNECTION_MAX
+from ortoo.common.machine.descriptors import Descriptors
+from ortoo.common.telemetry.metrics import SERIES_MAX
+from ortoo.enode.index.catalog import RUN_BYTES
+from ortoo.enode.log.flushing.flusher import HANGING_FLUSH_S
+from ortoo.enode.log.settings import StoreSettings
 from ortoo.enode.observe.deferred_search import SEARCHED_MAX
 from ortoo.enode.observe.disk_space import FREE_PERCENT_MIN
-from ortoo.enode.observe.findings import RETENTION_USED_MAX
+from ortoo.enode.observe.findings import LOSS_SHOWN_MS, RETENTION_USED_MAX
 from ortoo.enode.pops.lines import CONSUMERS_REMEMBERED
+from ortoo.enode.replication.driver import REFOLDS_MAX
+from ortoo.enode.replication.in_sync import LAG_BYTES_MAX
+from ortoo.enode.rpc.replicas.reports import REPORT_INTERVAL_S
 from ortoo.enode.settings import EnodeSettings
 from ortoo.enode.store.lock_table import DETACHED_GRACE_S, HEARTBEAT_TIMEOUT_S
 from ortoo.namesrv.decisions.deletions import DELETIONS_RETENTION_MS
+from ortoo.namesrv.decisions.known_stores import LOG_END_INTERVAL_S
+from ortoo.namesrv.decisions.proposals import PROPOSAL_TIMEOUT_S, TIMEOUT_DOUBLINGS_MAX
 from ortoo.namesrv.settings import NamesrvSettings
 from ortoo.snode.clients.locks import LOCK_LIFETIME_MS
 from ortoo.snode.clients.pop_consumers import CONSUMERS_MAX, EXPIRY_S, LEASE_EXPIRY_S_MAX
 from ortoo.snode.cluster.stream_ages import AFTER_CONNECTION, SPREAD
-from ortoo.snode.rpc.operators.explanation.deliveries import SILENT_MS
+from ortoo.snode.push.evictions import SHOWN_S
+from ortoo.snode.rpc.operators.explanation.deliveries import DEAD_LETTERS_MAX, SILENT_MS
 from ortoo.snode.settings import SnodeSettings
+from ortoo.snode.workers.process import QUERY_TIMEOUT_S
 
 PAGES = Path(__file__).parents[2] / "docs/operations"
 DAY_MS = 86_400_000
@@ -74,6 +88,22 @@ SENTENCES: tuple[tuple[str, str], ...] = (
     ("consumers.md", f"One snode lists at most {CONSUMERS_MAX:,} of these consumers"),
     ("consumers.md", f"at {AFTER_CONNECTION} to {AFTER_CONNECTION + SPREAD:.2f} times this age"),
     ("moves.md", f"when no message has arrived for {ROUTE_EXPIRY_S:.0f} seconds"),
+    ("backups.md", f"at each start of the enode, and afterwards at most every {LOG_END_INTERVAL_S:.0f} s"),
+    ("replicas.md", f"lacks at most {LAG_BYTES_MAX // MIB} MiB of the committed log"),
+    (
+        "replicas.md",
+        f"A proposal has {PROPOSAL_TIMEOUT_S} seconds to succeed, and up to "
+        f"{PROPOSAL_TIMEOUT_S * 2**TIMEOUT_DOUBLINGS_MAX:.0f} seconds after failed proposals",
+    ),
+    ("alerts.md", f"`store.headroom_bytes` ({StoreSettings().headroom_bytes // MIB} MiB)"),
+    ("alerts.md", f"takes {RUN_BYTES} bytes for each pair of queue and segment"),
+    ("capacity.md", f"{RUN_BYTES} bytes for each queue in each segment"),
+    ("alerts.md", f"more series than its budget of {SERIES_MAX:,}"),
+    ("metrics.md", f"One metric has at most {SERIES_MAX:,} series"),
+    ("metrics.md", f"A worker that does not answer within {QUERY_TIMEOUT_S:.0f} s is missing"),
+    ("doctor.md", f"`disk hangs` (a write takes longer than {HANGING_FLUSH_S:.0f} s)"),
+    ("doctor.md", f"looked up among the last {DEAD_LETTERS_MAX:,} dead letters"),
+    ("access.md", f"A signature is valid for {SnodeSettings().signature_window_s / 60:.0f} minutes before and after"),
     ("directory.md", f"Name servers report a deletion for {DELETIONS_RETENTION_MS // DAY_MS} days"),
     ("directory.md", f"`group_retention_ms` ({EnodeSettings().group_retention_ms // DAY_MS} days; 0 = never)"),
     ("doctor.md", f"The enode remembers the owners of the last {CONSUMERS_REMEMBERED:,} leases"),
@@ -91,8 +121,9 @@ def test_a_number_of_a_page_is_that_of_the_code(page: str, text: str) -> None:
 
 def test_shares_and_periods_in_words_are_those_of_the_code() -> None:
     """Numbers that pages write as words."""
-    consumers, directory, doctor = (
-        (PAGES / page).read_text() for page in ("consumers.md", "directory.md", "doctor.md")
+    consumers, directory, doctor, alerts, inner_ports = (
+        (PAGES / page).read_text()
+        for page in ("consumers.md", "directory.md", "doctor.md", "alerts.md", "inner-ports.md")
     )
     assert SnodeSettings().connection_age_max_s == 1800
     assert "When a client's connection is half an hour old, give or take a tenth" in consumers
@@ -102,3 +133,28 @@ def test_shares_and_periods_in_words_are_those_of_the_code() -> None:
     assert "has used more than three quarters of its retention" in doctor
     assert FREE_PERCENT_MIN == 10
     assert "a replica: less than a tenth is free" in doctor
+    assert REFOLDS_MAX == 3
+    assert "opens its log again from an earlier checkpoint, up to three times" in alerts
+    assert LOSS_SHOWN_MS == DAY_MS
+    assert "reports the loss for a day" in alerts
+    assert SHOWN_S == 600
+    assert "The finding remains for ten minutes" in alerts
+    assert "ended during the last ten minutes" in doctor
+    assert WINDOW_S == 600
+    assert "is valid for ten minutes, so the clocks of two processes may differ by ten minutes" in inner_ports
+    assert (StoreSettings().retention_interval_ms, StoreSettings().disk_check_interval_ms) == (10_000, 1_000)
+    assert "which frees space within ten seconds" in alerts
+    assert "accepts messages again within a second of having free space" in alerts
+    assert REPORT_INTERVAL_S == 0.5
+    assert "Replicas report to every name server at least twice a second" in (PAGES / "replicas.md").read_text()
+
+
+def test_the_table_of_descriptors_is_computed_by_the_code() -> None:
+    """Each row has the limit, the reserve, the segment files and the connections of an enode."""
+    page = (PAGES / "descriptors.md").read_text()
+    found = re.findall(r"^\| ([\d,]+) \| ([\d,]+) \| ([\d,]+) \| ([\d,]+) \|$", page, re.MULTILINE)
+    rows = [[int(number.replace(",", "")) for number in row] for row in found]
+    assert len(rows) == 4
+    for limit, *shares in rows:
+        divided = Descriptors(limit, 1)
+        assert shares == [divided.reserve, divided.files, divided.connections]

@@ -24,7 +24,7 @@ from ortoo.client import PopSettings
 from ortoo.testing.simulation.cluster.cluster import ClusterShape
 from ortoo.testing.simulation.cluster.roles import SEGMENT_BYTES, RoleMachine
 from tests.simulation.scripted_cluster import ScriptedCluster, play
-from tests.simulation.test_doctor_faults import FAULTS, SLOW, Patient, patient, shaken
+from tests.simulation.test_doctor_faults import FAULTS, RETENTION_MS, SLOW, Patient, patient, shaken
 
 WITHIN_S = 5.0
 HEALTHY_WITHIN_S = 180.0
@@ -172,6 +172,16 @@ async def nothing_more(it: Patient) -> None:
     """The refused process is stopped already."""
 
 
+async def raise_retention(it: Patient, text: str) -> None:
+    """The setting of the finding, then a consumer; at last the value of the settings file again."""
+    named = "ortoo settings set enode store.retention_age_ms="
+    assert f"{named}LARGER" in text
+    assert "run more consumers" in text
+    await typed(it, f"{named}{30 * RETENTION_MS}")
+    await consume_all(it)
+    await typed(it, "ortoo settings set enode --reset store.retention_age_ms")
+
+
 async def larger_index(it: Patient) -> None:
     """The setting of the finding."""
     small = {"segment_bytes": SEGMENT_BYTES, "headroom_bytes": 0, "threads": False}
@@ -209,7 +219,7 @@ REMEDIES: Mapping[str, Remedy] = {
     "disk 95 % full": actions("enlarge the volume", enlarge_volume),
     "failing push handler": actions("look at the consumers' logs", push_all),
     "pop group without consumer": actions("start a consumer of this group", consume_all),
-    "group slower than retention": actions("run more consumers", consume_all),
+    "group slower than retention": raise_retention,
     "snode cut off from an enode": actions("network", repair_network),
     "narrow index": actions("raise store.index_bytes_max", larger_index),
 }

@@ -41,7 +41,8 @@ def test_a_member_is_missing() -> None:
     found = findings(with_states(WELL, "leading", "following", "away"))
     assert list(found) == ["replica unavailable"]
     assert not found["replica unavailable"].critical
-    assert "ortoo enode add e 3" in found["replica unavailable"].remedy
+    remedy = found["replica unavailable"].remedy
+    assert 0 < remedy.index("ortoo enode remove e 3") < remedy.index("ortoo enode add e 3")
 
 
 def test_nobody_leads() -> None:
@@ -51,6 +52,8 @@ def test_nobody_leads() -> None:
     assert few["no leader"].critical
     assert "start the others with their volumes: replicas 1, 2" in few["no leader"].remedy
     assert few["replica unavailable"].critical
+    assert "ortoo enode add" not in few["replica unavailable"].remedy  # without a leader it is refused
+    assert "until 2 replicas run" in few["replica unavailable"].remedy
     enough = findings(with_states(leaderless, "away", "following", "following"))
     assert "ortoo enode elect e" in enough["no leader"].remedy
 

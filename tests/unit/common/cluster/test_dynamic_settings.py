@@ -65,7 +65,7 @@ def test_what_is_set_is_in_force_and_says_what_the_next_start_takes() -> None:
     [finding] = live.findings()
     assert (finding.name, finding.critical) == ("unsaved settings", False)
     assert "window_ms = 10" in finding.impact
-    assert "--reset window_ms" in finding.remedy
+    assert "`ortoo settings set x --reset window_ms`" in finding.remedy
     assert live.update({"window_ms": "20"}) == []
     live.update({}, ["window_ms"], changed_by="bob")
     assert row(live, "window_ms") == ("10", "file", None)

@@ -97,7 +97,7 @@ async def set_settings(
         raise typer.BadParameter("expected NAME=VALUE or --reset NAME", param_hint="CHANGES")
     found = await mq.admin.operations.update_settings(role, values, reset=reset or (), process=process, dry_run=dry_run)
     rows = [(each, one) for each in found for one in each.changes]
-    done = "would change" if dry_run else "changed until the next start, which uses file and environment"
+    done = "would change" if dry_run else "changed; the next start uses the values of file and environment"
     said = (OutputTable(_CHANGE_COLUMNS, rows), done) if rows else ("nothing to change",)
     return CommandOutput(found, (*said, *_errors_of(found)))
 

@@ -14,7 +14,7 @@ from ortoo.client.core.credentials import Credentials
 from ortoo.common.cluster.addresses import is_address, proxy_variable
 from ortoo.common.cluster.process_name import process_name
 from ortoo.common.errors import Invalid, OrtooError, Unavailable
-from ortoo.common.errors.status import error_of_rpc, rpc_errors
+from ortoo.common.errors.status import error_of_rpc, is_reported, rpc_errors
 from ortoo.common.grpc.channels import Channels
 from ortoo.common.grpc.signature import signing
 from ortoo.common.grpc.tls import SYSTEM, TlsClient
@@ -240,6 +240,8 @@ class Connection:
                 if deadline_s is None
                 else self.clock.monotonic_s() + delay_s >= deadline_s
             ):
+                if is_reported(error):  # a snode answered, so its address is not the problem
+                    raise Unavailable(str(error)) from error
                 all_addresses = " or ".join(self._addresses)
                 remedy = "check that a snode is running there"
                 if self._proxy:

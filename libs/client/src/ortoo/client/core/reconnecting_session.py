@@ -40,6 +40,8 @@ class ReconnectingSession(ABC, Generic[Request, Response]):
         self._stream: BidiStream[Request, Response] | None = None
         self._is_opened = False
         """Whether the snode has opened the session, so that a break does not count as a failure of that snode."""
+        self._was_opened = False
+        """Whether a snode has ever opened a session of this consumer."""
         self._is_closing = False
         self._ended = asyncio.Event()
 
@@ -81,7 +83,7 @@ class ReconnectingSession(ABC, Generic[Request, Response]):
         """Handle the events `opened` and `closed` of any session; returns whether the session is closed."""
         kind = response.WhichOneof("event")
         if kind == "opened":
-            self._is_opened = True
+            self._is_opened = self._was_opened = True
             if self._stream is not None:
                 self._stream.set_heartbeat_interval(max(0.1, response.opened.heartbeat_interval_ms / 1000))
         elif kind == "closed":

@@ -95,8 +95,9 @@ class PopConsumer(Openable):
         self._watch = LoopWatch(self._clock, self._renew_interval_s, renewal.renew)
         self._runs = HandlerRuns()
         self._loop: asyncio.AbstractEventLoop | None = None
-        self._is_open = self._is_busy = False
-        """Busy: the last pop returned all requested messages, so that more are likely."""
+        self._is_open = self._is_busy = self._was_answered = False
+        """Busy: the last pop returned all requested messages, so that more are likely. Answered: a pop of `run`
+        succeeded, so that a later refusal of the group is temporary."""
 
     async def __aenter__(self) -> Self:
         await self._background.__aenter__()
@@ -244,8 +245,8 @@ class PopConsumer(Openable):
         """Give each message to `handler`, up to `concurrency` at a time; acknowledge it when the handler returns.
 
         When a handler raises, its message is nacked. `RetryLater` sets the delay; any other exception uses the group's
-        retry policy, and its text is kept for the dead letter. Runs until cancelled or until the group is refused.
-        While no snode answers, `run` retries.
+        retry policy, and its text is kept for the dead letter. Runs until cancelled, or until the group is refused at
+        the first pop. Later `run` waits while the group is disabled or no snode answers.
         """
         calls: HandlerCalls[PoppedMessage, None] = HandlerCalls.of(handler, threads=concurrency)
         pop_max = min(self._settings.messages_max, concurrency)

@@ -23,6 +23,7 @@ class Popping(Protocol):
     """A consumer that pops messages."""
 
     _group: str
+    _was_answered: bool
     _connection: Connection
 
     async def pop(self, messages_max: int = 0) -> list[PoppedMessage]:
@@ -96,15 +97,16 @@ async def run_batch_handlers(
 
 
 async def _pop_until_answered(consumer: Popping, count: int) -> list[PoppedMessage]:
-    """Pop up to `count` messages, at least one. Retries while no snode answers."""
+    """Pop up to `count` messages, at least one. Retries while no snode answers or the group is disabled."""
     connection, failures = consumer._connection, 0
     while True:
         try:
-            if popped := await consumer.pop(count):
+            popped = await consumer.pop(count)
+            consumer._was_answered, failures = True, 0
+            if popped:
                 return popped
-            failures = 0
         except OrtooError as error:
-            if not error.retriable:
+            if not error.retriable and not (consumer._was_answered and error.retry_after_ms):
                 raise
             connection.retry_log.emit(_log, log_events.POP_FAILED_RETRYING, error)
             await connection.back_off(failures)

@@ -169,7 +169,7 @@ class Consumer(Openable):
         If `handler` raises, the message is retried by the group's policy, and parked after the group's last attempt.
         `RetryLater` sets the delay. Later messages are not delayed, unless the failed message has a message group. Then
         the rest of its queue waits, so that the message group keeps its order. Runs until cancelled, or until the
-        session is refused.
+        first session is refused. A running consumer whose group is disabled waits until the group is enabled again.
         """
         nack: NackCall | None = None
         if self._broadcast_offsets is None:

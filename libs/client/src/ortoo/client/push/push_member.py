@@ -214,6 +214,8 @@ class PushMember(ReconnectingSession[consumer_pb2.PushRequest, BulkMessage]):
         self._grant(self._messages_max, self._bytes_max)
 
     def _on_refused(self, error: OrtooError) -> bool:
+        if self._was_opened and error.retry_after_ms:
+            return False  # an operator has disabled the group of a running consumer, and may enable it again
         self.failure = error
         self._arrived.set()
         return True

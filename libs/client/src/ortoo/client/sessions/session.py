@@ -165,7 +165,8 @@ class Session(ReconnectingSession[session_pb2.ConnectRequest, session_pb2.Connec
             return
         if answer.HasField("failure"):
             error = error_of(answer.failure)
-            if error.retriable or (joined.registered.done() and isinstance(error, NotFound)):
+            may_end = isinstance(error, NotFound) or error.retry_after_ms > 0  # a disabled group may be enabled again
+            if error.retriable or (joined.registered.done() and may_end):
                 self._connection.retry_log.emit(
                     _log, log_events.REGISTRATION_REJECTED_RETRYING, error, group=answer.group
                 )

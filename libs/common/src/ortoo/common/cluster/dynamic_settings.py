@@ -120,12 +120,13 @@ class DynamicSettings(Generic[S]):
     def findings(self) -> Iterator[Finding]:
         """A finding if an operator has set settings to values that the next start of the process will replace."""
         if kept := [one for one in self.all() if one.origin == OPERATOR and one.at_next_start is not None]:
+            role = self.settings.ENVIRON_PREFIX.split("_")[1].lower()
             yield Finding(
                 "unsaved settings",
                 "; ".join(f"{one.name} was set to {one.value or 'nothing'} in the running process" for one in kept),
                 f"the next start uses {', '.join(f'{one.name} = {one.at_next_start}' for one in kept)}",
                 "set it in the settings file, the environment or the chart's values, or reset it: `ortoo "
-                f"settings set ROLE {' '.join(f'--reset {one.name}' for one in kept)}`",
+                f"settings set {role} {' '.join(f'--reset {one.name}' for one in kept)}`",
                 critical=False,
             )
 

@@ -124,6 +124,13 @@ def _as_seen_by_clients(error: errors.OrtooError, peer: str) -> errors.OrtooErro
     return error
 
 
+def is_reported(error: errors.OrtooError) -> bool:
+    """Whether the called process itself reported this error of `rpc_errors`; False = the transport did."""
+    failed = error.__cause__
+    metadata = failed.trailing_metadata() if isinstance(failed, grpc.aio.AioRpcError) else None
+    return any(key == FAILURE_METADATA_KEY for key, _ in metadata or ())
+
+
 def error_of_rpc(error: grpc.aio.AioRpcError, peer: str, *, is_internal: bool = False) -> errors.OrtooError:
     """The error of a failed call to `peer`: the server's own error, or an error with the transport's text.
 

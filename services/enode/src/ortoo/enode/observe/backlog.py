@@ -49,6 +49,8 @@ class GroupBacklog:
     """Store time of the oldest unfinished message; 0 = no message is unfinished."""
     retention_used: float = 0.0
     """The share of its retention that the oldest unfinished message has used; 0 without retention."""
+    retention_setting: str = ""
+    """The setting of that retention: the age or the size of the log, whichever deletes the message earlier."""
     measured_at_ms: int = 0
     """The time at which `retention_used` was computed."""
     lost: int = 0
@@ -159,7 +161,9 @@ class Backlogs:
             stored_at_ms, position = _stored_at(queue, first_unfinished, self.store.engine.catalog.active.base)
             backlog.oldest_at_ms = _earlier(backlog.oldest_at_ms, stored_at_ms)
             used = self._retention_used(stored_at_ms, position, backlog.measured_at_ms)
-            backlog.retention_used = max(backlog.retention_used, used)
+            backlog.retention_used, backlog.retention_setting = max(
+                (backlog.retention_used, backlog.retention_setting), used
+            )
 
     def _measure_retries(self, backlog: GroupBacklog) -> None:
         """Count the copies that are stored in the retry topic, and those whose back-off has not ended."""
@@ -187,17 +191,20 @@ class Backlogs:
         pieces = intervals.unfinished(max(queue.begin_offset, offset), queue.end_offset)
         return sum(piece.end - piece.first for piece in pieces)
 
-    def _retention_used(self, stored_at_ms: int, position: int, now_ms: int) -> float:
+    def _retention_used(self, stored_at_ms: int, position: int, now_ms: int) -> tuple[float, str]:
+        """The used share of the retention, and the setting that limits it."""
         engine = self.store.engine
         settings = engine.housekeeping.settings
+        used = [(0.0, "")]
         if settings.retention_requires_acknowledgement:
-            return 0.0
-        used = 0.0
+            return used[0]
         if settings.retention_age_ms and stored_at_ms:
-            used = (now_ms - stored_at_ms) / settings.retention_age_ms
+            age_ms = now_ms - stored_at_ms
+            used.append((age_ms / settings.retention_age_ms, "store.retention_age_ms"))
         if settings.retention_bytes:
-            used = max(used, (engine.appender.appended_position - position) / settings.retention_bytes)
-        return max(0.0, used)
+            size_bytes = engine.appender.appended_position - position
+            used.append((size_bytes / settings.retention_bytes, "store.retention_bytes"))
+        return max(used)
 
 
 def _starts(rows: Mapping[int, tuple[int, int]]) -> dict[int, int]:

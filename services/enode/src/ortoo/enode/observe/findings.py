@@ -184,9 +184,11 @@ class EnodeFindings:
             if one.lost and one.lost_at_ms > now_ms - LOSS_SHOWN_MS:
                 yield Finding(
                     "messages lost to retention",
-                    f"retention deleted {one.lost} messages of {one.topic} before group {one.group} finished them",
+                    f"retention deleted {one.lost} messages of {one.topic} before group {one.group} finished them, "
+                    f"the last ones {(now_ms - one.lost_at_ms) / 60_000:.0f} min ago",
                     "the group never gets these messages",
-                    "raise store.retention_age_ms or store.retention_bytes, or run more consumers",
+                    "raise store.retention_age_ms or store.retention_bytes, or run more consumers. "
+                    "A loss is reported for a day",
                     subject=f"{one.group} {one.topic}",
                 )
         for one in sorted(backlogs, key=lambda one: -one.retention_used)[:LISTED_MAX]:
@@ -194,10 +196,10 @@ class EnodeFindings:
                 yield Finding(
                     "retention nearly used up",
                     f"the oldest of {one.unfinished} unfinished messages of group {one.group} in {one.topic} has used "
-                    f"{one.retention_used:.0%} of its retention",
+                    f"{one.retention_used:.0%} of its retention ({one.retention_setting})",
                     "retention deletes messages whether or not the group has finished them",
-                    "raise store.retention_age_ms or store.retention_bytes, or run more consumers; "
-                    f"{_shown_by(one)} shows more",
+                    f"ortoo settings set enode {one.retention_setting}=LARGER needs no restart, then run more "
+                    f"consumers; {_shown_by(one)} shows more",
                     subject=f"{one.group} {one.topic}",
                 )
 

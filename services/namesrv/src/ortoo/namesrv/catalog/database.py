@@ -59,14 +59,14 @@ class TransactionRunner:
         state, code = _sqlstate_of(error), getattr(error.orig, "sqlite_errorcode", 0) & 0xFF
         if state in DAMAGE_CODES or code in SQLITE_DAMAGED:
             return DataLoss(
-                f"the name server's database is damaged ({error.orig}); restore a copy of it, or configure another one "
-                "with database_url or data_dir",
+                f"the name server's database is damaged ({_line(error.orig)}); restore a copy of it, or configure "
+                "another one with database_url or data_dir",
                 field="database_url",
             )
         if self._is_committing and (_is_connection_lost(error) or code == SQLITE_IO_ERROR):
             return Unavailable(
-                f"the name server's database failed while it stored the change ({error.orig}): the outcome is unknown. "
-                "Check whether it was stored, or make the change again",
+                f"the name server's database failed while it stored the change ({_line(error.orig)}): the outcome is "
+                "unknown. Check whether it was stored, or make the change again",
                 retry_after_ms=1000,
             )
         if state == READ_ONLY_CODES:
@@ -131,9 +131,14 @@ def _is_connection_lost(error: sa.exc.DBAPIError) -> bool:
     return error.connection_invalidated or state in LOST_CONNECTION_STATES or state.startswith("08")
 
 
+def _line(reason: object) -> str:
+    """The text of a driver's error, which may have several lines, as one line."""
+    return " ".join(str(reason).split())
+
+
 def _unavailable(reason: object) -> Unavailable:
     return Unavailable(
-        f"the name server's database failed ({reason}). Check that it runs and has space and permissions, then "
+        f"the name server's database failed ({_line(reason)}). Check that it runs and has space and permissions, then "
         "retry; the directory as last read is still served",
         retry_after_ms=1000,
     )

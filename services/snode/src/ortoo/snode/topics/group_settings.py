@@ -17,6 +17,8 @@ from ortoo.snode.cluster.watch import DirectoryWatch
 from ortoo.snode.enodes.link import EnodeLinks, explain_error
 from ortoo.snode.membership.group_members import SlowConsumerRule
 
+RETRY_AFTER_MS = 5_000
+"""Told to the members of a disabled group: running consumers wait until an operator enables the group again."""
 _log = get_logger("groups")
 
 
@@ -42,7 +44,7 @@ class GroupSettings:
         group = self.get(name)
         if not group.consume_enabled:
             message = f"group {name} may not consume, because it is disabled; enable it with AdminService/UpdateGroup"
-            return Conflict(message, field="group")
+            return Conflict(message, field="group", retry_after_ms=RETRY_AFTER_MS)
         if broadcast and not group.broadcast_enabled:
             message = f"group {name} may not consume as broadcast; AdminService/UpdateGroup allows it"
             return Forbidden(message, field="message_model")

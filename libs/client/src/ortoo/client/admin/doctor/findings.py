@@ -225,8 +225,11 @@ def _replica_findings(facts: Facts) -> Iterator[DoctorFinding]:
                 f"enode {name} is under-replicated: of its replicas {numbers} {'is' if len(away) == 1 else 'are'} down"
             )
             remedy = (
-                f"start it with its volume; if that is lost, with an empty disk, "
-                f"ortoo enode add {name} {away[0]}, ortoo enode remove {name} {away[0]} --disk OLD"
+                f"start it with its volume. If the volume is lost: ortoo enode remove {name} {away[0]}, start it with "
+                f"an empty disk, then ortoo enode add {name} {away[0]}"
+                if reporting >= enode.majority
+                else f"start them with their volumes until {enode.majority} replicas run. If the volumes are lost, "
+                "continue with the remaining disk (docs/operations/replicas.md)"
             )
             yield DoctorFinding("replica unavailable", observed, remedy, critical=len(away) >= enode.majority)
         for one in enode.replicas:

@@ -99,7 +99,10 @@ def _state_of_away(probed: ProbedProcess | None) -> tuple[str, str]:
                 error, "give all processes one cluster_token_file and their roles' certificates, then restart it"
             ),
         )
-    return "", "start it again with its volume: its messages are in its log. If it runs, its log has the reason"
+    return "", (
+        "start it again with its volume: its messages are in its log. If it runs, its log has the reason; a frozen "
+        "process logs nothing, and only SIGKILL (kill -9) ends it"
+    )
 
 
 def unreachable_processes(own_name: str, probed: Sequence[ProbedProcess]) -> Iterator[Finding]:
