@@ -7,8 +7,9 @@ from typing import Any
 from pyspark import TaskContext
 from pyspark.sql.datasource import WriterCommitMessage
 
-from ortoo.client import Conflict
-from ortoo.client.produce.routes import Route, query_route
+from ortoo.client import Conflict, NotFound, Unavailable
+from ortoo.client.produce.routes import Route, query_placement, query_route
+from ortoo.common.groups.group_topics import group_of_topic
 from ortoo.common.process.randomness import Randomness
 from ortoo.spark.core.link import ClusterLink, link_to
 from ortoo.spark.writing.batch_sender import BatchSender
@@ -45,8 +46,7 @@ class MessageWriter:
     def check_target(self) -> None:
         """Refuse topics of the options that do not exist or accept no messages. Errors: NotFound."""
         for topic in filter(None, (self.options.topic, self.options.invalid_rows_topic)):
-            link = link_to(self.options.cluster)
-            link.run(query_route(link.connection, topic))
+            open_route(link_to(self.options.cluster), topic)
 
     def write(self, batches: Iterator[Any]) -> TaskCommitMessage:
         """Write rows, given as Arrow batches.
@@ -94,7 +94,7 @@ class MessageWriter:
 
         def route_of(topic: str) -> Route:
             if topic not in routes:
-                routes[topic] = link.run(query_route(link.connection, topic))
+                routes[topic] = open_route(link, topic)
             return routes[topic]
 
         rows = SendableRows(options, route_of)
@@ -122,6 +122,21 @@ class MessageWriter:
                     "an earlier attempt of this task wrote other rows. Repeated tasks must have the same rows in the "
                     f"same order (after a shuffle, sort within partitions). {error.message}"
                 ) from error
+
+
+def open_route(link: ClusterLink, topic: str) -> Route:
+    """The queues of a topic; waits while all its enodes are down. Errors: NotFound, Unavailable."""
+
+    def attempt() -> Route:
+        try:
+            return link.run(query_route(link.connection, topic))
+        except NotFound:
+            route = link.run(query_placement(link.connection, topic))
+            if route.is_closed or not route.placed or group_of_topic(topic) is not None:
+                raise
+            raise Unavailable(f"the enodes of the topic {topic!r} accept no messages now", field="topic") from None
+
+    return link.when_available(attempt)
 
 
 def _grouped(batches: Iterator[AddressedBatch]) -> Iterator[list[AddressedBatch]]:
