@@ -5,7 +5,6 @@ opens a new connection, because gRPC's threads do not survive a fork. Spark also
 or a write. The client is therefore imported with the first link.
 """
 
-import gc
 import os
 from collections.abc import Callable, Coroutine, Iterator, Sequence
 from contextlib import AbstractAsyncContextManager, contextmanager
@@ -19,6 +18,7 @@ from ortoo.common.process.clock import Clock, SystemClock
 from ortoo.common.process.randomness import Randomness
 from ortoo.spark.core import log_events
 from ortoo.spark.core.cluster_options import ClusterOptions
+from ortoo.spark.core.frozen_modules import freeze_modules
 
 if TYPE_CHECKING:
     from ortoo.client.admin.admin import Admin
@@ -43,7 +43,7 @@ def link_to(cluster: ClusterOptions) -> "ClusterLink":
             del _links[other]
         retain_freed_buffers()
         link = _links[key] = ClusterLink(cluster)
-        gc.freeze()  # excludes the modules from the garbage collection that Spark runs after each task
+        freeze_modules()
     return link
 
 

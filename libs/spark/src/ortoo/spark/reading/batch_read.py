@@ -10,6 +10,7 @@ from ortoo.client import Queue
 from ortoo.common.errors import Invalid
 from ortoo.spark.arrow.schema import MAP, utc_schema
 from ortoo.spark.core.columns import BY_NAME, chosen_names
+from ortoo.spark.core.frozen_modules import freeze_modules
 from ortoo.spark.core.link import ClusterLink, link_to
 from ortoo.spark.core.read_options import ReadOptions
 from ortoo.spark.reading.bounds import end_offsets, start_offsets
@@ -83,6 +84,7 @@ class TaskReader:
                 size_bytes += received.size_bytes
         if waiting:
             yield _concat_batches(waiting)
+        freeze_modules()
 
 
 class BatchReader(DataSourceReader):
