@@ -10,7 +10,9 @@ from typing import Any
 from pyspark.sql.streaming.datasource import ReadAllAvailable
 
 from ortoo.client import NotFound, OutOfRange, Queue, QueueInfo, TopicDescription, TopicInfo, Unavailable
-from ortoo.client.admin.descriptions import TopicPlacement
+from ortoo.client.admin.topic_descriptions import (
+    TopicPlacement,
+)
 from ortoo.common.errors.status import failure_of
 from ortoo.spark.core.offsets import SourceOffsets
 from ortoo.spark.reading.data_loss import Loss

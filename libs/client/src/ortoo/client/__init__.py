@@ -25,7 +25,6 @@ import ortoo.common as _common  # noqa: F401  # before gRPC, whose options it se
 if TYPE_CHECKING:
     from ortoo.client.admin.admin import Admin
     from ortoo.client.admin.descriptions import (
-        Adoption,
         ClientDescription,
         ClientInfo,
         ClientQueue,
@@ -34,25 +33,18 @@ if TYPE_CHECKING:
         DeadLetter,
         DelayedMessage,
         DeletedGroup,
-        DeletedTopic,
         FoundMessages,
         GroupChanges,
         GroupDescription,
         GroupInfo,
         GroupMemberInfo,
         OpenTransaction,
-        OrphanedTopic,
         PeekedMessage,
         ProcessInfo,
-        QueueInfo,
         QueueOffset,
         ReplayProgress,
-        TopicDescription,
-        TopicInfo,
         TopicMode,
-        TopicPlacement,
         TopicProgress,
-        TrimmedQueue,
     )
     from ortoo.client.admin.groups import GroupAdmin
     from ortoo.client.admin.lag import GroupLag, LagByState, LagHistory, LagSample, QueueLag
@@ -73,6 +65,16 @@ if TYPE_CHECKING:
         ReplicaSetInfo,
     )
     from ortoo.client.admin.schedules import ListedSchedules, ScheduleAdmin, ScheduleInfo
+    from ortoo.client.admin.topic_descriptions import (
+        Adoption,
+        DeletedTopic,
+        OrphanedTopic,
+        QueueInfo,
+        TopicDescription,
+        TopicInfo,
+        TopicPlacement,
+        TrimmedQueue,
+    )
     from ortoo.client.admin.users import (
         AccessPermissions,
         AuditEntries,
@@ -250,7 +252,6 @@ __all__ = [
 _MODULES: dict[str, tuple[str, ...]] = {
     "ortoo.client.admin.admin": ("Admin",),
     "ortoo.client.admin.descriptions": (
-        "Adoption",
         "ClientDescription",
         "ClientInfo",
         "ClientQueue",
@@ -259,25 +260,18 @@ _MODULES: dict[str, tuple[str, ...]] = {
         "DeadLetter",
         "DelayedMessage",
         "DeletedGroup",
-        "DeletedTopic",
         "FoundMessages",
         "GroupChanges",
         "GroupDescription",
         "GroupInfo",
         "GroupMemberInfo",
         "OpenTransaction",
-        "OrphanedTopic",
         "PeekedMessage",
         "ProcessInfo",
-        "QueueInfo",
         "QueueOffset",
         "ReplayProgress",
-        "TopicDescription",
-        "TopicInfo",
         "TopicMode",
-        "TopicPlacement",
         "TopicProgress",
-        "TrimmedQueue",
     ),
     "ortoo.client.admin.groups": ("GroupAdmin",),
     "ortoo.client.admin.lag": ("GroupLag", "LagByState", "LagHistory", "LagSample", "QueueLag"),
@@ -298,6 +292,16 @@ _MODULES: dict[str, tuple[str, ...]] = {
         "ReplicaSetInfo",
     ),
     "ortoo.client.admin.schedules": ("ListedSchedules", "ScheduleAdmin", "ScheduleInfo"),
+    "ortoo.client.admin.topic_descriptions": (
+        "Adoption",
+        "DeletedTopic",
+        "OrphanedTopic",
+        "QueueInfo",
+        "TopicDescription",
+        "TopicInfo",
+        "TopicPlacement",
+        "TrimmedQueue",
+    ),
     "ortoo.client.admin.users": (
         "AccessPermissions",
         "AuditEntries",

@@ -4,7 +4,8 @@ from collections.abc import AsyncIterator, Mapping, Sequence
 from functools import partial
 from typing import Any
 
-from ortoo.client.admin.descriptions import (
+from ortoo.client.admin.offset_target import offset_target
+from ortoo.client.admin.topic_descriptions import (
     Adoption,
     DeletedTopic,
     OrphanedTopic,
@@ -13,7 +14,6 @@ from ortoo.client.admin.descriptions import (
     TopicInfo,
     TrimmedQueue,
 )
-from ortoo.client.admin.offset_target import offset_target
 from ortoo.client.core.connection import Connection
 from ortoo.client.core.queues import Queue
 from ortoo.client.core.wire import EnumNames
