@@ -21,8 +21,8 @@ TOPIC, BACK = "orders", "orders-back"
 OLD, NEW = 40, 25
 
 
-@pytest.mark.parametrize("lake_format", ["delta", "parquet"])
-def test_a_lake_of_an_earlier_version_goes_on(spark: Any, folder: Path, lake_format: str) -> None:
+@pytest.mark.parametrize(("lake_format", "changes"), [("delta", "refuse"), ("parquet", "merge")])
+def test_a_lake_of_an_earlier_version_goes_on(spark: Any, folder: Path, lake_format: str, changes: str) -> None:
     """The lake has each old and each new message once, and a replay has all of them."""
     sample = folder / "sample"
     shutil.copytree(SAMPLE, sample)
@@ -30,7 +30,7 @@ def test_a_lake_of_an_earlier_version_goes_on(spark: Any, folder: Path, lake_for
         send(broker, TOPIC, numbered(NEW))
         settings = PipelineSettings(
             address=broker.address,
-            lake=LakeSettings(str(sample / lake_format), lake_format, schema_changes="merge"),
+            lake=LakeSettings(str(sample / lake_format), lake_format, schema_changes=changes),
             archive=ArchiveSettings(topics=(TOPIC,)),
             replay=ReplaySettings(topic=BACK, create_queue_count=1),
         )
@@ -38,6 +38,7 @@ def test_a_lake_of_an_earlier_version_goes_on(spark: Any, folder: Path, lake_for
         outcome = archive(spark, settings, lines.append, once=True)
         assert outcome is not None
         assert outcome.is_complete, lines
+        assert any("no column" in line for line in lines) == (changes == "refuse"), lines
         rows = settings.open_lake().read(spark).select("enode", "queue_id", "offset", "body").collect()
         assert len(rows) == len({tuple(row[:3]) for row in rows}) == OLD + NEW
         assert {bytes(row.body) for row in rows} >= {b"%d" % number for number in range(NEW)}
