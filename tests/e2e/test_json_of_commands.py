@@ -31,7 +31,7 @@ from ortoo.client import (
 )
 from ortoo.client.admin.admin import Admin
 from ortoo.client.admin.replicas import ReplicaAdmin
-from ortoo.client.admin.topic_descriptions import (
+from ortoo.client.admin.topics import (
     Adoption,
     TopicPlacement,
 )

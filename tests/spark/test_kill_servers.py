@@ -250,7 +250,7 @@ class Jobs:
 @pytest.mark.long
 @pytest.mark.timeout(RUN_S)
 def test_kills_of_spark_and_of_servers_lose_and_double_nothing(spark: Any, servers: Servers, folder: Path) -> None:
-    """Check 6, 7 and 16: the lake has each message once, and so have the replay and the copy; losses are reported."""
+    """Check 6, 7 and 16: lake, replay and copy have each message once, and every loss is reported."""
     topic, randomness = "grows", Randomness(11)
     kills: dict[str, int] = {}
     with blocking.connect(servers.address) as client, Jobs.started(client, servers, topic, folder) as jobs:

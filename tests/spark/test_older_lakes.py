@@ -1,4 +1,4 @@
-"""Lakes and checkpoints of earlier versions go on: the archive adds newer messages, and a replay has all of them."""
+"""Lakes and checkpoints of earlier versions continue: the archive adds newer messages, and a replay has all of them."""
 
 import shutil
 from pathlib import Path
@@ -22,7 +22,7 @@ OLD, NEW = 40, 25
 
 
 @pytest.mark.parametrize(("lake_format", "changes"), [("delta", "refuse"), ("parquet", "merge")])
-def test_a_lake_of_an_earlier_version_goes_on(spark: Any, folder: Path, lake_format: str, changes: str) -> None:
+def test_a_lake_of_an_earlier_version_continues(spark: Any, folder: Path, lake_format: str, changes: str) -> None:
     """The lake has each old and each new message once, and a replay has all of them."""
     sample = folder / "sample"
     shutil.copytree(SAMPLE, sample)

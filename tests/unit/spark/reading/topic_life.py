@@ -10,7 +10,7 @@ from typing import Any
 from pyspark.sql.streaming.datasource import ReadAllAvailable
 
 from ortoo.client import NotFound, OutOfRange, Queue, QueueInfo, TopicDescription, TopicInfo, Unavailable
-from ortoo.client.admin.topic_descriptions import (
+from ortoo.client.admin.topics import (
     TopicPlacement,
 )
 from ortoo.common.errors.status import failure_of

@@ -65,7 +65,7 @@ if TYPE_CHECKING:
         ReplicaSetInfo,
     )
     from ortoo.client.admin.schedules import ListedSchedules, ScheduleAdmin, ScheduleInfo
-    from ortoo.client.admin.topic_descriptions import (
+    from ortoo.client.admin.topics import (
         Adoption,
         DeletedTopic,
         OrphanedTopic,
@@ -292,7 +292,7 @@ _MODULES: dict[str, tuple[str, ...]] = {
         "ReplicaSetInfo",
     ),
     "ortoo.client.admin.schedules": ("ListedSchedules", "ScheduleAdmin", "ScheduleInfo"),
-    "ortoo.client.admin.topic_descriptions": (
+    "ortoo.client.admin.topics": (
         "Adoption",
         "DeletedTopic",
         "OrphanedTopic",

@@ -1,24 +1,20 @@
 """Received batches; their messages are decoded lazily."""
 
-import asyncio
 import struct
 from collections.abc import Awaitable, Callable, Iterator, Mapping, Sequence
-from functools import cached_property, partial
+from functools import cached_property
 
-from ortoo.client.core.closed import check_loop
 from ortoo.client.core.progress import BatchProgress
 from ortoo.client.core.queues import Queue
 from ortoo.common.errors import Invalid, Unsupported
 from ortoo.common.groups.group_topics import RETRY_PREFIX, group_of_topic
 from ortoo.common.groups.requests import RequestOptions, request_of
-from ortoo.common.grpc.bulk_calls import batch_of
 from ortoo.common.records.columns import BORN_AT, KEYS, MESSAGE_GROUP, MESSAGE_ID, PROPERTIES, TAG, TRACE_CONTEXT
 from ortoo.common.records.message import Message
 from ortoo.common.records.message_id import message_id_text
 from ortoo.common.records.sealed_batch import SealedBatch
 from ortoo.common.records.text_rules import RECONSUME_TIMES, RETRY_TOPIC, trace_context_of, whole_number
 from ortoo.common.records.view import RecordBatchView, open_batch
-from ortoo.v1 import consumer_pb2, pull_pb2
 
 ReplyCall = Callable[[str, RequestOptions, int | None, Message | bytes], Awaitable[bool]]
 """Sends a reply: (topic and options of the request, time of its creation, reply)."""
@@ -309,34 +305,3 @@ class ReceivedMessage(MessageFields):
     def ack(self) -> None:
         """Acknowledge the message as processed."""
         self._batch.ack_message(self._index)
-
-
-def received_batch(
-    answer: "consumer_pb2.Delivery | consumer_pb2.FetchResponse | pull_pb2.PulledBatch",
-    queue: Queue,
-    records: bytes | None = None,
-    *,
-    generation: int = 0,
-    on_finished: OnFinished | None = None,
-    check_current: Callable[[], bool] | None = None,
-    reply_call: ReplyCall | None = None,
-) -> ReceivedBatch:
-    """The batch of a response; `records` are the bytes of the batch if they came outside the protobuf message.
-
-    The other arguments are those of `ReceivedBatch`.
-    """
-    return ReceivedBatch(
-        queue,
-        batch_of(answer.batch, records),
-        topic_id=answer.topic_id,
-        first_offset=answer.first_offset,
-        next_offset=answer.next_offset,
-        stored_at_ms=answer.stored_at_ms,
-        rows=answer.rows,
-        row_stored_at_ms=getattr(answer, "row_stored_at_ms", b""),
-        generation=generation,
-        on_finished=on_finished,
-        check_current=check_current,
-        reply_call=reply_call,
-        check_use=None if on_finished is None else partial(check_loop, asyncio._get_running_loop()),
-    )

@@ -1,13 +1,19 @@
 """Conversions between plain values and protobuf, where names differ or performance matters."""
 
+import asyncio
+from collections.abc import Callable
 from functools import partial
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
+from ortoo.client.core.closed import check_loop
 from ortoo.client.core.filters import Filter, filter_expressions
 from ortoo.client.core.queues import Queue
 from ortoo.common.errors import Invalid
 from ortoo.common.errors.findings import process_version
-from ortoo.v1 import consumer_pb2, topic_pb2
+from ortoo.v1 import consumer_pb2, pull_pb2, topic_pb2
+
+if TYPE_CHECKING:
+    from ortoo.client.core.received import OnFinished, ReceivedBatch, ReplyCall
 
 LANGUAGE = "python"
 
@@ -50,6 +56,41 @@ def message_model(*, broadcast: bool) -> "consumer_pb2.MessageModel.ValueType":
 def queue_of(queue: topic_pb2.Queue) -> Queue:
     """Convert a queue from protobuf."""
     return Queue(queue.topic, queue.enode, queue.queue_id)
+
+
+def received_batch(
+    answer: "consumer_pb2.Delivery | consumer_pb2.FetchResponse | pull_pb2.PulledBatch",
+    queue: Queue,
+    records: bytes | None = None,
+    *,
+    generation: int = 0,
+    on_finished: "OnFinished | None" = None,
+    check_current: Callable[[], bool] | None = None,
+    reply_call: "ReplyCall | None" = None,
+) -> "ReceivedBatch":
+    """The batch of a response; `records` are the bytes of the batch if they came outside the protobuf message.
+
+    The other arguments are those of `ReceivedBatch`.
+    """
+    # A process that only plans reads or sends messages does not need these modules, which are dear to import.
+    from ortoo.client.core.received import ReceivedBatch
+    from ortoo.common.grpc.bulk_calls import batch_of
+
+    return ReceivedBatch(
+        queue,
+        batch_of(answer.batch, records),
+        topic_id=answer.topic_id,
+        first_offset=answer.first_offset,
+        next_offset=answer.next_offset,
+        stored_at_ms=answer.stored_at_ms,
+        rows=answer.rows,
+        row_stored_at_ms=getattr(answer, "row_stored_at_ms", b""),
+        generation=generation,
+        on_finished=on_finished,
+        check_current=check_current,
+        reply_call=reply_call,
+        check_use=None if on_finished is None else partial(check_loop, asyncio._get_running_loop()),
+    )
 
 
 class EnumNames:

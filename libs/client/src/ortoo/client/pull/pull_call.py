@@ -7,8 +7,8 @@ from functools import partial
 from ortoo.client.core.connection import Connection
 from ortoo.client.core.filters import Filter, filter_expressions
 from ortoo.client.core.queues import Queue
-from ortoo.client.core.received import OnFinished, ReceivedBatch, received_batch
-from ortoo.client.core.wire import EnumNames, wire_queue
+from ortoo.client.core.received import OnFinished, ReceivedBatch
+from ortoo.client.core.wire import EnumNames, received_batch, wire_queue
 from ortoo.client.requests.replies import send_reply
 from ortoo.common.grpc.enum_values import known_or
 from ortoo.v1 import pull_pb2

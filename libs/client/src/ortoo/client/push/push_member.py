@@ -10,10 +10,10 @@ from ortoo.client.core.closed import ConsumerClosed
 from ortoo.client.core.connection import Connection
 from ortoo.client.core.progress import BatchProgress, QueueProgress
 from ortoo.client.core.queues import Queue
-from ortoo.client.core.received import ReceivedBatch, received_batch
+from ortoo.client.core.received import ReceivedBatch
 from ortoo.client.core.reconnecting_session import ReconnectingSession
 from ortoo.client.core.suspension import QueueHold, Suspension
-from ortoo.client.core.wire import queue_of, subscription, wire_queue
+from ortoo.client.core.wire import queue_of, received_batch, subscription, wire_queue
 from ortoo.client.offsets.losses import LossLog, LostMessages
 from ortoo.client.offsets.offset_lookup import start_offsets
 from ortoo.client.offsets.start_point import StartRule

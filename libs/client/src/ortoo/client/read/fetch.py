@@ -5,8 +5,8 @@ from collections.abc import AsyncIterator, Callable, Sequence
 from ortoo.client.core.connection import Connection
 from ortoo.client.core.filters import Filter, filter_expressions
 from ortoo.client.core.queues import Queue
-from ortoo.client.core.received import ReceivedBatch, received_batch
-from ortoo.client.core.wire import queue_of, wire_queue
+from ortoo.client.core.received import ReceivedBatch
+from ortoo.client.core.wire import queue_of, received_batch, wire_queue
 from ortoo.common.errors import Invalid, NotFound, OrtooError, Unavailable
 from ortoo.common.errors.status import error_of, rpc_errors
 from ortoo.common.grpc import bulk_calls

@@ -12,7 +12,7 @@ from ortoo.client.admin.descriptions import (
     GroupInfo,
 )
 from ortoo.client.admin.doctor.findings import Facts
-from ortoo.client.admin.topic_descriptions import (
+from ortoo.client.admin.topics import (
     DeletedTopic,
     OrphanedTopic,
 )

@@ -11,7 +11,7 @@ from ortoo.client.admin.descriptions import (
 )
 from ortoo.client.admin.operations import ClusterFinding, ExaminedProcess
 from ortoo.client.admin.replicas import ReplicaSetInfo
-from ortoo.client.admin.topic_descriptions import (
+from ortoo.client.admin.topics import (
     DeletedTopic,
     OrphanedTopic,
     TopicDescription,

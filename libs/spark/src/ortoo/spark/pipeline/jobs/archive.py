@@ -139,7 +139,7 @@ def _starting_offsets(settings: PipelineSettings, continued: Sequence[LakeAccoun
 def _columns(settings: PipelineSettings, say: Say) -> Sequence[str]:
     """The columns to store. If the settings name none, these are all columns that an existing lake takes.
 
-    A lake of an earlier version lacks columns, and it goes on without them.
+    A lake of an earlier version lacks columns, and it continues without them.
     """
     if settings.archive.columns:
         return settings.archive.columns
