@@ -100,6 +100,8 @@ class FakeLink:
         self.clock = SimpleNamespace(monotonic_s=lambda: self.now_s)
         self.admin = self.topics = self
         self.connection = SimpleNamespace(retries=0, call=self._called)
+        self.when_available = lambda attempt: attempt()  # an enode that is down stays down during a call
+        self.unavailable_timeout_s = 0.0
 
     def run(self, answer: Any) -> Any:
         """The answer; coroutines of the client do not wait here."""
