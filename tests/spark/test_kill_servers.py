@@ -1,4 +1,7 @@
-"""Drivers, workers, a snode, an enode and the leader of three replicas are killed in turn, while a topic grows.
+"""Drivers, workers, a snode, an enode and the leader of three replicas are killed in turn, while topics change.
+
+A topic gets messages and queues, and loses messages that both queries have read, as by retention. Other topics are
+created, and deleted before they are read completely.
 
 `ORTOO_SPARK_KILLS_OF_EACH` sets the number of kills of each kind. `make spark-server-kills` uses 50.
 """
@@ -8,23 +11,28 @@ import os
 import signal
 import sys
 import threading
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Sequence
 from pathlib import Path
 from typing import Any
 
 import pytest
 
-from ortoo.client import Message, OrtooError, blocking, connect
+from ortoo.client import Message, NotFound, OrtooError, Receipt, blocking, connect
 from ortoo.client.blocking.loop_thread import LoopThread
 from ortoo.common.process.clock import SystemClock
 from ortoo.common.process.randomness import Randomness
+from ortoo.spark.lake.checkpoint import Checkpoint
 from ortoo.spark.lake.table import Lake
 from ortoo.verification.servers.processes import SMALL_STORE, RoleProcess
 from tests.e2e.replica_cluster import leading, replica_cluster, whole
 from tests.spark.killed_driver import Driver
-from tests.spark.killed_jobs import BACK, COPY
+from tests.spark.killed_jobs import BACK, COPY, PASSING
 
 KILLS_OF_EACH = int(os.environ.get("ORTOO_SPARK_KILLS_OF_EACH", "1"))
+Place = tuple[str, str, int, int, str]
+"""Topic, enode, queue, offset and body."""
+QUEUES, QUEUES_MAX = 2, 6
+PASSING_SENDS = 10
 SENT_AT_ONCE = 50
 SEND_INTERVAL_S = 0.5
 KILL_AFTER_COMMITS = 3
@@ -35,7 +43,7 @@ LOOK_S = 0.05
 FAILURES_MAX = 3
 """Number of ends of unhurt drivers for each kill; a query may end when a server is away for long."""
 RUN_S = 14_400
-PLACES = "count(*) rows", "bit_xor(xxhash64(enode, queue_id, `offset`, body)) hash"
+PLACES = "topic", "enode", "queue_id", "`offset`", "cast(body as string)"
 BODIES = "count(*) rows", "count(distinct body) bodies", "bit_xor(xxhash64(body)) hash"
 
 
@@ -46,7 +54,8 @@ class Growth:
         self._address, self._topic = address, topic
         self._ended = threading.Event()
         self._thread = threading.Thread(target=self._run)
-        self.acknowledged = 0
+        self.acknowledged: set[Place] = set()
+        self.sent = 0
 
     def __enter__(self) -> "Growth":
         self._thread.start()
@@ -57,13 +66,72 @@ class Growth:
         self._thread.join()
 
     def _run(self) -> None:
-        first = 0
         with blocking.connect(self._address) as client, client.producer(self._topic) as producer:
             while not self._ended.wait(SEND_INTERVAL_S):
+                bodies = [f"{number}" for number in range(self.sent, self.sent + SENT_AT_ONCE)]
+                self.sent += SENT_AT_ONCE
                 with contextlib.suppress(OrtooError):
-                    numbers = range(first, first + SENT_AT_ONCE)
-                    self.acknowledged += len(producer.send_many(Message(b"%d" % number) for number in numbers))
-                first += SENT_AT_ONCE
+                    self.acknowledged |= places(producer.send_many(Message(body.encode()) for body in bodies), bodies)
+
+
+def places(receipts: Sequence[Receipt], bodies: Sequence[str]) -> set[Place]:
+    """Where messages are stored, with their bodies."""
+    return {
+        (receipt.queue.topic, receipt.queue.enode, receipt.queue.queue_id, receipt.offset, body)
+        for receipt, body in zip(receipts, bodies, strict=True)
+    }
+
+
+class Changes:
+    """Changes of topics between the kills, each repeated until the servers have made it."""
+
+    def __init__(self, client: blocking.BlockingClient, topic: str, folder: Path) -> None:
+        self._client, self._topic = client, topic
+        self._checkpoints = Checkpoint(folder / "lake_checkpoint"), Checkpoint(folder / f"checkpoint-{COPY}")
+        self._queues = QUEUES
+        self._passing = 0
+        self.acknowledged: set[Place] = set()
+        """The messages of topics that are deleted."""
+        self.trimmed = 0
+
+    def make(self, number: int, look: Callable[[], None]) -> None:
+        """Make the change with this number; `look` is called while the servers cannot make it."""
+        change = (self._add_queue, self._trim, self._replace_passing)[number % 3]
+        while True:
+            try:
+                return change()
+            except OrtooError:
+                look()
+
+    def _add_queue(self) -> None:
+        count = min(self._queues + 1, QUEUES_MAX)
+        self._client.admin.update_topic(self._topic, read_queue_count=count, write_queue_count=count)
+        self._queues = count
+
+    def _trim(self) -> None:
+        """Remove what both queries have read, as retention does in a cluster whose consumers keep up."""
+        committed = [checkpoint.committed() for checkpoint in self._checkpoints]
+        ends = [offsets.queues if offsets is not None else {} for offsets in committed]
+        read = {queue: min(end[queue] for end in ends) for queue in ends[0] if all(queue in end for end in ends)}
+        offsets = {queue: offset for queue, offset in read.items() if queue.topic == self._topic}
+        if offsets:
+            self._client.admin.trim_topic(self._topic, offsets=offsets)
+            self.trimmed = max(self.trimmed, sum(offsets.values()))
+
+    def _replace_passing(self) -> None:
+        """Delete a topic, half of them beyond repair, while the archive may still read it; create another one."""
+        if self._passing:
+            with contextlib.suppress(NotFound):
+                self._client.admin.delete_topic(self._name(), at_once=self._passing % 2 == 0)
+        self._passing += 1
+        self._client.admin.create_topic(self._name(), queue_count=1)
+        with self._client.producer(self._name()) as producer:
+            for part in range(PASSING_SENDS):
+                bodies = [f"{self._passing}-{part}-{n}" for n in range(SENT_AT_ONCE)]
+                self.acknowledged |= places(producer.send_many(Message(body.encode()) for body in bodies), bodies)
+
+    def _name(self) -> str:
+        return f"{self._topic}-{PASSING}-{self._passing}"
 
 
 class Servers:
@@ -116,6 +184,13 @@ class Jobs:
         self._arguments, self._folder = (servers.address, topic, str(folder)), folder
         self.failures = 0
         self.driver = self._start()
+
+    @classmethod
+    def started(cls, client: blocking.BlockingClient, servers: Servers, topic: str, folder: Path) -> "Jobs":
+        """The driver of new topics."""
+        for name in (topic, f"{topic}-{COPY}"):
+            client.admin.create_topic(name, queue_count=QUEUES)
+        return cls(servers, topic, folder)
 
     def __enter__(self) -> "Jobs":
         return self
@@ -175,35 +250,42 @@ class Jobs:
 @pytest.mark.long
 @pytest.mark.timeout(RUN_S)
 def test_kills_of_spark_and_of_servers_lose_and_double_nothing(spark: Any, servers: Servers, folder: Path) -> None:
-    """Check 6, 7 and 16: the lake has each message of the topic once, and so have the replay and the copy."""
+    """Check 6, 7 and 16: lake, replay and copy have each message once, and every loss is reported."""
     topic, randomness = "grows", Randomness(11)
-    with blocking.connect(servers.address) as client:
-        for name, queues in ((topic, 2), (f"{topic}-{COPY}", 2)):
-            client.admin.create_topic(name, queue_count=queues)
     kills: dict[str, int] = {}
-    with Jobs(servers, topic, folder) as jobs:
+    with blocking.connect(servers.address) as client, Jobs.started(client, servers, topic, folder) as jobs:
         kinds = {"the driver": jobs.kill_driver, "a worker": jobs.kill_worker, **servers.kills}
+        changes = Changes(client, topic, folder)
         with Growth(servers.address, topic) as growth:
             for number in range(KILLS_OF_EACH * len(kinds)):
                 name, kill = list(kinds.items())[number % len(kinds)]
+                changes.make(number, jobs.look)
                 jobs.wait_for_commits(1 + randomness.below(KILL_AFTER_COMMITS), randomness.uniform(0.0, KILL_LATER_S))
                 kill()
                 kills[name] = kills.get(name, 0) + 1
-                tell(f"kill {number + 1}: {name}; {jobs.commits} batches, {growth.acknowledged} messages")
+                tell(f"kill {number + 1}: {name}; {jobs.commits} batches, {len(growth.acknowledged)} messages")
         jobs.finish()
-    options = {"address": servers.address, "columns": "enode,queue_id,offset,body"}
-    source, back, copied = (
-        spark.read.format("ortoo").options(subscribe=f"{topic}{suffix}", **options).load()
-        for suffix in ("", f"-{BACK}", f"-{COPY}")
-    )
+    options = {"address": servers.address, "columns": "body"}
     lake = Lake(str(folder / "lake"), "delta").read(spark)
-    places = [tuple(frame.selectExpr(*PLACES).first()) for frame in (source, lake)]
-    bodies = [tuple(frame.selectExpr(*BODIES).first()) for frame in (source, lake, back, copied)]
-    tell(f"kills {kills}, {jobs.failures} other ends of drivers, rows and hashes {places}, {bodies}")
-    assert places[0][0] >= growth.acknowledged > 0
-    assert len(set(places)) == 1
-    assert len(set(bodies)) == 1
+    back, copied = (
+        spark.read.format("ortoo").options(subscribe=f"{topic}-{suffix}", **options).load() for suffix in (BACK, COPY)
+    )
+    frames = (lake, back, lake.where(f"topic = '{topic}'"), copied)
+    archived = [tuple(row) for row in lake.selectExpr(*PLACES).collect()]
+    whole_lake, replayed, of_topic, copy = (tuple(frame.selectExpr(*BODIES).first()) for frame in frames)
+    tell(f"kills {kills}, {jobs.failures} other ends of drivers, {changes.trimmed} trimmed, {whole_lake}, {of_topic}")
+    assert len(archived) == len(set(archived))
+    assert growth.acknowledged <= set(archived)
+    unknown = {int(place[4]) for place in set(archived) - growth.acknowledged if place[0] == topic}
+    assert unknown <= set(range(growth.sent))
+    assert whole_lake == replayed
+    assert of_topic == copy
+    lost = {place[0] for place in changes.acknowledged - set(archived)}
+    reported = (folder / "driver.log").read_text()
+    known = "".join(file.read_text() for file in (folder / "lake_checkpoint/offsets").glob("[0-9]*"))
+    assert [name for name in lost if f'"{name}"' in known and f" of {name} on " not in reported] == []
     assert all(count == KILLS_OF_EACH for count in kills.values())
+    assert changes.trimmed > 0
 
 
 def tell(line: str) -> None:

@@ -10,7 +10,9 @@ from typing import Any
 from pyspark.sql.streaming.datasource import ReadAllAvailable
 
 from ortoo.client import NotFound, OutOfRange, Queue, QueueInfo, TopicDescription, TopicInfo, Unavailable
-from ortoo.client.admin.descriptions import TopicPlacement
+from ortoo.client.admin.topics import (
+    TopicPlacement,
+)
 from ortoo.common.errors.status import failure_of
 from ortoo.spark.core.offsets import SourceOffsets
 from ortoo.spark.reading.data_loss import Loss
@@ -98,6 +100,8 @@ class FakeLink:
         self.clock = SimpleNamespace(monotonic_s=lambda: self.now_s)
         self.admin = self.topics = self
         self.connection = SimpleNamespace(retries=0, call=self._called)
+        self.when_available = lambda attempt: attempt()  # an enode that is down stays down during a call
+        self.unavailable_timeout_s = 0.0
 
     def run(self, answer: Any) -> Any:
         """The answer; coroutines of the client do not wait here."""

@@ -25,7 +25,6 @@ import ortoo.common as _common  # noqa: F401  # before gRPC, whose options it se
 if TYPE_CHECKING:
     from ortoo.client.admin.admin import Admin
     from ortoo.client.admin.descriptions import (
-        Adoption,
         ClientDescription,
         ClientInfo,
         ClientQueue,
@@ -34,25 +33,18 @@ if TYPE_CHECKING:
         DeadLetter,
         DelayedMessage,
         DeletedGroup,
-        DeletedTopic,
         FoundMessages,
         GroupChanges,
         GroupDescription,
         GroupInfo,
         GroupMemberInfo,
         OpenTransaction,
-        OrphanedTopic,
         PeekedMessage,
         ProcessInfo,
-        QueueInfo,
         QueueOffset,
         ReplayProgress,
-        TopicDescription,
-        TopicInfo,
         TopicMode,
-        TopicPlacement,
         TopicProgress,
-        TrimmedQueue,
     )
     from ortoo.client.admin.groups import GroupAdmin
     from ortoo.client.admin.lag import GroupLag, LagByState, LagHistory, LagSample, QueueLag
@@ -73,6 +65,16 @@ if TYPE_CHECKING:
         ReplicaSetInfo,
     )
     from ortoo.client.admin.schedules import ListedSchedules, ScheduleAdmin, ScheduleInfo
+    from ortoo.client.admin.topics import (
+        Adoption,
+        DeletedTopic,
+        OrphanedTopic,
+        QueueInfo,
+        TopicDescription,
+        TopicInfo,
+        TopicPlacement,
+        TrimmedQueue,
+    )
     from ortoo.client.admin.users import (
         AccessPermissions,
         AuditEntries,
@@ -251,7 +253,6 @@ __all__ = [
 _MODULES: dict[str, tuple[str, ...]] = {
     "ortoo.client.admin.admin": ("Admin",),
     "ortoo.client.admin.descriptions": (
-        "Adoption",
         "ClientDescription",
         "ClientInfo",
         "ClientQueue",
@@ -260,25 +261,18 @@ _MODULES: dict[str, tuple[str, ...]] = {
         "DeadLetter",
         "DelayedMessage",
         "DeletedGroup",
-        "DeletedTopic",
         "FoundMessages",
         "GroupChanges",
         "GroupDescription",
         "GroupInfo",
         "GroupMemberInfo",
         "OpenTransaction",
-        "OrphanedTopic",
         "PeekedMessage",
         "ProcessInfo",
-        "QueueInfo",
         "QueueOffset",
         "ReplayProgress",
-        "TopicDescription",
-        "TopicInfo",
         "TopicMode",
-        "TopicPlacement",
         "TopicProgress",
-        "TrimmedQueue",
     ),
     "ortoo.client.admin.groups": ("GroupAdmin",),
     "ortoo.client.admin.lag": ("GroupLag", "LagByState", "LagHistory", "LagSample", "QueueLag"),
@@ -299,6 +293,16 @@ _MODULES: dict[str, tuple[str, ...]] = {
         "ReplicaSetInfo",
     ),
     "ortoo.client.admin.schedules": ("ListedSchedules", "ScheduleAdmin", "ScheduleInfo"),
+    "ortoo.client.admin.topics": (
+        "Adoption",
+        "DeletedTopic",
+        "OrphanedTopic",
+        "QueueInfo",
+        "TopicDescription",
+        "TopicInfo",
+        "TopicPlacement",
+        "TrimmedQueue",
+    ),
     "ortoo.client.admin.users": (
         "AccessPermissions",
         "AuditEntries",

@@ -49,13 +49,14 @@ class Connection:
         proxy: str | None = None,
         call_timeout_s: float = CALL_TIMEOUT_S,
         attempts_max: int = CALL_ATTEMPTS_MAX,
+        retry_timeout_s: float = 0,
     ) -> None:
         """`addresses` are host:port of snodes, tried in this order. Without a `client_id`, an id is generated.
 
         `telemetry` makes spans and metrics of messages.
         `proxy` is the URL of a proxy, empty = none, None = as the environment says.
         Calls are not signed without `credentials`, and not encrypted without `tls`. `call` waits `call_timeout_s` for
-        each answer and makes at most `attempts_max` attempts.
+        each answer and makes at most `attempts_max` attempts. With `retry_timeout_s`, it retries for this time instead.
 
         Errors: Invalid, or Conflict in a forked child of a process that has connected before.
         """
@@ -83,6 +84,7 @@ class Connection:
         self._proxy = proxy
         self._call_timeout_s = call_timeout_s
         self._attempts_max = attempts_max
+        self._retry_timeout_s = retry_timeout_s
         self.opened: dict[Openable, None] = {}
         """Objects that were opened by `open` and are not closed, the oldest first."""
         self.retries = 0
@@ -224,6 +226,8 @@ class Connection:
         monotonic time: no further attempt begins after it, and the number of attempts is not limited.
         """
         attempt = 0
+        if deadline_s is None and self._retry_timeout_s:
+            deadline_s = self.clock.monotonic_s() + self._retry_timeout_s
         while True:
             address = self.address
             try:

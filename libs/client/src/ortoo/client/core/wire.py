@@ -3,16 +3,17 @@
 import asyncio
 from collections.abc import Callable
 from functools import partial
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 from ortoo.client.core.closed import check_loop
 from ortoo.client.core.filters import Filter, filter_expressions
 from ortoo.client.core.queues import Queue
-from ortoo.client.core.received import OnFinished, ReceivedBatch, ReplyCall
 from ortoo.common.errors import Invalid
 from ortoo.common.errors.findings import process_version
-from ortoo.common.grpc.bulk_calls import batch_of
 from ortoo.v1 import consumer_pb2, pull_pb2, topic_pb2
+
+if TYPE_CHECKING:
+    from ortoo.client.core.received import OnFinished, ReceivedBatch, ReplyCall
 
 LANGUAGE = "python"
 
@@ -63,14 +64,18 @@ def received_batch(
     records: bytes | None = None,
     *,
     generation: int = 0,
-    on_finished: OnFinished | None = None,
+    on_finished: "OnFinished | None" = None,
     check_current: Callable[[], bool] | None = None,
-    reply_call: ReplyCall | None = None,
-) -> ReceivedBatch:
+    reply_call: "ReplyCall | None" = None,
+) -> "ReceivedBatch":
     """The batch of a response; `records` are the bytes of the batch if they came outside the protobuf message.
 
     The other arguments are those of `ReceivedBatch`.
     """
+    # A process that only plans reads or sends messages does not need these modules, which are dear to import.
+    from ortoo.client.core.received import ReceivedBatch
+    from ortoo.common.grpc.bulk_calls import batch_of
+
     return ReceivedBatch(
         queue,
         batch_of(answer.batch, records),

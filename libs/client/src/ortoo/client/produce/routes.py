@@ -25,6 +25,8 @@ class Route:
     """All queues, including those of enodes that are down."""
     has_priority_levels: bool = False
     """Whether each queue of an enode holds one priority, and the last one all larger priorities."""
+    is_closed: bool = False
+    """Whether the topic's permission forbids sends."""
 
     def queue_of_group(self, message_group: str) -> Queue:
         """The queue of a message group: equal at every producer, and independent of which enodes are alive."""
@@ -47,14 +49,7 @@ async def readable_queues(connection: Connection, topic: str) -> list[Queue]:
 
 async def query_route(connection: Connection, topic: str) -> Route:
     """Query a topic's queues for sends. Errors: NotFound, also when the topic accepts no messages now."""
-    request = producer_pb2.QueryRouteRequest(topic=topic, for_write=True)
-    answer = await connection.call(ProducerServiceStub, "QueryRoute", request)
-    route = Route(
-        answer.topic.topic_id,
-        tuple(map(queue_of, answer.writable_queues)),
-        tuple(_placed(answer.topic)),
-        answer.topic.message_type == topic_pb2.MESSAGE_TYPE_PRIORITY,
-    )
+    route = await query_placement(connection, topic)
     if not route.writable:
         raise NotFound(
             f"the topic {topic!r} has no queue that accepts messages: its enodes are down or it is read-only, "
@@ -62,6 +57,19 @@ async def query_route(connection: Connection, topic: str) -> Route:
             field="topic",
         )
     return route
+
+
+async def query_placement(connection: Connection, topic: str) -> Route:
+    """Query a topic's queues for sends; perhaps none accepts messages now. Errors: NotFound."""
+    request = producer_pb2.QueryRouteRequest(topic=topic, for_write=True)
+    answer = await connection.call(ProducerServiceStub, "QueryRoute", request)
+    return Route(
+        answer.topic.topic_id,
+        tuple(map(queue_of, answer.writable_queues)),
+        tuple(_placed(answer.topic)),
+        answer.topic.message_type == topic_pb2.MESSAGE_TYPE_PRIORITY,
+        answer.topic.permission in (topic_pb2.PERMISSION_READ_ONLY, topic_pb2.PERMISSION_NONE),
+    )
 
 
 def _placed(topic: topic_pb2.Topic) -> list[Queue]:

@@ -15,8 +15,11 @@ if TYPE_CHECKING:
     from ortoo.common.grpc.tls import TlsClient
 
 TLS_OPTIONS: Final = ("tlsCaFile", "tlsCertificateFile", "tlsKeyFile")
-CLUSTER_OPTIONS: Final = ("address", "accessKey", "secretKey", "tls", *TLS_OPTIONS, "callTimeoutMs", "callAttempts")
+CLUSTER_OPTIONS: Final = (
+    "address", "accessKey", "secretKey", "tls", *TLS_OPTIONS, "callTimeoutMs", "callAttempts", "unavailableTimeoutMs",
+)  # fmt: skip
 """The names of these options."""
+UNAVAILABLE_TIMEOUT_MS: Final = 120_000
 
 
 @dataclass(frozen=True, slots=True)
@@ -29,7 +32,10 @@ class ClusterOptions:
     tls: "TlsClient | None" = None
     """The files have the same paths on the driver and on every executor."""
     call_timeout_ms: int = 10_000
-    call_attempts: int = 5
+    call_attempts: int = 0
+    """Attempts of a call; 0 = attempts for `unavailable_timeout_ms`."""
+    unavailable_timeout_ms: int = UNAVAILABLE_TIMEOUT_MS
+    """The longest wait for a snode or an enode that is down; long enough for a restart or an election."""
 
     @classmethod
     def of(cls, reader: OptionReader) -> "ClusterOptions":
@@ -54,7 +60,10 @@ class ClusterOptions:
             from ortoo.common.grpc.tls import SYSTEM, TlsClient
 
             tls = TlsClient(files[0] or SYSTEM, *files[1:])
+        reader.at_most_one("callAttempts", "unavailableTimeoutMs")
+        attempts = reader.number("callAttempts", low=1) if reader.given("callAttempts") else 0
         return cls(
             addresses, reader.text("accessKey"), reader.text("secretKey"),
-            tls, reader.duration_ms("callTimeoutMs", 10_000), reader.number("callAttempts", 5, low=1),
+            tls, reader.duration_ms("callTimeoutMs", 10_000), attempts,
+            0 if attempts else reader.duration_ms("unavailableTimeoutMs", UNAVAILABLE_TIMEOUT_MS),
         )  # fmt: skip

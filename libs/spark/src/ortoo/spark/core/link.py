@@ -5,18 +5,20 @@ opens a new connection, because gRPC's threads do not survive a fork. Spark also
 or a write. The client is therefore imported with the first link.
 """
 
-import gc
 import os
 from collections.abc import Callable, Coroutine, Iterator, Sequence
 from contextlib import AbstractAsyncContextManager, contextmanager
 from functools import cached_property
 from typing import TYPE_CHECKING, Any, TypeVar
 
-from ortoo.common.errors import Invalid
+from ortoo.common.errors import Invalid, OrtooError
+from ortoo.common.logs.logger import get_logger
 from ortoo.common.machine.allocator import retain_freed_buffers
 from ortoo.common.process.clock import Clock, SystemClock
 from ortoo.common.process.randomness import Randomness
+from ortoo.spark.core import log_events
 from ortoo.spark.core.cluster_options import ClusterOptions
+from ortoo.spark.core.frozen_modules import freeze_modules
 
 if TYPE_CHECKING:
     from ortoo.client.admin.admin import Admin
@@ -26,6 +28,8 @@ if TYPE_CHECKING:
     from ortoo.client.core.received import ReceivedBatch
 
 T = TypeVar("T")
+_RETRY_S = 0.5
+_log = get_logger("spark")
 
 _links: dict[tuple[int, ClusterOptions], "ClusterLink"] = {}
 
@@ -39,7 +43,7 @@ def link_to(cluster: ClusterOptions) -> "ClusterLink":
             del _links[other]
         retain_freed_buffers()
         link = _links[key] = ClusterLink(cluster)
-        gc.freeze()  # excludes the modules from the garbage collection that Spark runs after each task
+        freeze_modules()
     return link
 
 
@@ -72,8 +76,10 @@ class ClusterLink:
                 credentials=credentials_from(cluster.access_key, cluster.secret_key),
                 tls=cluster.tls or tls_from("", "", ""),
                 call_timeout_s=cluster.call_timeout_ms / 1000,
-                attempts_max=cluster.call_attempts,
+                attempts_max=cluster.call_attempts or 1,
+                retry_timeout_s=cluster.unavailable_timeout_ms / 1000,
             )
+        self.unavailable_timeout_s = cluster.unavailable_timeout_ms / 1000
 
     @cached_property
     def topics(self) -> "TopicCalls":
@@ -100,6 +106,22 @@ class ClusterLink:
     def call(self, stub: Callable[..., Any], method: str, request: Any) -> Any:
         """Make one unary call, which must be idempotent. Errors: those of the server, or Unavailable."""
         return self.run(self.connection.call(stub, method, request))
+
+    def when_available(self, attempt: Callable[[], T]) -> T:
+        """Repeat `attempt` while its error is retriable, for `unavailableTimeoutMs`. Errors: those of `attempt`.
+
+        An answer about several queues may lack those of an enode that is down. Such an answer is a success of the call,
+        so that the call itself does not wait.
+        """
+        deadline_s = self.clock.monotonic_s() + self.unavailable_timeout_s
+        while True:
+            try:
+                return attempt()
+            except OrtooError as error:
+                if not error.retriable or self.clock.monotonic_s() + _RETRY_S > deadline_s:
+                    raise
+                self.connection.retry_log.emit(_log, log_events.CLUSTER_UNAVAILABLE_RETRYING, error)
+            self.sleep(_RETRY_S)
 
     def fetch(
         self,

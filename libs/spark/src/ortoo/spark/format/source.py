@@ -9,6 +9,7 @@ from pyspark.sql.datasource import DataSource
 
 from ortoo.common.errors import Unsupported
 from ortoo.spark.core import columns
+from ortoo.spark.core.frozen_modules import freeze_modules
 from ortoo.spark.core.read_options import ReadOptions, parse
 from ortoo.spark.format import table_options
 
@@ -45,27 +46,27 @@ class OrtooDataSource(DataSource):
             from ortoo.spark.format import views
 
             return views.ViewReader(options, schema)
-        return BatchReader(options, schema)
+        return _ready(BatchReader(options, schema))
 
     def streamReader(self, schema: Any) -> Any:  # noqa: N802 - Spark's name
         """The source of a streaming query."""
         with _since("4.2", "streams are read"):  # admission control, AvailableNow
             from ortoo.spark.reading.stream_read import StreamReader
 
-        return StreamReader(self._read_options(streaming=True), schema)
+        return _ready(StreamReader(self._read_options(streaming=True), schema))
 
     def writer(self, schema: Any, overwrite: bool) -> Any:
         """The sink of a batch write."""
         from ortoo.spark.writing.batch_write import BatchWriter
 
-        return BatchWriter(self._options(), schema, overwrite)
+        return _ready(BatchWriter(self._options(), schema, overwrite))
 
     def streamWriter(self, schema: Any, overwrite: bool) -> Any:  # noqa: N802 - Spark's name
         """The sink of a streaming query."""
         with _since("4.1", "streams are written"):  # sinks that take Arrow
             from ortoo.spark.writing.stream_write import StreamWriter
 
-        return StreamWriter(self._options(), schema, overwrite)
+        return _ready(StreamWriter(self._options(), schema, overwrite))
 
     def _read_options(
         self, *, streaming: bool, for_schema: bool = False, of_table: Mapping[str, str] = NO_OPTIONS
@@ -77,6 +78,12 @@ class OrtooDataSource(DataSource):
 
     def _options(self) -> dict[str, str]:
         return table_options.without_repetition({name.lower(): value for name, value in self.options.items()})
+
+
+def _ready(part: Any) -> Any:
+    """The reader or writer, after its modules were excluded from the garbage collections of its process."""
+    freeze_modules()
+    return part
 
 
 @contextmanager

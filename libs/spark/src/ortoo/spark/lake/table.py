@@ -77,6 +77,16 @@ class Lake:
 
         return bool(DeltaTable.is_deltatable(self.path, dict(self.storage)))
 
+    def column_names(self) -> frozenset[str]:
+        """The columns of the lake; empty if it does not exist or has no file yet."""
+        if not self.exists:
+            return frozenset()
+        if self.format == "delta":
+            return frozenset(field.name for field in self.table().schema().fields)
+        import pyarrow.parquet as pq
+
+        return frozenset(name for path in self.file_paths() for name in pq.read_schema(path).names)
+
     def files(self) -> Any:
         """The lake's folder as a pyarrow file system."""
         from pyarrow import fs

@@ -10,12 +10,13 @@ from ortoo.client import Queue
 from ortoo.common.errors import Invalid
 from ortoo.spark.arrow.schema import MAP, utc_schema
 from ortoo.spark.core.columns import BY_NAME, chosen_names
+from ortoo.spark.core.frozen_modules import freeze_modules
 from ortoo.spark.core.link import ClusterLink, link_to
 from ortoo.spark.core.read_options import ReadOptions
 from ortoo.spark.reading.bounds import end_offsets, start_offsets
 from ortoo.spark.reading.data_loss import clip_to_stored
 from ortoo.spark.reading.planning import QueueSlice, plan
-from ortoo.spark.reading.topic_state import OffsetSpan, current_state
+from ortoo.spark.reading.topic_state import OffsetSpan, complete_state
 
 ROWS_MAX = 8_192
 """Approximate number of rows of a batch for Spark; smaller stored batches are merged."""
@@ -83,6 +84,7 @@ class TaskReader:
                 size_bytes += received.size_bytes
         if waiting:
             yield _concat_batches(waiting)
+        freeze_modules()
 
 
 class BatchReader(DataSourceReader):
@@ -98,7 +100,7 @@ class BatchReader(DataSourceReader):
         self._tasks = TaskReader(options, schema)
 
     def partitions(self) -> Sequence[Any]:
-        """Plan the tasks of the read. Errors: Invalid, NotFound, DataLoss."""
+        """Plan the tasks of the read. Errors: Invalid, NotFound, DataLoss, Unavailable."""
         return self._tasks.plan(*self._ranges_to_read(link_to(self._options.cluster)))
 
     def read(self, partition: Any) -> Iterator[Any]:
@@ -107,12 +109,7 @@ class BatchReader(DataSourceReader):
 
     def _ranges_to_read(self, link: ClusterLink) -> tuple[dict[Any, OffsetSpan], dict[str, int]]:
         options = self._options
-        state = current_state(link, options)
-        if state.unavailable:
-            away = ", ".join(sorted({queue.enode for queue in state.unavailable}))
-            raise Invalid(
-                f"the enodes {away} are down, and a batch read needs all queues; retry later", field="subscribe"
-            )
+        state = complete_state(link, options)
         starts, ends = start_offsets(link, options, state), end_offsets(link, options, state)
         ranges: dict[Any, OffsetSpan] = {}
         for queue, begin in starts.items():

@@ -145,6 +145,11 @@ class StreamOffsets:
         is_meant = target.topic_ids.get(queue.topic) == state.topic_ids.get(queue.topic)
         return max(min(stored.end, target.queues.get(queue, offset)), offset) if is_meant else offset
 
+    def lacks_enode(self, at: SourceOffsets, state: TopicState) -> bool:
+        """Whether a query with a target has messages to read on an enode that is down. Without a wait it would end."""
+        ends = self.target.queues if self.target is not None else {}
+        return any(at.queues.get(queue, 0) < ends.get(queue, 0) for queue in state.unavailable)
+
     def _must_wait(self, new: int, now_s: float) -> bool:
         """Whether to wait for more messages."""
         if new == 0 or new >= self.limits.messages_min:

@@ -3,6 +3,7 @@
 The driver has one `StreamReader` while the query runs. Spark stores its offsets in the checkpoint.
 """
 
+import contextlib
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import replace
 from typing import TYPE_CHECKING, Any
@@ -22,7 +23,7 @@ from ortoo.spark.reading.batch_read import TaskReader
 from ortoo.spark.reading.bounds import start_offsets
 from ortoo.spark.reading.data_loss import Loss, clip_to_stored
 from ortoo.spark.reading.stream_offsets import StreamLimits, StreamOffsets, ranges
-from ortoo.spark.reading.topic_state import OffsetSpan, TopicState, current_state, topics_gone
+from ortoo.spark.reading.topic_state import OffsetSpan, TopicState, complete_state, current_state, topics_gone
 
 if TYPE_CHECKING:
     from ortoo.client.offsets.offset_lookup import QueueSize
@@ -66,10 +67,7 @@ class StreamReader(DataSourceStreamReader, SupportsTriggerAvailableNow):
         """The start of a new query; every call returns the same offsets."""
         if self._offsets.first is None:
             link = self._link()
-            state = current_state(link, self._options)
-            if state.unavailable:
-                away = ", ".join(sorted({queue.enode for queue in state.unavailable}))
-                raise Unavailable(f"the enodes {away} are down, so the start of a new query is unknown; retry later")
+            state = complete_state(link, self._options)
             self._offsets.first = SourceOffsets(start_offsets(link, self._options, state), dict(state.topic_ids))
             self._changed_s = link.clock.monotonic_s()
             self._cached = (self._changed_s, state)
@@ -82,7 +80,12 @@ class StreamReader(DataSourceStreamReader, SupportsTriggerAvailableNow):
         return ReadMaxRows(self._options.max_offsets or _UNLIMITED)
 
     def prepareForTriggerAvailableNow(self) -> None:  # noqa: N802 - Spark's name
-        """Set the end of the query to the present ends of the queues."""
+        """Set the end of the query to the present ends of the queues.
+
+        Queues whose enode stays down for `unavailableTimeoutMs` are not read; the log has a warning.
+        """
+        with contextlib.suppress(Unavailable):
+            complete_state(self._link(), self._options, missing_allowed=True)
         self._offsets.target = _stored_ends(self._state(fresh=True))
 
     def reportLatestOffset(self) -> dict[str, Any] | None:  # noqa: N802 - Spark's name
@@ -105,9 +108,11 @@ class StreamReader(DataSourceStreamReader, SupportsTriggerAvailableNow):
         self._commit_group(at)
         link = self._link()
         wait_s = 0 if self._offsets.target or unlimited else self._options.latest_wait_ms / 1000
-        deadline_s = link.clock.monotonic_s() + wait_s
+        deadline_s, waited_for_enode = link.clock.monotonic_s() + wait_s, False
         while True:
             self._end = self._next(at, unlimited)
+            if not waited_for_enode and self._offsets.lacks_enode(at, self._state()):
+                waited_for_enode, deadline_s = True, deadline_s + link.unavailable_timeout_s
             rest_s = deadline_s - link.clock.monotonic_s()
             if (ends := self._end.to_json()) != start or rest_s <= 0:
                 return ends

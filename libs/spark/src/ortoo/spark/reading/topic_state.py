@@ -7,7 +7,7 @@ from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
 from ortoo.client import Queue
-from ortoo.common.errors import Invalid, NotFound, OrtooError, Unsupported
+from ortoo.common.errors import Invalid, NotFound, OrtooError, Unavailable, Unsupported
 from ortoo.spark.core.link import ClusterLink
 from ortoo.spark.core.read_options import ReadOptions
 
@@ -73,6 +73,23 @@ def current_state(link: ClusterLink, options: ReadOptions, *, missing_allowed: b
         }
     ordered = {queue: ranges[queue] for queue in sorted(ranges)}
     return TopicState(topic_ids, ordered, frozenset(expected - ranges.keys()))
+
+
+def complete_state(link: ClusterLink, options: ReadOptions, *, missing_allowed: bool = False) -> TopicState:
+    """The state of the topics with all their queues; waits for enodes that are down. Errors: NotFound, Unavailable."""
+
+    def attempt() -> TopicState:
+        state = current_state(link, options, missing_allowed=missing_allowed)
+        if state.unavailable:
+            away = ", ".join(sorted({queue.enode for queue in state.unavailable}))
+            raise Unavailable(
+                f"the enodes {away} are down, and the read needs all queues. Start them, or set a longer "
+                "unavailableTimeoutMs",
+                field="subscribe",
+            )
+        return state
+
+    return link.when_available(attempt)
 
 
 def _descriptions(link: ClusterLink, names: Sequence[str]) -> list["TopicDescription"]:

@@ -7,9 +7,11 @@ from typing import Any
 from pyspark import TaskContext
 from pyspark.sql.datasource import WriterCommitMessage
 
-from ortoo.client import Conflict
-from ortoo.client.produce.routes import Route, query_route
+from ortoo.client import Conflict, NotFound, Unavailable
+from ortoo.client.produce.routes import Route, query_placement, query_route
+from ortoo.common.groups.group_topics import group_of_topic
 from ortoo.common.process.randomness import Randomness
+from ortoo.spark.core.frozen_modules import freeze_modules
 from ortoo.spark.core.link import ClusterLink, link_to
 from ortoo.spark.writing.batch_sender import BatchSender
 from ortoo.spark.writing.invalid_rows import SendableRows
@@ -42,19 +44,19 @@ class MessageWriter:
     """The id of a batch write, the same for all attempts. In `foreachBatch` it is the id of Spark's query, unless an
     option names it."""
 
-    def check_target(self) -> None:
-        """Refuse topics of the options that do not exist or accept no messages. Errors: NotFound."""
-        for topic in filter(None, (self.options.topic, self.options.invalid_rows_topic)):
-            link = link_to(self.options.cluster)
-            link.run(query_route(link.connection, topic))
+    def check_target(self) -> dict[str, Route]:
+        """The queues of the topics of the options. Errors: NotFound if one does not exist or accepts no messages."""
+        topics = filter(None, (self.options.topic, self.options.invalid_rows_topic))
+        return {topic: open_route(link_to(self.options.cluster), topic) for topic in topics}
 
     def write(self, batches: Iterator[Any]) -> TaskCommitMessage:
         """Write rows, given as Arrow batches.
 
-        Errors: Unavailable, Conflict, and Invalid for a row without a topic for invalid rows.
+        Errors: Unavailable, Conflict, NotFound, and Invalid for a row without a topic for invalid rows.
         """
         options = self.options
         link = link_to(options.cluster)
+        routes = self.check_target()
         query_id, batch_id, partition_id = self._task_ids()
         if options.semantics == "exactly-once" and self._sink_progress(query_id).is_committed(link, batch_id):
             for _ in batches:
@@ -64,13 +66,16 @@ class MessageWriter:
             identity = TaskIdentity(f"{options.sink_id}/{query_id}", batch_id, partition_id)
         else:
             identity = TaskIdentity.of_attempt(Randomness())
-        return TaskCommitMessage(query_id, batch_id, self._send(link, identity, batches))
+        stored = self._send(link, identity, routes, batches)
+        freeze_modules()
+        return TaskCommitMessage(query_id, batch_id, stored)
 
     def commit(self, written: Sequence[TaskCommitMessage | None]) -> None:
         """Record a complete batch if the semantics need it. A repetition changes nothing. Errors: Conflict."""
         done = [task for task in written if task is not None]
         if self.options.semantics == "exactly-once" and done and not any(task.skipped for task in done):
             self._sink_progress(done[0].query_id).commit(link_to(self.options.cluster), done[0].batch_id)
+            freeze_modules()
 
     def _sink_progress(self, query_id: str) -> SinkProgress:
         return SinkProgress(self.options.sink_id or query_id, query_id, self.options.topic)
@@ -88,13 +93,12 @@ class MessageWriter:
             return self.job_id, options.batch_id or 0, task.partitionId()
         return options.job_id or str(query), int(batch), task.partitionId()
 
-    def _send(self, link: ClusterLink, identity: TaskIdentity, batches: Iterator[Any]) -> int:
+    def _send(self, link: ClusterLink, identity: TaskIdentity, routes: dict[str, Route], batches: Iterator[Any]) -> int:
         options, clock = self.options, link.clock
-        routes: dict[str, Route] = {}
 
         def route_of(topic: str) -> Route:
             if topic not in routes:
-                routes[topic] = link.run(query_route(link.connection, topic))
+                routes[topic] = open_route(link, topic)
             return routes[topic]
 
         rows = SendableRows(options, route_of)
@@ -122,6 +126,21 @@ class MessageWriter:
                     "an earlier attempt of this task wrote other rows. Repeated tasks must have the same rows in the "
                     f"same order (after a shuffle, sort within partitions). {error.message}"
                 ) from error
+
+
+def open_route(link: ClusterLink, topic: str) -> Route:
+    """The queues of a topic; waits while all its enodes are down. Errors: NotFound, Unavailable."""
+
+    def attempt() -> Route:
+        try:
+            return link.run(query_route(link.connection, topic))
+        except NotFound:
+            route = link.run(query_placement(link.connection, topic))
+            if route.is_closed or not route.placed or group_of_topic(topic) is not None:
+                raise
+            raise Unavailable(f"the enodes of the topic {topic!r} accept no messages now", field="topic") from None
+
+    return link.when_available(attempt)
 
 
 def _grouped(batches: Iterator[AddressedBatch]) -> Iterator[list[AddressedBatch]]:

@@ -30,8 +30,7 @@ class SinkProgress:
         Errors: Conflict when the sink belongs to another query, or for a batch before the newest one. Spark repeats
         only the newest batch, so that an earlier one comes from an old copy of the checkpoint.
         """
-        every = (group_offset(link, self._group, queue) for queue in self._queues(link))
-        stored = next((offset for offset in every if offset >= 0), -1)
+        stored = link.when_available(lambda: self._stored(link))
         if stored < 0:
             return False
         if stored >> _BATCH_BITS != self._query_mark:
@@ -53,7 +52,13 @@ class SinkProgress:
     def commit(self, link: ClusterLink, batch_id: int) -> None:
         """Record that a batch is written. A repeated call changes nothing. Errors: as `is_committed`."""
         if not self.is_committed(link, batch_id):
-            commit_group(link, self._group, {self._queues(link)[0]: self._query_mark << _BATCH_BITS | batch_id + 1})
+            offset = self._query_mark << _BATCH_BITS | batch_id + 1
+            link.when_available(lambda: commit_group(link, self._group, {self._queues(link)[0]: offset}))
+
+    def _stored(self, link: ClusterLink) -> int:
+        """The stored offset; -1 if there is none. Errors: those of the server."""
+        every = (group_offset(link, self._group, queue) for queue in self._queues(link))
+        return next((offset for offset in every if offset >= 0), -1)
 
     @property
     def _group(self) -> str:

@@ -20,7 +20,6 @@ class StreamWriter(DataSourceStreamArrowWriter):
 
     def write(self, iterator: Iterator[Any]) -> TaskCommitMessage:
         """Write the rows of one task."""
-        self._writer.check_target()
         return self._writer.write(iterator)
 
     def commit(self, messages: Sequence[TaskCommitMessage | None], batchId: int) -> None:  # noqa: N803 - Spark's name

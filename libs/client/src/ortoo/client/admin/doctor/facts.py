@@ -7,8 +7,15 @@ from typing import Generic, TypeVar
 
 from ortoo.client.admin.address_check import AddressCheck, check_reachable
 from ortoo.client.admin.admin import Admin
-from ortoo.client.admin.descriptions import ClusterInfo, DeletedTopic, GroupInfo, OrphanedTopic
+from ortoo.client.admin.descriptions import (
+    ClusterInfo,
+    GroupInfo,
+)
 from ortoo.client.admin.doctor.findings import Facts
+from ortoo.client.admin.topics import (
+    DeletedTopic,
+    OrphanedTopic,
+)
 from ortoo.common.errors import NotFound, OrtooError, Unavailable
 from ortoo.common.process.clock import SystemClock
 

@@ -33,7 +33,7 @@ def archive(spark: Any, settings: PipelineSettings, say: Say, *, once: bool) -> 
     job, lake = settings.archive, settings.open_lake()
     _check(settings)
     continued = _accounts_to_continue(settings)
-    frame = _messages(spark, settings, _starting_offsets(settings, continued))
+    frame = _messages(spark, settings, _columns(settings, say), _starting_offsets(settings, continued))
     from pyspark.sql.pandas.types import to_arrow_schema
 
     lake.create(lake_schema(to_arrow_schema(frame.schema, timezone="UTC")), settings.lake.schema_changes)
@@ -136,9 +136,23 @@ def _starting_offsets(settings: PipelineSettings, continued: Sequence[LakeAccoun
     return {"startingOffsets": json.dumps(SourceOffsets(starts).to_json()), "startingOffsetsDefault": chosen}
 
 
-def _messages(spark: Any, settings: PipelineSettings, starts: Mapping[str, str]) -> Any:
+def _columns(settings: PipelineSettings, say: Say) -> Sequence[str]:
+    """The columns to store. If the settings name none, these are all columns that an existing lake takes.
+
+    A lake of an earlier version lacks columns, and it continues without them.
+    """
+    if settings.archive.columns:
+        return settings.archive.columns
+    names = [column.name for column in COLUMNS]
+    known = settings.open_lake().column_names() if settings.lake.schema_changes == "refuse" else frozenset()
+    lacking = [name for name in names if known and name not in known]
+    if lacking:
+        say(f"the lake has no column {', '.join(lacking)}; set schema_changes = merge to store them too")
+    return [name for name in names if name not in lacking]
+
+
+def _messages(spark: Any, settings: PipelineSettings, columns: Sequence[str], starts: Mapping[str, str]) -> Any:
     job = settings.archive
-    columns = list(job.columns) or [column.name for column in COLUMNS]
     if missing := [name for name in REQUIRED_COLUMNS if name not in columns]:
         raise Invalid(f"missing columns {', '.join(missing)}; a lake needs these columns", field="archive.columns")
     if unknown := [name for name in columns if name not in BY_NAME]:
