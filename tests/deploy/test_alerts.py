@@ -218,7 +218,7 @@ async def test_alerts_fire_in_real_processes_and_go_with_the_fault(tmp_path: Pat
     nights = [fault for fault in FAULTS if fault.make in (dead_enode, full_disk, damaged_log)]
     report = await alert_faults(tmp_path, nights, clean_s=3, say=lambda _: None)
     assert report.wrong == []
-    assert {alert for alert, *_ in report.rows} == {alert for fault in nights for alert in fault.alerts}
+    assert {one.alert for one in report.rows} == {alert for fault in nights for alert in fault.alerts}
 
 
 def test_runbook_links_are_full_where_the_installer_says_where() -> None:
