@@ -77,7 +77,7 @@ async def quiet(folder: Path, *, seconds: float, rate: int, speed: int, say: Cal
     """Run it in `folder` for this time, with time for Prometheus `speed` times as fast."""
     found = Quiet(rate=rate)
     clock = SystemClock()
-    async with Background("load") as background, _clusters(folder, background, speed) as (mq, server):
+    async with _clusters(folder, speed) as (mq, server), Background("load") as background:
         await _load(mq, background, rate, found.counts)
         begun_s = clock.monotonic_s()
         while found.seconds < seconds:
@@ -100,9 +100,10 @@ async def _look(server: Prometheus, found: Quiet, say: Callable[[str], object]) 
 
 
 @asynccontextmanager
-async def _clusters(folder: Path, background: Background, speed: int) -> AsyncIterator[tuple[Client, Prometheus]]:
+async def _clusters(folder: Path, speed: int) -> AsyncIterator[tuple[Client, Prometheus]]:
     address = f"127.0.0.1:{free_ports(1)[0]}"
     async with (
+        Background("steady") as background,
         replica_cluster(folder / "busy", metrics=True) as cluster,
         healthy_cluster(folder / "steady", background) as steady,
         connect(cluster.address) as mq,

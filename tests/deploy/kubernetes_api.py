@@ -8,10 +8,9 @@ import contextlib
 import json
 import ssl
 import subprocess
-import time
 import urllib.error
 import urllib.request
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
@@ -27,8 +26,8 @@ PROGRAMS = ("etcd", "kube-apiserver")
 MISSING = [name for name in PROGRAMS if not (TOOLS / name).exists()]
 """Programs that `make deploy-tools` has not installed."""
 TOKEN = "the-token-of-the-tests"
-STARTS_WITHIN_S = 120.0
 POLL_S = 0.1
+POLLS_MAX = 1_200
 FOREIGN = {
     "PodMonitor": ("podmonitors", "monitoring.coreos.com/v1"),
     "PrometheusRule": ("prometheusrules", "monitoring.coreos.com/v1"),
@@ -52,9 +51,15 @@ class KubernetesApi:
     """The running server."""
 
     address: str
-    ca_file: Path
+    folder: Path
+    process: subprocess.Popen[bytes]
     _resources: dict[str, dict[str, str]] = field(default_factory=dict)
     """Version to (kind to plural)."""
+
+    @property
+    def ca_file(self) -> Path:
+        """The root of the server's certificate."""
+        return self.folder / "certificates/apiserver.crt"
 
     @property
     def helm_options(self) -> tuple[str, ...]:
@@ -79,10 +84,12 @@ class KubernetesApi:
         options = "?dryRun=All&fieldManager=tests&force=true&fieldValidation=Strict"
         return self.request("PATCH", f"{self.path_of(one, namespace)}{options}", one, "application/apply-patch+yaml")
 
-    def create_pod(self, template: Mapping[str, Any], namespace: str) -> Answer:
-        """Check a pod as the controller of a workload would create it, and store nothing."""
+    def create_pod(self, template: Mapping[str, Any], namespace: str, claims: Sequence[str] = ()) -> Answer:
+        """Check a pod as the controller of a workload would create it, with these claims, and store nothing."""
         metadata = {**template.get("metadata", {}), "name": "one"}
-        pod = {"apiVersion": "v1", "kind": "Pod", "metadata": metadata, "spec": template["spec"]}
+        volumes = [{"name": name, "persistentVolumeClaim": {"claimName": name}} for name in claims]
+        spec = {**template["spec"], "volumes": [*template["spec"].get("volumes", ()), *volumes]}
+        pod = {"apiVersion": "v1", "kind": "Pod", "metadata": metadata, "spec": spec}
         path = f"/api/v1/namespaces/{namespace}/pods?dryRun=All&fieldValidation=Strict"
         return self.request("POST", path, pod)
 
@@ -120,12 +127,32 @@ class KubernetesApi:
             }
             answer = self.request("POST", "/apis/apiextensions.k8s.io/v1/customresourcedefinitions", one)
             assert answer.status == 201, answer.body
-        for kind, (_, version) in FOREIGN.items():
-            _until(lambda version=version, kind=kind: self._serves(version, kind), f"{kind} is not served")
+        self.wait_until(self._serves_foreign_kinds, "the kinds of other operators are not served")
 
-    def _serves(self, version: str, kind: str) -> bool:
-        found = self.request("GET", f"/apis/{version}").body.get("resources", [])
-        return any(one["kind"] == kind for one in found)
+    def wait_until(self, holds: Callable[[], bool], otherwise: str) -> None:
+        """Return when the condition holds. Errors: RuntimeError with the end of the log when the server has ended."""
+        for _ in range(POLLS_MAX):
+            if holds():
+                return
+            with contextlib.suppress(subprocess.TimeoutExpired):
+                self.process.wait(POLL_S)
+                raise RuntimeError((self.folder / "kube-apiserver.log").read_text()[-2_000:])
+        raise RuntimeError(otherwise)
+
+    def is_ready(self) -> bool:
+        """Whether the server listens and has created its own objects."""
+        with contextlib.suppress(OSError):  # it does not listen, or has no certificate yet
+            paths = ("/readyz", "/api/v1/namespaces/default")
+            return all(self.request("GET", path).status == 200 for path in paths)
+        return False
+
+    def _serves_foreign_kinds(self) -> bool:
+        served = {
+            one["kind"]
+            for _, version in FOREIGN.values()
+            for one in self.request("GET", f"/apis/{version}").body.get("resources", [])
+        }
+        return FOREIGN.keys() <= served
 
 
 @contextlib.contextmanager
@@ -149,37 +176,21 @@ def kubernetes_api(folder: Path) -> Iterator[KubernetesApi]:
             "--endpoint-reconciler-type=none",  # the address of a loopback interface would be refused
             *("--authorization-mode=AlwaysAllow", "--disable-admission-plugins=ServiceAccount"),
             *(f"--service-account-key-file={folder}/key.pem", f"--service-account-signing-key-file={folder}/key.pem"),
-            *("--service-account-issuer=https://tests", "--service-cluster-ip-range=10.0.0.0/24"),
+            *("--service-account-issuer=https://tests", "--service-cluster-ip-range=10.0.0.0/24,fd00::/112"),
         ),
     }
     with contextlib.ExitStack() as parts:
+        processes = []
         for name, options in commands.items():
             log = parts.enter_context((folder / f"{name}.log").open("wb"))
-            process = subprocess.Popen((TOOLS / name, *options), stdout=log, stderr=log)
-            parts.callback(process.wait)
-            parts.callback(process.kill)
-        api = KubernetesApi(f"https://127.0.0.1:{port}", folder / "certificates/apiserver.crt")
-
-        def is_ready() -> bool:
-            if process.poll() is not None:
-                raise RuntimeError((folder / "kube-apiserver.log").read_text()[-2_000:])
-            with contextlib.suppress(OSError):  # it does not listen, or has no certificate yet
-                ready = api.request("GET", "/readyz").status == 200
-                return ready and api.request("GET", "/api/v1/namespaces/default").status == 200
-            return False
-
-        _until(is_ready, "the API server is not ready")
+            processes.append(subprocess.Popen((TOOLS / name, *options), stdout=log, stderr=log))
+            parts.callback(processes[-1].wait)
+            parts.callback(processes[-1].kill)
+        api = KubernetesApi(f"https://127.0.0.1:{port}", folder, processes[-1])
+        api.wait_until(api.is_ready, "the API server is not ready")
         yield api
 
 
 def _body(text: bytes) -> Mapping[str, Any]:
     """The object in an answer; some answers are plain text."""
     return json.loads(text) if text.startswith(b"{") else {"message": text.decode()}
-
-
-def _until(holds: Any, otherwise: str) -> None:
-    end_s = time.monotonic() + STARTS_WITHIN_S
-    while not holds():
-        if time.monotonic() > end_s:
-            raise RuntimeError(otherwise)
-        time.sleep(POLL_S)
