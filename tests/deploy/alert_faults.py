@@ -19,7 +19,16 @@ from collections.abc import AsyncIterator, Callable, Sequence
 from contextlib import asynccontextmanager
 from pathlib import Path
 
-from ortoo.client import DataLoss, OrtooError, PopSettings, Queue, connect
+from ortoo.client import (
+    DataLoss,
+    Message,
+    OrtooError,
+    PopSettings,
+    Queue,
+    TransactionCheck,
+    TransactionVerdict,
+    connect,
+)
 from ortoo.common.logs import logger as logs
 from ortoo.common.process.background import Background
 from ortoo.common.process.clock import SystemClock
@@ -50,10 +59,12 @@ RESTARTED = frozenset({"OrtooProcessDown", "OrtooEnodeAway", "OrtooNotReady"})
 
 @asynccontextmanager
 async def forgotten_message(scene: Scene) -> AsyncIterator[None]:
-    """A group has not received a message for more than ten minutes."""
-    scene.enode.ail(clock_behind_ms=0)  # until now its clock was late, and the message looked new
+    """A group has not received a message, and a transaction has been open, for more than half an hour."""
+    scene.enode.ail(clock_behind_ms=0)  # until now its clock was late, and both looked new
     yield
     await scene.catch_up("forgetful", "old")
+    for one in await scene.mq.admin.list_transactions():
+        await scene.mq.admin.end_transaction(one.transaction_id, TransactionVerdict.ROLLBACK)
 
 
 @asynccontextmanager
@@ -261,7 +272,7 @@ async def full_index(scene: Scene) -> AsyncIterator[None]:
 
 
 FAULTS = (
-    Fault(forgotten_message, frozenset({"OrtooOldMessage"}), frozenset({"OrtooClockDiffers"})),
+    Fault(forgotten_message, frozenset({"OrtooOldMessage", "OrtooOldTransaction"}), frozenset({"OrtooClockDiffers"})),
     Fault(dead_enode, frozenset({"OrtooProcessDown", "OrtooEnodeAway"}), RESTARTED),
     Fault(nobody_left, frozenset({"OrtooNoNameServer", "OrtooNoEnode", "OrtooNoSnode", "OrtooProcessDown"}), RESTARTED),
     Fault(failing_sends, frozenset({"OrtooSendsFail"}), RESTARTED),
@@ -367,6 +378,12 @@ async def _prepare(scene: Scene) -> None:
     await scene.send("old", 1)
     await scene.catch_up("forgetful", "old")
     await scene.send("old", 1)
+    async with scene.mq.transactional_producer("old", "forgetful", _undecided) as producer:
+        await producer.begin(Message(b"undecided"))
+
+
+async def _undecided(check: TransactionCheck) -> TransactionVerdict:
+    return TransactionVerdict.UNKNOWN
 
 
 def main() -> int:

@@ -58,6 +58,9 @@ SERIES: dict[str, list[tuple[str, str, str]]] = {
         ('rocketmq_consumer_lag_messages{topic="t",consumer_group="g"}', "9000+1000x40", "50000-1000x40")
     ],
     "OrtooOldMessage": [('rocketmq_consumer_lag_latency{topic="t",consumer_group="g"}', "700000x40", "1000x40")],
+    "OrtooOldTransaction": [
+        ('ortoo_oldest_transaction_seconds{topic="t",producer_group="g",instance="a"}', "1000+60x40", "20x40")
+    ],
     "OrtooSlowConsumer": [('ortoo_slow_consumers_evicted_total{instance="a"}', "0+1x40", "3x40")],
     "OrtooDeadLetters": [
         ('rocketmq_send_to_dlq_messages_total{topic="t",consumer_group="g",instance="a"}', "_x25 1x15", "7x40")
@@ -178,7 +181,8 @@ def test_every_rule_keeps_the_labels_of_its_cluster() -> None:
     rules = RULES.read_text()
     by = re.findall(r"\bby \(([^)]*)\)", rules)
     assert len(by) > 20
-    assert [labels for labels in by if not labels.startswith("cluster, namespace, ortoo_cluster")] == []
+    matched = re.findall(r"\bon \(([^)]*)\)", rules)
+    assert [labels for labels in by + matched if not labels.startswith("cluster, namespace, ortoo_cluster")] == []
     assert not re.search(r"\b(?:sum|max|min|avg|count) ?\((?!\S* by)", rules)
 
 
