@@ -2,15 +2,17 @@
 
     python -m tests.deploy.alert_quiet
 
-One cluster has an enode of three replicas and gets 1,000 messages a second, which a push group and a pop group
-consume, beside calls that send single messages. The other one has little traffic. The rules are those of the chart,
-with their own durations unless `--speed` says otherwise. Prints each alert that fired, those that were pending, and the
-rate of the messages. The exit code is 1 when an alert fired, or when less than half of the messages were sent or read.
+One cluster has an enode of three replicas and gets 1,000 messages a second. A push group and a pop group consume them.
+Calls that send single messages go to the same topic. The other cluster has little traffic. The rules are those of the
+chart, with their own durations unless `--speed` says otherwise. Prints each alert that fired, those that were pending,
+and the rate of the messages. The exit code is 1 when an alert fired, or when less than half of the messages were sent
+or read.
 """
 
 import argparse
 import asyncio
 import contextlib
+import os
 import sys
 import tempfile
 from collections import Counter
@@ -58,6 +60,8 @@ class Quiet:
     """Alert and cluster to the time of the first look that saw it firing, s."""
     pending: dict[str, float] = field(default_factory=dict)
     """Alert and cluster to the time for which its condition held, s."""
+    loads: list[float] = field(default_factory=list)
+    """The load average of the machine at each look: an alert of an overloaded machine may be true."""
 
     @property
     def is_busy(self) -> bool:
@@ -66,7 +70,8 @@ class Quiet:
 
     def table(self) -> str:
         """The results as text."""
-        lines = [f"{self.seconds:.0f} s under load"]
+        loads = f"{min(self.loads):.1f} to {max(self.loads):.1f} on {os.cpu_count()} processors"
+        lines = [f"{self.seconds:.0f} s under load; load average {loads}"]
         lines += [f"{way}: {self.counts[way] / self.seconds:.0f} messages/s" for way in ("sent", "pushed", "popped")]
         lines += [f"fired after {at_s:.0f} s: {alert}" for alert, at_s in self.fired.items()] or ["no alert fired"]
         lines += [f"pending for {for_s:.0f} s: {alert}" for alert, for_s in self.pending.items()]
@@ -83,6 +88,7 @@ async def quiet(folder: Path, *, seconds: float, rate: int, speed: int, say: Cal
         while found.seconds < seconds:
             await clock.sleep(WATCH_S)
             found.seconds = clock.monotonic_s() - begun_s
+            found.loads.append(os.getloadavg()[0])
             await _look(server, found, say)
     return found
 
@@ -140,7 +146,8 @@ async def _send(mq: Client, rate: int, counts: Counter[str], background: Backgro
 
 async def _count(sending: SendFutures, counts: Counter[str]) -> None:
     with contextlib.suppress(OrtooError):
-        counts["sent"] += len(await sending)
+        receipts = await sending
+        counts["sent"] += len(receipts)
 
 
 async def _push(mq: Client, counts: Counter[str]) -> None:

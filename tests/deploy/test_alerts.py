@@ -176,6 +176,26 @@ def test_every_alert_fires_in_its_fault_and_only_there(tmp_path: Path) -> None:
     assert done.returncode == 0, done.stdout + done.stderr
 
 
+@with_prometheus
+def test_a_few_failed_sends_of_a_quiet_cluster_fire_nothing(tmp_path: Path) -> None:
+    """One send a minute: nine that fail, or that are slow, are many of the last hour's sends, and still no accident."""
+    failed, slow = (f'ortoo_send_latency_count{{namespace="{name}",response_code=' for name in ("fails", "slow"))
+    fast = 'ortoo_send_latency_bucket{namespace="slow",le="100",response_code="OK"}'
+    series = {f'{failed}"OK"}}': "0+1x90", f'{failed}"UNAVAILABLE"}}': "0x60 1+1x8 9x22"}
+    series |= {f'{slow}"OK"}}': "0+1x90", fast: "0+1x60 60x8 61+1x21"}
+    fired = {
+        "expr": 'count(count_over_time(ALERTS{alertname=~"OrtooSends.*",alertstate="firing"}[90m])) or vector(0)',
+        "eval_time": "90m",
+        "exp_samples": [{"labels": "{}", "value": 0}],
+    }
+    inputs = [{"series": name, "values": values} for name, values in series.items()]
+    tests = [{"interval": "1m", "input_series": inputs, "promql_expr_test": [fired]}]
+    file = tmp_path / "tests.yaml"
+    file.write_text(json.dumps({"rule_files": [str(RULES)], "evaluation_interval": "1m", "tests": tests}))
+    done = subprocess.run((PROMTOOL, "test", "rules", str(file)), capture_output=True, text=True, check=False)
+    assert done.returncode == 0, done.stdout + done.stderr
+
+
 def test_every_rule_keeps_the_labels_of_its_cluster() -> None:
     """An aggregation without them would mix two clusters, and say for neither which one has the fault."""
     rules = RULES.read_text()
