@@ -115,7 +115,10 @@ SERIES: dict[str, list[tuple[str, str, str]]] = {
         ('ortoo_build_info{node_type="snode",instance="a",job="ortoo"}', "1x40", "1x40"),
     ],
     # The clock of promtool begins at 0, and each value is one minute later.
-    "OrtooClockDiffers": [('ortoo_clock_seconds{instance="a"}', "5+60x40", "1+60x40")],
+    "OrtooClockDiffers": [
+        ('ortoo_clock_seconds{instance="a"}', "5+60x40", "5+60x40"),
+        ('scrape_duration_seconds{instance="a"}', "0.1x40", "4x40"),
+    ],
     "OrtooCertificateExpiresIn21Days": certificate(20, YEAR_S, 22),
     "OrtooCertificateExpiresIn7Days": certificate(6, YEAR_S, 8),
     "OrtooCertificateExpiresIn1Day": certificate(-0.1, YEAR_S, 0.5, clean_lifetime_s=86_400),
