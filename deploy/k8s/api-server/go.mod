@@ -1,3 +1,5 @@
+// The API server of Kubernetes and its etcd, for the tests of the chart. deploy/tools.py builds both.
+// All modules of one release of Kubernetes have one version, so `replace` names it for each.
 module ortoo.dev/api-server
 
 go 1.24.0
