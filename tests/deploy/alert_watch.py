@@ -46,9 +46,9 @@ class Report:
 
     rows: list[Fired] = field(default_factory=list)
     wrong: list[str] = field(default_factory=list)
-    """Alerts that did not fire or did not resolve, or that fired for the healthy cluster."""
+    """Alerts of a fault that did not fire or did not resolve, or that fired for the healthy cluster."""
     false_alarms: list[str] = field(default_factory=list)
-    """Alerts of the faulty cluster that fired without their fault. On a loaded machine some of them may be true."""
+    """Alerts of either cluster that fired without their fault. On a loaded machine some of them may be true."""
 
     def table(self) -> str:
         """All rows as text, with the times of this run and, in minutes, those of production."""
@@ -109,12 +109,16 @@ class AlertWatch:
             self.report.rows.append(Fired(alert, fault.what, fired[alert], gone.get(alert, float("inf"))))
 
     async def _firing(self, when: str, allowed: frozenset[str]) -> set[str]:
-        """The firing alerts of the faulty cluster. Report those that are not allowed, and all of the healthy one."""
+        """The firing alerts of the faulty cluster. Report those that are not allowed, and all of the healthy one.
+
+        Only `allowed` alerts can be mixed up between the clusters. Others have a reason of their own.
+        """
         found = set()
         for alert, about in (await self._alerts()).items():
             ours = [one for one in about if one.get(CLUSTER) == FAULTY]
             if others := [one for one in about if one.get(CLUSTER) != FAULTY]:
-                _add(self.report.wrong, f"{when}: {alert} fires for another cluster: {others}")
+                kind = self.report.wrong if alert in allowed else self.report.false_alarms
+                _add(kind, f"{when}: {alert} fires for another cluster: {others}")
             if ours:
                 found.add(alert)
             if ours and alert not in allowed:
