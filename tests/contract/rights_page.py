@@ -7,6 +7,7 @@ from typing import NamedTuple
 
 PAGE = Path(__file__).parents[2] / "docs/operations/access.md"
 _ROW = re.compile(r"\| `(?P<service>\w+)`: (?P<methods>[^|]+) \| (?P<rights>(?:[^|\\]|\\\|)+) \|")
+OBSERVER = "`observer`"
 _METHOD = re.compile(r"`(?P<name>\w+)`(?: \((?P<variant>\w+)\))?")
 _RIGHT = re.compile(r"`(?P<grants>[A-Z|]+)` (?P<kind>topic|group)")
 ALL_OTHERS = "all others"
@@ -43,7 +44,9 @@ def read_page(methods: Iterable[str], text: str | None = None) -> dict[tuple[str
     """By method, "Service/Method", and variant of the request; empty = the only variant, or the usual one."""
     found: dict[tuple[str, str], DocumentedRights] = {}
     others: dict[str, DocumentedRights] = {}
-    for row in filter(None, map(_ROW.fullmatch, (text or PAGE.read_text()).splitlines())):
+    for row in _rows(text):
+        if row["rights"] == OBSERVER:
+            continue
         rights_text = row["rights"].replace("\\|", "|")
         rights = tuple(Right(one["kind"], frozenset(one["grants"].split("|"))) for one in _RIGHT.finditer(rights_text))
         assert bool(rights) is not (rights_text == "`admin`"), f"neither rights nor `admin`: {rights_text}"
@@ -59,3 +62,13 @@ def read_page(methods: Iterable[str], text: str | None = None) -> dict[tuple[str
         if name not in known and (rest := others.get(name.partition("/")[0])) is not None:
             found[name, ""] = rest
     return found
+
+
+def read_observations(text: str | None = None) -> frozenset[str]:
+    """The methods that an observer may call."""
+    rows = [row for row in _rows(text) if row["rights"] == OBSERVER]
+    return frozenset(f"{row['service']}/{one['name']}" for row in rows for one in _METHOD.finditer(row["methods"]))
+
+
+def _rows(text: str | None) -> Iterable[re.Match[str]]:
+    return filter(None, map(_ROW.fullmatch, (text or PAGE.read_text()).splitlines()))

@@ -17,7 +17,7 @@ from apache.rocketmq.v2 import service_pb2 as s
 from ortoo.common.groups.handle import Handle, HandleKind
 from ortoo.common.groups.handle_seal import HandleSeals
 from ortoo.keda import externalscaler_pb2
-from ortoo.snode.policy.required_permissions import REQUIRED_PERMISSIONS
+from ortoo.snode.policy.required_permissions import OBSERVATIONS, REQUIRED_PERMISSIONS
 from ortoo.snode.pop.receipt_handle import ReceiptHandle
 from ortoo.v1 import (
     admin_pb2,
@@ -33,7 +33,7 @@ from ortoo.v1 import (
     topic_pb2,
 )
 from ortoo.verification.servers.cluster import InProcessCluster, open_cluster
-from tests.contract.rights_page import read_page
+from tests.contract.rights_page import read_observations, read_page
 from tests.integration.guarded_cluster import SECRET, signed
 
 RULES = """
@@ -58,10 +58,13 @@ groups = { g = "SUB" }
 access_key = "topical"
 topics = { t = "PUB|SUB" }
 [[user]]
+access_key = "watch"
+observer = true
+[[user]]
 access_key = "ann"
 admin = true
 """
-USERS = ("powerless", "elsewhere", "disabled", "sender", "receiver", "topical", "ann")
+USERS = ("powerless", "elsewhere", "disabled", "sender", "receiver", "topical", "watch", "ann")
 FILES = (
     producer_pb2, consumer_pb2, session_pb2, reply_pb2, dead_letter_pb2, admin_pb2, delivery_pb2, findings_pb2,
     settings_pb2, s, rocketmq_admin, externalscaler_pb2,
@@ -83,7 +86,8 @@ REFUSED = (d.UNAUTHORIZED, d.FORBIDDEN)
 
 
 RIGHTS = read_page(METHODS)
-"""The oracle: the documented table."""
+OBSERVED = read_observations()
+"""The oracle: the documented tables."""
 NAMES = {"topic": "t", "group": "g"}
 """The topic and the group of each request."""
 
@@ -208,6 +212,8 @@ def test_every_method_of_the_snode_has_a_row() -> None:
     """G16: in the code and in the page no row is of a removed method, and a new method without a row fails here."""
     assert REQUIRED_PERMISSIONS.keys() == METHODS.keys()
     assert {name for name, _ in RIGHTS} == METHODS.keys()
+    assert OBSERVED == OBSERVATIONS
+    assert METHODS.keys() >= OBSERVED
 
 
 async def test_every_method_answers_each_kind_of_stranger_as_the_table_says(tmp_path: Path) -> None:
@@ -225,6 +231,7 @@ async def test_every_method_answers_each_kind_of_stranger_as_the_table_says(tmp_
         async def check(who: str, headers: Any, row: tuple[str, str]) -> None:
             name, requests = row[0], request_of(*row, topic_id)
             expected = who in USERS and who != "disabled" and RIGHTS[row].allow(entries[who], NAMES)
+            expected |= who == "watch" and name in OBSERVED
             timeout_s = LET_THROUGH_S if expected else PATIENCE_S
             if await is_refused(cluster, METHODS[name], requests, (who, headers), timeout_s) is expected:
                 wrong.append(f"{name} {row[1]} by {who}: {'refused' if expected else 'let through'}")

@@ -3,10 +3,11 @@
     python -m tests.deploy.alert_faults
 
 A name server over PostgreSQL, two enodes and a snode, under constant traffic; the machine of one enode can be made
-faulty. The same Prometheus scrapes a second cluster, which stays healthy, so no alert may ever name it. First no alert
-may fire for a while. Then the faults are injected one by one. Exactly the alerts of a fault must fire, apart from those
-of processes that it restarts, and all must resolve afterwards. Time runs thirty times faster for Prometheus (see
-`tests.deploy.prometheus`). Prints a table; the exit code is 1 when an alert was missing, wrong, or did not resolve.
+faulty. The same Prometheus scrapes a second cluster with topics and groups of the same names. It stays healthy, and no
+alert may ever name it. First no alert may fire for a while. Then the faults are injected one by one. Exactly the alerts
+of a fault must fire, apart from those of processes that it restarts, and all must resolve afterwards. Time runs thirty
+times faster for Prometheus (see `tests.deploy.prometheus`). Prints a table with the times of the run, and in brackets
+those of production. The exit code is 1 when an alert was missing, wrong, or did not resolve.
 """
 
 import argparse
@@ -15,11 +16,19 @@ import contextlib
 import sys
 import tempfile
 from collections.abc import AsyncIterator, Callable, Sequence
-from contextlib import AbstractAsyncContextManager, asynccontextmanager
-from dataclasses import dataclass, field
+from contextlib import asynccontextmanager
 from pathlib import Path
 
-from ortoo.client import DataLoss, OrtooError, PopSettings, Queue, connect
+from ortoo.client import (
+    DataLoss,
+    Message,
+    OrtooError,
+    PopSettings,
+    Queue,
+    TransactionCheck,
+    TransactionVerdict,
+    connect,
+)
 from ortoo.common.logs import logger as logs
 from ortoo.common.process.background import Background
 from ortoo.common.process.clock import SystemClock
@@ -33,16 +42,13 @@ from tests.deploy import ailing_enode
 from tests.deploy.alert_group_faults import failing_handler, lost_messages, short_retention
 from tests.deploy.alert_machine_faults import expiring_certificate, few_descriptors, late_clock, tls_environ
 from tests.deploy.alert_replica_faults import missing_member, unsteady_leader
-from tests.deploy.alert_scene import AilingEnode, Scene, healthy_cluster, running
-from tests.deploy.prometheus import CLUSTER, MISSING, Prometheus, prometheus
-from tests.e2e.drill import run_drill
+from tests.deploy.alert_scene import AilingEnode, Scene, healthy_cluster, keep_receiving, running
+from tests.deploy.alert_watch import FAULTY, HEALTHY, AlertWatch, Fault, Report
+from tests.deploy.prometheus import MISSING, Prometheus, prometheus
+from tests.e2e.drill import run_drill, say
 
-FIRES_WITHIN_S = 60.0
-RESOLVES_WITHIN_S = 60.0
 HARMED = b"a body that comes to harm"
 QUEUES = 512
-FAULTY = "faulty"
-"""The name of the cluster with the faults."""
 SLOW_SENDERS = 10
 """The number of senders with which most sends of the cluster are slow."""
 INDEX_BYTES_MAX = 600 * 362
@@ -53,10 +59,12 @@ RESTARTED = frozenset({"OrtooProcessDown", "OrtooEnodeAway", "OrtooNotReady"})
 
 @asynccontextmanager
 async def forgotten_message(scene: Scene) -> AsyncIterator[None]:
-    """A group has not received a message for more than ten minutes."""
-    scene.enode.ail(clock_behind_ms=0)  # until now its clock was late, and the message looked new
+    """A group has not received a message, and a transaction has been open, for more than half an hour."""
+    scene.enode.ail(clock_behind_ms=0)  # until now its clock was late, and both looked new
     yield
     await scene.catch_up("forgetful", "old")
+    for one in await scene.mq.admin.list_transactions():
+        await scene.mq.admin.end_transaction(one.transaction_id, TransactionVerdict.ROLLBACK)
 
 
 @asynccontextmanager
@@ -263,22 +271,8 @@ async def full_index(scene: Scene) -> AsyncIterator[None]:
     await scene.mq.admin.delete_topic("wide", at_once=True)
 
 
-@dataclass(frozen=True, slots=True)
-class Fault:
-    """A fault, and the alerts that must and may fire then."""
-
-    make: Callable[[Scene], AbstractAsyncContextManager[None]]
-    alerts: frozenset[str]
-    beside: frozenset[str] = frozenset()
-
-    @property
-    def what(self) -> str:
-        """A short description."""
-        return (self.make.__doc__ or "").rstrip(".")
-
-
 FAULTS = (
-    Fault(forgotten_message, frozenset({"OrtooOldMessage"}), frozenset({"OrtooClockDiffers"})),
+    Fault(forgotten_message, frozenset({"OrtooOldMessage", "OrtooOldTransaction"}), frozenset({"OrtooClockDiffers"})),
     Fault(dead_enode, frozenset({"OrtooProcessDown", "OrtooEnodeAway"}), RESTARTED),
     Fault(nobody_left, frozenset({"OrtooNoNameServer", "OrtooNoEnode", "OrtooNoSnode", "OrtooProcessDown"}), RESTARTED),
     Fault(failing_sends, frozenset({"OrtooSendsFail"}), RESTARTED),
@@ -312,105 +306,21 @@ FAULTS = (
 )
 
 
-@dataclass(slots=True)
-class Report:
-    """The results of a run."""
-
-    rows: list[tuple[str, str, float, float]] = field(default_factory=list)
-    """(alert, fault, fired after s, resolved after s)."""
-    wrong: list[str] = field(default_factory=list)
-    """Alerts that did not fire or did not resolve."""
-    false_alarms: list[str] = field(default_factory=list)
-    """Alerts that fired without their fault. On a loaded machine some of them may be true."""
-
-    def table(self) -> str:
-        """All rows as text."""
-        lines = [f"{'alert':24}{'fired after':>12}{'resolved after':>16}  fault"]
-        lines += [f"{alert:24}{fired:>10.1f} s{gone:>14.1f} s  {what}" for alert, what, fired, gone in self.rows]
-        return "\n".join([*lines, *self.wrong, *self.false_alarms, ""])
-
-
 async def alert_faults(
     folder: Path, faults: Sequence[Fault] = FAULTS, *, clean_s: float, say: Callable[[str], object]
 ) -> Report:
     """Inject the faults in `folder`, after `clean_s` seconds in which no alert may fire."""
-    report = Report()
-    async with _scene(folder) as (scene, watch):
+    async with _scene(folder) as (scene, server):
+        watch = AlertWatch(scene, server)
+        report = watch.report
         await _prepare(scene)
-        await _stays_silent(scene, watch, clean_s, report)
+        await watch.stays_silent(clean_s)
         say(f"{clean_s:.0f} s without a fault: {', '.join(report.false_alarms) or 'no alert'}")
         for fault in faults:
             before = len(report.rows)
-            await _make(fault, scene, watch, report)
-            say(f"{fault.what}: {', '.join(alert for alert, *_ in report.rows[before:]) or 'NO ALERT'}")
+            await watch.during(fault)
+            say(f"{fault.what}: {', '.join(one.alert for one in report.rows[before:]) or 'NO ALERT'}")
     return report
-
-
-async def _firing(scene: Scene, watch: Prometheus) -> dict[str, list[str]]:
-    """The firing alerts. Until the first fault, the clock of an enode is late, which is no false alarm."""
-    alerts = await watch.alerts()
-    if scene.enode.is_late:
-        alerts.pop("OrtooClockDiffers", None)
-    return alerts
-
-
-def _of_other(about: Sequence[str]) -> list[str]:
-    """The labels of an alert that are not those of the faulty cluster."""
-    return [labels for labels in about if f"'{CLUSTER}': '{FAULTY}'" not in labels]
-
-
-async def _stays_silent(scene: Scene, watch: Prometheus, clean_s: float, report: Report) -> None:
-    clock = SystemClock()
-    end_s = clock.monotonic_s() + clean_s
-    while clock.monotonic_s() < end_s:
-        await clock.sleep(0.5)
-        for alert, about in (await _firing(scene, watch)).items():
-            text = f"without a fault: {alert} {about}"
-            if text not in report.false_alarms:
-                report.false_alarms.append(text)
-
-
-async def _make(fault: Fault, scene: Scene, watch: Prometheus, report: Report) -> None:
-    clock = SystemClock()
-    begun_s = clock.monotonic_s()
-    fired: dict[str, float] = {}
-    gone: dict[str, float] = {}
-
-    async def all_fire() -> bool:
-        for alert, about in (await _firing(scene, watch)).items():
-            if alert not in fired and alert not in fault.alerts | fault.beside:
-                report.false_alarms.append(f"{fault.what}: {alert} {about} fires too")
-            if alert in fault.alerts and (others := _of_other(about)):
-                report.wrong.append(f"{fault.what}: {alert} fires for the healthy cluster: {others}")
-            fired.setdefault(alert, clock.monotonic_s() - begun_s)
-        return fault.alerts <= fired.keys()
-
-    async def all_gone() -> bool:
-        left = await watch.alerts()
-        for alert in fired.keys() - left.keys():
-            gone.setdefault(alert, clock.monotonic_s() - begun_s)
-        return not fault.alerts & left.keys()
-
-    async with fault.make(scene):
-        try:
-            await watch.until(all_fire, FIRES_WITHIN_S)
-        except TimeoutError:
-            report.wrong.append(f"{fault.what}: {sorted(fault.alerts - fired.keys())} did not fire")
-    begun_s = clock.monotonic_s()
-    try:
-        await watch.until(all_gone, RESOLVES_WITHIN_S)
-    except TimeoutError:
-        report.wrong.append(f"{fault.what}: {await watch.alerts()} still fires")
-    with contextlib.suppress(TimeoutError):
-        await watch.until(
-            lambda: _is_quiet(scene, watch), RESOLVES_WITHIN_S
-        )  # its other alerts must not disturb the next
-    for alert in sorted(fault.alerts & fired.keys()):
-        report.rows.append((alert, fault.what, fired[alert], gone.get(alert, float("inf"))))
-
-
-async def _is_quiet(scene: Scene, watch: Prometheus) -> bool:
-    return not (await _firing(scene, watch) or await watch.alerts("pending"))
 
 
 @asynccontextmanager
@@ -454,20 +364,26 @@ async def _scene(folder: Path) -> AsyncIterator[tuple[Scene, Prometheus]]:
         mq = await parts.enter_async_context(connect(snode.address))
         background = await parts.enter_async_context(Background("faults"))
         healthy = await parts.enter_async_context(healthy_cluster(folder / "healthy", background))
-        targets = {FAULTY: metrics, "healthy": healthy}
-        watch = await parts.enter_async_context(prometheus(folder / "prometheus", f"127.0.0.1:{ports[4]}", targets))
-        yield Scene(database, redis, namesrv, victim, snode, cluster, mq, background), watch
+        targets = {FAULTY: metrics, HEALTHY: healthy}
+        server = await parts.enter_async_context(prometheus(folder / "prometheus", f"127.0.0.1:{ports[4]}", targets))
+        yield Scene(database, redis, namesrv, victim, snode, cluster, mq, background), server
 
 
 async def _prepare(scene: Scene) -> None:
     """Start constant traffic, and send a message that its group does not consume."""
     await scene.mq.admin.create_topic("steady", enodes=["enode-0"])
     scene.background.spawn("senders", scene.keep_sending("steady", interval_s=0.05))
-    scene.background.spawn("receivers", scene.keep_receiving("steady", "steady"))
+    scene.background.spawn("receivers", keep_receiving(scene.mq, "steady", "steady"))
     await scene.new_topic("old")
     await scene.send("old", 1)
     await scene.catch_up("forgetful", "old")
     await scene.send("old", 1)
+    async with scene.mq.transactional_producer("old", "forgetful", _undecided) as producer:
+        await producer.begin(Message(b"undecided"))
+
+
+async def _undecided(check: TransactionCheck) -> TransactionVerdict:
+    return TransactionVerdict.UNKNOWN
 
 
 def main() -> int:
@@ -482,10 +398,7 @@ def main() -> int:
     logs.configure(level="error")
     chosen = [fault for fault in FAULTS if arguments.only in ("", fault.make.__name__)]
     with tempfile.TemporaryDirectory(prefix="ortoo-alerts-") as folder:
-        run = alert_faults(
-            Path(folder), chosen, clean_s=arguments.clean_s, say=lambda text: sys.stdout.write(f"{text}\n")
-        )
-        report = run_drill(run)
+        report = run_drill(alert_faults(Path(folder), chosen, clean_s=arguments.clean_s, say=say))
     sys.stdout.write(report.table())
     return 1 if report.wrong or report.false_alarms else 0
 

@@ -1,6 +1,6 @@
-"""A real Prometheus with the project's alert rules, with time thirty times faster than in production.
+"""A real Prometheus with the project's alert rules, by default with time thirty times faster than in production.
 
-Scrape and evaluation intervals and every duration in the rules (`for:` and the windows) are divided by `SPEED`.
+Scrape and evaluation intervals and every duration in the rules (`for:` and the windows) are divided by the speed.
 Expressions and thresholds are unchanged. An alert that fires after ten minutes in production fires after 20 seconds.
 """
 
@@ -27,6 +27,8 @@ MISSING = [name for name, found in (("prometheus", PROMETHEUS), ("promtool", PRO
 SPEED = 30
 SCRAPE_S = 30
 """Scrape interval of the chart."""
+TIMEOUT_MS = 10_000
+"""The default of Prometheus, which is that of the chart."""
 POLL_S = 0.2
 CLUSTER = "ortoo_cluster"
 """The label that the chart sets to the name of the release."""
@@ -34,12 +36,12 @@ _UNIT_MS = {"s": 1_000, "m": 60_000}
 _DURATION = re.compile(r"(?<=for: )(\d+)([sm])$|(?<=\[)(\d+)([sm])(?=\])|(?<=offset )(\d+)([sm])\b", re.MULTILINE)
 
 
-def sped_up(rules: str) -> str:
-    """The rules with their durations divided by SPEED."""
+def sped_up(rules: str, speed: int = SPEED) -> str:
+    """The rules with their durations divided by `speed`."""
 
     def shorter(match: re.Match[str]) -> str:
         number, unit = (part for part in match.groups() if part is not None)
-        return f"{int(number) * _UNIT_MS[unit] // SPEED}ms"
+        return f"{int(number) * _UNIT_MS[unit] // speed}ms"
 
     return _DURATION.sub(shorter, rules)
 
@@ -57,13 +59,13 @@ class Prometheus:
         found = (await self._data(f"/api/v1/query?query={urllib.parse.quote(expression)}"))["result"]
         return float(found[0]["value"][1]) if found else None
 
-    async def alerts(self, state: str = "firing") -> dict[str, list[str]]:
-        """The alerts in a state, each with the processes or groups that it names."""
-        found: dict[str, list[str]] = {}
+    async def alerts(self, state: str = "firing") -> dict[str, list[dict[str, str]]]:
+        """The alerts in a state, each with the labels of the processes or groups that it names."""
+        found: dict[str, list[dict[str, str]]] = {}
         for alert in (await self._data("/api/v1/alerts"))["alerts"]:
             if alert["state"] == state:
                 labels = {name: value for name, value in alert["labels"].items() if name not in ("alertname", "job")}
-                found.setdefault(alert["labels"]["alertname"], []).append(str(labels))
+                found.setdefault(alert["labels"]["alertname"], []).append(labels)
         return found
 
     async def until(self, holds: Callable[[], Any], within_s: float) -> None:
@@ -85,13 +87,16 @@ class Prometheus:
 
 
 @contextlib.asynccontextmanager
-async def prometheus(folder: Path, address: str, targets: Mapping[str, Sequence[str]]) -> AsyncIterator[Prometheus]:
+async def prometheus(
+    folder: Path, address: str, targets: Mapping[str, Sequence[str]], *, speed: int = SPEED
+) -> AsyncIterator[Prometheus]:
     """Run one that scrapes `targets`, by cluster, and listens on `address`; it stops at the end of the block."""
     folder.mkdir(parents=True)
     rules, config = folder / "rules.yaml", folder / "prometheus.yaml"
-    rules.write_text(sped_up(RULES.read_text()))
-    interval = f"{SCRAPE_S * 1000 // SPEED}ms"
-    times = {"scrape_interval": interval, "evaluation_interval": interval, "scrape_timeout": interval}
+    rules.write_text(sped_up(RULES.read_text(), speed))
+    interval = f"{SCRAPE_S * 1000 // speed}ms"
+    timeout = f"{min(SCRAPE_S * 1000 // speed, TIMEOUT_MS)}ms"
+    times = {"scrape_interval": interval, "evaluation_interval": interval, "scrape_timeout": timeout}
     clusters = [{"targets": list(some), "labels": {CLUSTER: name}} for name, some in targets.items()]
     jobs = [{"job_name": "ortoo", "static_configs": clusters}]
     config.write_text(json.dumps({"global": times, "rule_files": [str(rules)], "scrape_configs": jobs}))

@@ -58,6 +58,9 @@ SERIES: dict[str, list[tuple[str, str, str]]] = {
         ('rocketmq_consumer_lag_messages{topic="t",consumer_group="g"}', "9000+1000x40", "50000-1000x40")
     ],
     "OrtooOldMessage": [('rocketmq_consumer_lag_latency{topic="t",consumer_group="g"}', "700000x40", "1000x40")],
+    "OrtooOldTransaction": [
+        ('ortoo_oldest_transaction_seconds{topic="t",producer_group="g",instance="a"}', "1000+60x40", "20x40")
+    ],
     "OrtooSlowConsumer": [('ortoo_slow_consumers_evicted_total{instance="a"}', "0+1x40", "3x40")],
     "OrtooDeadLetters": [
         ('rocketmq_send_to_dlq_messages_total{topic="t",consumer_group="g",instance="a"}', "_x25 1x15", "7x40")
@@ -112,7 +115,10 @@ SERIES: dict[str, list[tuple[str, str, str]]] = {
         ('ortoo_build_info{node_type="snode",instance="a",job="ortoo"}', "1x40", "1x40"),
     ],
     # The clock of promtool begins at 0, and each value is one minute later.
-    "OrtooClockDiffers": [('ortoo_clock_seconds{instance="a"}', "5+60x40", "1+60x40")],
+    "OrtooClockDiffers": [
+        ('ortoo_clock_seconds{instance="a"}', "5+60x40", "5+60x40"),
+        ('scrape_duration_seconds{instance="a"}', "0.1x40", "4x40"),
+    ],
     "OrtooCertificateExpiresIn21Days": certificate(20, YEAR_S, 22),
     "OrtooCertificateExpiresIn7Days": certificate(6, YEAR_S, 8),
     "OrtooCertificateExpiresIn1Day": certificate(-0.1, YEAR_S, 0.5, clean_lifetime_s=86_400),
@@ -173,12 +179,33 @@ def test_every_alert_fires_in_its_fault_and_only_there(tmp_path: Path) -> None:
     assert done.returncode == 0, done.stdout + done.stderr
 
 
+@with_prometheus
+def test_a_few_failed_sends_of_a_quiet_cluster_fire_nothing(tmp_path: Path) -> None:
+    """One send a minute: nine that fail, or that are slow, are many of the last hour's sends, and still no accident."""
+    failed, slow = (f'ortoo_send_latency_count{{namespace="{name}",response_code=' for name in ("fails", "slow"))
+    fast = 'ortoo_send_latency_bucket{namespace="slow",le="100",response_code="OK"}'
+    series = {f'{failed}"OK"}}': "0+1x90", f'{failed}"UNAVAILABLE"}}': "0x60 1+1x8 9x22"}
+    series |= {f'{slow}"OK"}}': "0+1x90", fast: "0+1x60 60x8 61+1x21"}
+    fired = {
+        "expr": 'count(count_over_time(ALERTS{alertname=~"OrtooSends.*",alertstate="firing"}[90m])) or vector(0)',
+        "eval_time": "90m",
+        "exp_samples": [{"labels": "{}", "value": 0}],
+    }
+    inputs = [{"series": name, "values": values} for name, values in series.items()]
+    tests = [{"interval": "1m", "input_series": inputs, "promql_expr_test": [fired]}]
+    file = tmp_path / "tests.yaml"
+    file.write_text(json.dumps({"rule_files": [str(RULES)], "evaluation_interval": "1m", "tests": tests}))
+    done = subprocess.run((PROMTOOL, "test", "rules", str(file)), capture_output=True, text=True, check=False)
+    assert done.returncode == 0, done.stdout + done.stderr
+
+
 def test_every_rule_keeps_the_labels_of_its_cluster() -> None:
     """An aggregation without them would mix two clusters, and say for neither which one has the fault."""
     rules = RULES.read_text()
     by = re.findall(r"\bby \(([^)]*)\)", rules)
     assert len(by) > 20
-    assert [labels for labels in by if not labels.startswith("cluster, namespace, ortoo_cluster")] == []
+    matched = re.findall(r"\bon \(([^)]*)\)", rules)
+    assert [labels for labels in by + matched if not labels.startswith("cluster, namespace, ortoo_cluster")] == []
     assert not re.search(r"\b(?:sum|max|min|avg|count) ?\((?!\S* by)", rules)
 
 
@@ -218,7 +245,7 @@ async def test_alerts_fire_in_real_processes_and_go_with_the_fault(tmp_path: Pat
     nights = [fault for fault in FAULTS if fault.make in (dead_enode, full_disk, damaged_log)]
     report = await alert_faults(tmp_path, nights, clean_s=3, say=lambda _: None)
     assert report.wrong == []
-    assert {alert for alert, *_ in report.rows} == {alert for fault in nights for alert in fault.alerts}
+    assert {one.alert for one in report.rows} == {alert for fault in nights for alert in fault.alerts}
 
 
 def test_runbook_links_are_full_where_the_installer_says_where() -> None:

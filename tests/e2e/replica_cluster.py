@@ -35,14 +35,20 @@ async def replica_cluster(
 ) -> AsyncIterator[ProcessCluster]:
     """Start all of it in `folder`; leave nothing running. Several name servers share the database, snodes the Redis.
 
-    With `metrics` each replica serves its own at METRICS_ADDRESS of its environment. With `lines` replicas reach each
+    With `metrics` each process serves its own at METRICS_ADDRESS of its environment. With `lines` replicas reach each
     other by those.
     """
-    free = free_addresses(2 * REPLICAS)
-    addresses, told_at = free[:REPLICAS], free[REPLICAS:]
+    free = free_addresses(2 * REPLICAS + name_servers + snodes)
+    addresses, told_at = free[:REPLICAS], iter(free[REPLICAS:])
+
+    def measured() -> dict[str, str]:
+        return {"METRICS_ADDRESS": next(told_at)} if metrics else {}
+
     database_url = database_url or f"sqlite:///{folder}/names.db"
     namesrvs = [
-        RoleProcess("namesrv", folder / f"namesrv-{n}", {"DATABASE_URL": database_url, "NAME": f"namesrv-{n}"})
+        RoleProcess(
+            "namesrv", folder / f"namesrv-{n}", {"DATABASE_URL": database_url, "NAME": f"namesrv-{n}", **measured()}
+        )
         for n in range(name_servers)
     ]
     async with contextlib.AsyncExitStack() as parts:
@@ -54,7 +60,7 @@ async def replica_cluster(
         for number, address in enumerate(addresses, 1):
             environ = {
                 **enode_environ,
-                **({"METRICS_ADDRESS": told_at[number - 1]} if metrics else {}),
+                **measured(),
                 "NAME": ENODE,
                 "REPLICA": number,
                 "REPLICAS": REPLICAS,
@@ -70,7 +76,7 @@ async def replica_cluster(
             await enodes[-1].start()
         fronts = []
         for n in range(snodes):
-            settings = {"NAME": f"snode-{n}", "NAMESRV_ADDRESS": known, "REDIS_URL": redis_url}
+            settings = {"NAME": f"snode-{n}", "NAMESRV_ADDRESS": known, "REDIS_URL": redis_url, **measured()}
             fronts.append(RoleProcess("snode", folder / f"snode-{n}", settings))
             parts.push_async_callback(fronts[-1].kill)
             await fronts[-1].start()

@@ -113,6 +113,8 @@ async def test_transactions_dead_letters_and_producers_are_counted(
             enode = await scraped(addresses["enode"])
             for name in ("half_messages", "commit_messages_total", "rollback_messages_total"):
                 assert enode[f"rocketmq_{name}"] == {topic: 2}
+            (age,) = enode["ortoo_oldest_transaction_seconds"].items()
+            assert (age[0], age[1] >= 0) == ((("producer_group", "shop"), ("topic", "t")), True)
             await open_one.rollback()
         async with mq.pop_consumer("g", "t") as consumer:
             async with asyncio.timeout(30):
@@ -121,7 +123,7 @@ async def test_transactions_dead_letters_and_producers_are_counted(
             await popped[0].park(error="no use")
     enode = await scraped(addresses["enode"])
     assert enode["rocketmq_send_to_dlq_messages_total"] == {(("consumer_group", "g"), ("topic", "t")): 1}
-    assert "rocketmq_half_messages" not in enode
+    assert {"rocketmq_half_messages", "ortoo_oldest_transaction_seconds"}.isdisjoint(enode)
 
 
 async def test_refusals_are_counted_by_status(metered: InProcessCluster, addresses: dict[str, str]) -> None:

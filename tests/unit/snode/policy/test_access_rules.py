@@ -79,13 +79,18 @@ def test_a_file_says_who_may_what() -> None:
         access_key = "shop"
         topics = { a = "PUB", b = "SUB|PUB", c = "DENY", d = "SUB" }
         groups = { g = "SUB" }
+        [[user]]
+        access_key = "watch"
+        observer = true
         """
     )
     both = Grant.PUB | Grant.SUB
     assert rules.users == {
         "ann": UserRules(admin=True),
         "shop": UserRules(topics={"a": Grant.PUB, "b": both, "c": Grant.DENY, "d": Grant.SUB}, groups={"g": Grant.SUB}),
+        "watch": UserRules(observer=True),
     }
+    assert [rules.is_observer(user) for user in ("ann", "shop", "watch", "nobody")] == [False, False, True, False]
     assert [str(one) for one in rules.trusted] == ["10.1.0.0/16", "::1/128"]
     assert (rules.is_admin("ann"), rules.is_admin("shop"), rules.is_admin("nobody")) == (True, False, False)
 
@@ -96,6 +101,18 @@ def test_addresses_are_compared_without_their_ports() -> None:
     rules = parse_access_rules("trusted_addresses = ['10.1.0.0/16', 'fe80::/10']\n" + USER)
     peers = ("10.1.255.1:80", "[fe80::1]:80", "10.2.0.1:80", "[::1]:80", "unix:", "10.1.0.1", "")
     assert [rules.is_trusted(peer) for peer in peers] == [True, True, False, False, False, False, False]
+
+
+def test_an_observer_needs_no_permission_for_an_observation_alone() -> None:
+    """The same permissions are refused for another method; others hear that observers may call this one."""
+    rules = AccessRules({"watch": UserRules(observer=True), "shop": UserRules()})
+    needs = [ADMIN, RequiredPermission(Resource.TOPIC, "t", Grant.SUB)]
+    rules.check("watch", needs, is_observation=True)
+    for need in needs:
+        with pytest.raises(Forbidden):
+            rules.check("watch", [need])
+    with pytest.raises(Forbidden, match="only admins and observers may do this"):
+        rules.check("shop", needs, is_observation=True)
 
 
 @pytest.mark.parametrize(
@@ -133,7 +150,7 @@ def test_who_is_refused_hears_what_is_missing_and_of_what(need: RequiredPermissi
         ("", "user", f"give 1 to {USERS_MAX} [[user]] tables, otherwise no user has any permission"),
         ("user = 1", "user", f"give 1 to {USERS_MAX} [[user]] tables"),
         ("user = []", "user", f"give 1 to {USERS_MAX} [[user]] tables"),
-        (USER + "y = 1\nx = 1", "user[0]", "'x' is unknown; give access_key, admin, groups, topics"),
+        (USER + "y = 1\nx = 1", "user[0]", "'x' is unknown; give access_key, admin, groups, observer, topics"),
         (USER + "[[user]]", "user[1].access_key", "missing or not unique; give each user its own access key"),
         ("[[user]]\naccess_key = ''", "user[0].access_key", "missing or not unique; give each user its own access key"),
         ("[[user]]\naccess_key = 1", "user[0].access_key", "missing or not unique; give each user its own access key"),

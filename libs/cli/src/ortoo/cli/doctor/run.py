@@ -62,7 +62,7 @@ async def _findings_behind(
             return cluster_findings(await collect_facts(mq.admin, topic, group, deadline_s, details_s))
     except Forbidden as error:
         remedy = (
-            "run the doctor as a user with the permissions of an admin: set ORTOO_ACCESS_KEY and ORTOO_SECRET_KEY "
+            "run the doctor as an admin or as an observer: set ORTOO_ACCESS_KEY and ORTOO_SECRET_KEY "
             "(docs/operations/access.md)"
         )
         observed = f"the cluster was not examined, because the snode refuses this user: {error.message}"

@@ -98,7 +98,7 @@ class EnodeServices:
         register_store(metrics, self.store)
         register_backlogs(metrics, self.handlers.backlogs, self.clock)
         register_pops(metrics, self.store, self.handlers.pops, self.handlers.retry_copies)
-        register_transactions(metrics, self.store, self.transactions)
+        register_transactions(metrics, self.store, self.transactions, self.clock)
         register_groups(metrics, self.groups)
         added = metrics.names - before
         return lambda: metrics.forget(added)

@@ -96,7 +96,7 @@ def register_pops(metrics: Metrics, store: Store, pops: PopLeasing, sending: Ret
     )
 
 
-def register_transactions(metrics: Metrics, store: Store, transactions: TransactionCoordinator) -> None:
+def register_transactions(metrics: Metrics, store: Store, transactions: TransactionCoordinator, clock: Clock) -> None:
     """Register the metrics of open and ended transactions."""
 
     def named(totals: Mapping[int, int]) -> Iterator[tuple[tuple[str, ...], int]]:
@@ -105,24 +105,41 @@ def register_transactions(metrics: Metrics, store: Store, transactions: Transact
                 yield (topic.name,), count
 
     open_messages: dict[int, int] = {}
+    oldest_ms: dict[tuple[int, str], int] = {}
 
-    def count_open_messages() -> Iterator[None]:
-        counts = Counter[int]()
+    def examine_open() -> Iterator[None]:
+        counts, oldest = Counter[int](), dict[tuple[int, str], int]()
         for half in list(store.halves.open.values()):
             counts[half.topic_id] += half.count
+            key = (half.topic_id, half.producer_group)
+            oldest[key] = min(oldest.get(key, half.stored_at_ms), half.stored_at_ms)
             yield
         open_messages.clear()
         open_messages.update(counts)
+        oldest_ms.clear()
+        oldest_ms.update(oldest)
+
+    def ages() -> Iterator[tuple[tuple[str, ...], float]]:
+        now_ms = clock.now_ms()
+        for (topic_id, producer_group), stored_at_ms in list(oldest_ms.items()):
+            if (topic := store.topic(topic_id)) is not None:
+                yield (topic.name, producer_group), max(0, now_ms - stored_at_ms) / 1000
 
     def ended(verdict: HalfVerdict) -> dict[int, int]:
         return {topic_id: count for (topic_id, how), count in transactions.ended_totals.items() if how is verdict}
 
-    metrics.prepare(count_open_messages)
+    metrics.prepare(examine_open)
     metrics.gauge(
         "rocketmq_half_messages",
         "Messages of open transactions.",
         lambda: named(open_messages),
         labels=OF_TOPIC,
+    )
+    metrics.gauge(
+        "ortoo_oldest_transaction_seconds",
+        "Age of the oldest open transaction of a producer group.",
+        ages,
+        labels=("topic", "producer_group"),
     )
     for word, verdict in (("commit", HalfVerdict.COMMITTED), ("rollback", HalfVerdict.ROLLED_BACK)):
         metrics.counter(

@@ -27,7 +27,7 @@ from ortoo.snode.cluster.name_server import NameServerClient
 from ortoo.snode.policy.access_rules import AccessRules, Grant, RequiredPermission, Resource, parse_access_rules
 from ortoo.snode.policy.audit import AuditLog
 from ortoo.snode.policy.principal import Principal
-from ortoo.snode.policy.required_permissions import required_permissions
+from ortoo.snode.policy.required_permissions import is_observation, required_permissions
 from ortoo.snode.policy.watched_file import WatchedFile
 from ortoo.snode.settings import SnodeSettings
 
@@ -202,6 +202,7 @@ class CallAccess:
         """`method` has the form "ProducerService/Publish", `peer` the form host:port."""
         self._access = access
         self._method = method
+        self._is_observation = is_observation(method)
         self._peer = peer
         self.is_stream = False
         self._secret_key = ""
@@ -215,7 +216,10 @@ class CallAccess:
         """The signed-in user."""
         if self._user is None:
             return Principal()
-        return Principal(self._user, self._rules.is_admin(self._user), partial(self._access.grant_on_topic, self._user))
+        grant_on_topic = partial(self._access.grant_on_topic, self._user)
+        if self._is_observation and self._rules.is_observer(self._user):
+            return Principal(self._user, is_unrestricted=False)
+        return Principal(self._user, self._rules.is_admin(self._user), grant_on_topic)
 
     async def sign_in(self, headers: Mapping[str, str], request: bytes | None) -> None:
         """Authenticate the call. `request` has the bytes of the request; None for a stream of requests.
@@ -267,7 +271,7 @@ class CallAccess:
                 if not self._rules.is_trusted(self._peer):
                     raise _unauthenticated("this address is no longer trusted; sign in again")
                 return
-            self._rules.check(self._user, permissions)
+            self._rules.check(self._user, permissions, is_observation=self._is_observation)
         except Forbidden as error:
             self._note_refusal(error)
             raise

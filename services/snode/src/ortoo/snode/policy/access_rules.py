@@ -7,6 +7,10 @@
   admin = true                           # everything
 
   [[user]]
+  access_key = "watch"
+  observer = true                        # the state of everything, without messages and changes
+
+  [[user]]
   access_key = "shop"
   topics = { orders = "PUB", "stock-*" = "PUB|SUB" }
   groups = { "shop-*" = "SUB", "*" = "DENY" }
@@ -26,7 +30,7 @@ from ortoo.common.errors import Forbidden, Invalid
 from ortoo.common.groups.group_topics import group_of_topic, parent_of_topic
 
 USERS_MAX = 10_000
-_KEYS = frozenset({"access_key", "admin", "topics", "groups"})
+_KEYS = frozenset({"access_key", "admin", "observer", "topics", "groups"})
 Network = ipaddress.IPv4Network | ipaddress.IPv6Network
 
 
@@ -70,6 +74,8 @@ class UserRules:
     admin: bool = False
     topics: Mapping[str, Grant] = field(default_factory=dict)
     groups: Mapping[str, Grant] = field(default_factory=dict)
+    observer: bool = False
+    """Whether the user may call the methods that only show the state of the cluster, for all topics and groups."""
 
     def allows(self, permission: RequiredPermission) -> bool:
         """Whether the user has the permission."""
@@ -107,14 +113,27 @@ class AccessRules:
         user = self.users.get(access_key)
         return user is not None and user.admin
 
-    def check(self, access_key: str, permissions: Iterable[RequiredPermission]) -> None:
-        """Refuse a user who lacks one of `permissions`. Errors: Forbidden, naming the permission."""
+    def is_observer(self, access_key: str) -> bool:
+        """Whether the user with this access key may see the state of all topics and groups."""
         user = self.users.get(access_key)
+        return user is not None and user.observer
+
+    def check(
+        self, access_key: str, permissions: Iterable[RequiredPermission], *, is_observation: bool = False
+    ) -> None:
+        """Refuse a user who lacks one of `permissions`; observers need none for an observation.
+
+        Errors: Forbidden, naming the permission.
+        """
+        user = self.users.get(access_key)
+        if is_observation and self.is_observer(access_key):
+            return
         for permission in permissions:
             if user is not None and user.allows(permission):
                 continue
             if permission.resource is Resource.CLUSTER:
-                raise Forbidden(f"user {access_key} is not an admin; only admins may do this", field="access")
+                who = "admins and observers" if is_observation else "admins"
+                raise Forbidden(f"user {access_key} is not an admin; only {who} may do this", field="access")
             what = grant_text(permission.grant)
             raise Forbidden(
                 f"user {access_key} has no {what} for {permission.resource.value} {permission.name!r}; an operator "
@@ -141,15 +160,14 @@ def parse_access_rules(text: str) -> AccessRules:
             raise Invalid("this is not a table; write [[user]] above its lines", field=field_name)
         if unknown := sorted(entry.keys() - _KEYS):
             raise Invalid(f"{unknown[0]!r} is unknown; give {', '.join(sorted(_KEYS))}", field=field_name)
-        access_key, admin = entry.get("access_key"), entry.get("admin", False)
+        access_key = entry.get("access_key")
         if not isinstance(access_key, str) or not access_key or access_key in users:
             raise Invalid("missing or not unique; give each user its own access key", field=f"{field_name}.access_key")
-        if not isinstance(admin, bool):
-            raise Invalid("give true or false", field=f"{field_name}.admin")
         users[access_key] = UserRules(
-            admin,
+            _flag(entry, "admin", field_name),
             _grants(entry.get("topics", {}), f"{field_name}.topics"),
             _grants(entry.get("groups", {}), f"{field_name}.groups"),
+            _flag(entry, "observer", field_name),
         )
     return AccessRules(users, _networks(data.get("trusted_addresses", [])))
 
@@ -161,6 +179,13 @@ def _networks(addresses: object) -> tuple[Network, ...]:
         return tuple(ipaddress.ip_network(str(one)) for one in addresses)
     except ValueError as error:
         raise Invalid(f"{error}; give addresses such as 10.1.2.3 or 10.1.0.0/16", field="trusted_addresses") from None
+
+
+def _flag(entry: Mapping[str, object], name: str, field_name: str) -> bool:
+    value = entry.get(name, False)
+    if not isinstance(value, bool):
+        raise Invalid("give true or false", field=f"{field_name}.{name}")
+    return value
 
 
 def _grants(table: object, field_name: str) -> dict[str, Grant]:

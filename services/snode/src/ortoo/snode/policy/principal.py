@@ -17,7 +17,7 @@ class Principal:
     is_unrestricted: bool = True
     """True without access control, from a trusted address, or for an admin."""
     grant_on_topic: Callable[[str], Grant] = field(default=lambda _: Grant.PUB | Grant.SUB, compare=False)
-    """The caller's permissions on a topic, by the rules at the time of the check."""
+    """The caller's permissions on a topic, by the rules at the time of the check. An observer sees every topic."""
 
     def may_send_to(self, topic: str) -> bool:
         """Whether the user may send to a topic."""

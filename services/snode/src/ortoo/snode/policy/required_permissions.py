@@ -28,6 +28,11 @@ def required_permissions(method: str, request: Any, name_of: TopicNameOf) -> Ite
     return (ADMIN,) if permissions_of is None else permissions_of(request, name_of)
 
 
+def is_observation(method: str) -> bool:
+    """Whether an observer may call this method, whatever its requests name."""
+    return method in OBSERVATIONS
+
+
 def _topic(name: str, grant: Grant) -> RequiredPermission:
     return RequiredPermission(Resource.TOPIC, name, grant)
 
@@ -237,3 +242,19 @@ REQUIRED_PERMISSIONS: Mapping[str, PermissionsOf] = {
         )
     },
 }
+OBSERVATIONS = frozenset(
+    {
+        *(f"ConsumerService/{name}" for name in ("QueryMembers", "QueryOffsets", "QueryQueues", "MeasureQueues")),
+        *(f"DeliveryService/{name}" for name in ("ListDeliveries", "ExplainConsumption")),
+        *(f"AdminService/{name}" for name in ("DescribeTopic", "DescribeTopics", "ListTopics", "ListTopicGroups")),
+        *(f"AdminService/{name}" for name in ("DescribeGroup", "DescribeLag", "ListGroups", "ListDeliveryModes")),
+        *(f"AdminService/{name}" for name in ("ListClients", "DescribeClient", "ListConsumers", "ListUsers")),
+        *(f"AdminService/{name}" for name in ("DescribeCluster", "ListReplicas", "DescribeFlowControl")),
+        *(f"AdminService/{name}" for name in ("ListDelayedMessages", "ListTransactions", "ListSchedules")),
+        *(f"AdminService/{name}" for name in ("ListDeletedTopics", "ListDeletedGroups", "ListOrphanedTopics")),
+        "FindingsService/ListFindings",
+        *(f"SettingsService/{name}" for name in ("ListSettings", "ListSettingChanges")),
+        *(f"ExternalScaler/{name}" for name in ("IsActive", "StreamIsActive", "GetMetricSpec", "GetMetrics")),
+    }
+)
+"""The methods that change nothing and whose answers contain no message."""

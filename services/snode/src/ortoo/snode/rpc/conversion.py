@@ -50,15 +50,18 @@ def decode_subscriptions(items: Iterable[consumer_pb2.Subscription]) -> tuple[Su
     return tuple(read(Subscription, one) for one in items)
 
 
-def encode_member(member: GroupMember) -> consumer_pb2.GroupMember:
-    """The protobuf message of a group member, with only the topics that the caller may see.
-
-    The session id is included only for the member's own user.
-    """
+def visible_member(member: GroupMember) -> GroupMember:
+    """A group member with the topics that the caller may see, and with its session id only for its own user."""
     principal = PRINCIPAL.get()
-    if not principal.is_unrestricted:
-        shown = tuple(one for one in member.subscriptions if principal.may_see(one.topic))
-        session_id = member.session_id if principal.owns(member.user) else ""
-        member = dataclasses.replace(member, session_id=session_id, subscriptions=shown)
+    if principal.is_unrestricted:
+        return member
+    shown = tuple(one for one in member.subscriptions if principal.may_see(one.topic))
+    session_id = member.session_id if principal.owns(member.user) else ""
+    return dataclasses.replace(member, session_id=session_id, subscriptions=shown)
+
+
+def encode_member(member: GroupMember) -> consumer_pb2.GroupMember:
+    """The protobuf message of a group member, as the caller may see it."""
+    member = visible_member(member)
     model = consumer_pb2.MESSAGE_MODEL_BROADCAST if member.broadcast else consumer_pb2.MESSAGE_MODEL_CLUSTERING
     return write(consumer_pb2.GroupMember, member, message_model=model, zone=member.room, joined_at_ms=member.since_ms)

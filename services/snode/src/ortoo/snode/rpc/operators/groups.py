@@ -22,7 +22,7 @@ from ortoo.snode.pull import PullComponents
 from ortoo.snode.pull.backlogs import GroupBacklogs
 from ortoo.snode.pull.offsets import OffsetTarget
 from ortoo.snode.rocketmq.rpc.commands import RocketmqCommands
-from ortoo.snode.rpc.conversion import encode_member
+from ortoo.snode.rpc.conversion import encode_member, visible_member
 from ortoo.snode.topics import TopicComponents
 from ortoo.v1 import admin_pb2_grpc, flow_control_pb2, lag_pb2, pull_pb2, session_pb2, topic_pb2, trim_pb2
 from ortoo.v1 import client_pb2 as pb
@@ -236,7 +236,8 @@ class GroupAdminHandlers(admin_pb2_grpc.AdminServiceServicer):
 
 def _encode_client(entry: ClientEntry) -> pb.ClientInfo:
     groups = {"producer_groups": entry.producer_groups, "consumer_groups": entry.consumer_groups}
-    return write(pb.ClientInfo, entry.member, zone=entry.member.room, connected_at_ms=entry.member.since_ms, **groups)
+    member = visible_member(entry.member)
+    return write(pb.ClientInfo, member, zone=member.room, connected_at_ms=member.since_ms, **groups)
 
 
 def decode_target(request: pb.ResetOffsetsRequest | trim_pb2.TrimTopicRequest) -> OffsetTarget:
