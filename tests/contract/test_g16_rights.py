@@ -55,13 +55,17 @@ access_key = "receiver"
 topics = { t = "SUB" }
 groups = { g = "SUB" }
 [[user]]
+access_key = "looker"
+topics = { t = "BROWSE" }
+groups = { g = "BROWSE" }
+[[user]]
 access_key = "topical"
 topics = { t = "PUB|SUB" }
 [[user]]
 access_key = "ann"
 admin = true
 """
-USERS = ("powerless", "elsewhere", "disabled", "sender", "receiver", "topical", "ann")
+USERS = ("powerless", "elsewhere", "disabled", "sender", "receiver", "looker", "topical", "ann")
 FILES = (
     producer_pb2, consumer_pb2, session_pb2, reply_pb2, dead_letter_pb2, admin_pb2, delivery_pb2, findings_pb2,
     settings_pb2, s, rocketmq_admin, externalscaler_pb2,

@@ -115,7 +115,7 @@ FAMILIES: dict[str, tuple[str, dict[str, Callable[..., Any]]]] = {
     ),
     "user": (
         "Show, create and change the users who sign requests.",
-        {"list": users.show_all, "put": users.put, "delete": users.delete},
+        {"list": users.show_all, "access": users.access, "put": users.put, "delete": users.delete},
     ),
     "dlq": (
         "Show dead letters and send them again.",

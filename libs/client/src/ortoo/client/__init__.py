@@ -66,7 +66,7 @@ if TYPE_CHECKING:
     )
     from ortoo.client.admin.replicas import ForgottenEnode, ReplicaAdmin, ReplicaInfo, ReplicaSetInfo
     from ortoo.client.admin.schedules import ListedSchedules, ScheduleAdmin, ScheduleInfo
-    from ortoo.client.admin.users import UserAdmin, UserInfo
+    from ortoo.client.admin.users import CallerAccess, GrantedAccess, UserAdmin, UserInfo
     from ortoo.client.app import Client, connect
     from ortoo.client.apps.app import App, TopicProducer
     from ortoo.client.apps.avro import avro_schema
@@ -123,6 +123,7 @@ __all__ = [
     "AllocationStrategy",
     "AlreadyExists",
     "App",
+    "CallerAccess",
     "Client",
     "ClientClosed",
     "ClientDescription",
@@ -149,6 +150,7 @@ __all__ = [
     "Forbidden",
     "ForgottenEnode",
     "FoundMessages",
+    "GrantedAccess",
     "GroupAdmin",
     "GroupChanges",
     "GroupDescription",
@@ -267,7 +269,7 @@ _MODULES: dict[str, tuple[str, ...]] = {
     ),
     "ortoo.client.admin.replicas": ("ForgottenEnode", "ReplicaAdmin", "ReplicaInfo", "ReplicaSetInfo"),
     "ortoo.client.admin.schedules": ("ListedSchedules", "ScheduleAdmin", "ScheduleInfo"),
-    "ortoo.client.admin.users": ("UserAdmin", "UserInfo"),
+    "ortoo.client.admin.users": ("CallerAccess", "GrantedAccess", "UserAdmin", "UserInfo"),
     "ortoo.client.app": ("Client", "connect"),
     "ortoo.client.apps.app": ("App", "TopicProducer"),
     "ortoo.client.apps.avro": ("avro_schema",),

@@ -2,6 +2,7 @@
 """Client and server classes corresponding to protobuf-defined services."""
 import grpc
 
+from ortoo.v1 import access_pb2 as ortoo_dot_v1_dot_access__pb2
 from ortoo.v1 import admin_pb2 as ortoo_dot_v1_dot_admin__pb2
 from ortoo.v1 import client_pb2 as ortoo_dot_v1_dot_client__pb2
 from ortoo.v1 import enode_replicas_pb2 as ortoo_dot_v1_dot_enode__replicas__pb2
@@ -237,6 +238,11 @@ class AdminServiceStub(object):
                 '/ortoo.v1.AdminService/ListUsers',
                 request_serializer=ortoo_dot_v1_dot_namesrv__pb2.ListUsersRequest.SerializeToString,
                 response_deserializer=ortoo_dot_v1_dot_namesrv__pb2.ListUsersResponse.FromString,
+                )
+        self.DescribeAccess = channel.unary_unary(
+                '/ortoo.v1.AdminService/DescribeAccess',
+                request_serializer=ortoo_dot_v1_dot_access__pb2.DescribeAccessRequest.SerializeToString,
+                response_deserializer=ortoo_dot_v1_dot_access__pb2.DescribeAccessResponse.FromString,
                 )
         self.ListReplicas = channel.unary_unary(
                 '/ortoo.v1.AdminService/ListReplicas',
@@ -623,6 +629,15 @@ class AdminServiceServicer(object):
         context.set_details('Method not implemented!')
         raise NotImplementedError('Method not implemented!')
 
+    def DescribeAccess(self, request, context):
+        """The user that signed the call, and its permissions on topics and groups. Every user may call it.
+
+        grpcurl -plaintext -d '{"topics":["t"],"groups":["g"]}' HOST:PORT ortoo.v1.AdminService/DescribeAccess
+        """
+        context.set_code(grpc.StatusCode.UNIMPLEMENTED)
+        context.set_details('Method not implemented!')
+        raise NotImplementedError('Method not implemented!')
+
     def ListReplicas(self, request, context):
         """The replicas of enodes: the leader, their states and their lags.
 
@@ -913,6 +928,11 @@ def add_AdminServiceServicer_to_server(servicer, server):
                     servicer.ListUsers,
                     request_deserializer=ortoo_dot_v1_dot_namesrv__pb2.ListUsersRequest.FromString,
                     response_serializer=ortoo_dot_v1_dot_namesrv__pb2.ListUsersResponse.SerializeToString,
+            ),
+            'DescribeAccess': grpc.unary_unary_rpc_method_handler(
+                    servicer.DescribeAccess,
+                    request_deserializer=ortoo_dot_v1_dot_access__pb2.DescribeAccessRequest.FromString,
+                    response_serializer=ortoo_dot_v1_dot_access__pb2.DescribeAccessResponse.SerializeToString,
             ),
             'ListReplicas': grpc.unary_unary_rpc_method_handler(
                     servicer.ListReplicas,
@@ -1698,6 +1718,23 @@ class AdminService(object):
         return grpc.experimental.unary_unary(request, target, '/ortoo.v1.AdminService/ListUsers',
             ortoo_dot_v1_dot_namesrv__pb2.ListUsersRequest.SerializeToString,
             ortoo_dot_v1_dot_namesrv__pb2.ListUsersResponse.FromString,
+            options, channel_credentials,
+            insecure, call_credentials, compression, wait_for_ready, timeout, metadata)
+
+    @staticmethod
+    def DescribeAccess(request,
+            target,
+            options=(),
+            channel_credentials=None,
+            call_credentials=None,
+            insecure=False,
+            compression=None,
+            wait_for_ready=None,
+            timeout=None,
+            metadata=None):
+        return grpc.experimental.unary_unary(request, target, '/ortoo.v1.AdminService/DescribeAccess',
+            ortoo_dot_v1_dot_access__pb2.DescribeAccessRequest.SerializeToString,
+            ortoo_dot_v1_dot_access__pb2.DescribeAccessResponse.FromString,
             options, channel_credentials,
             insecure, call_credentials, compression, wait_for_ready, timeout, metadata)
 

@@ -16,6 +16,7 @@ from ortoo.snode.policy.principal import PRINCIPAL
 from ortoo.snode.pull.message_search import SearchRequest
 from ortoo.snode.pull.queue_reader import PlacedMessage
 from ortoo.snode.rpc.conversion import body_text
+from ortoo.snode.rpc.operators.access import AccessHandlers
 from ortoo.snode.rpc.operators.groups import GroupAdminHandlers, decode_target
 from ortoo.snode.rpc.operators.replicas import ReplicaAdminHandlers
 from ortoo.snode.rpc.streams import LongCalls
@@ -29,7 +30,7 @@ NAME = pb.DESCRIPTOR.services_by_name["AdminService"].full_name
 
 
 @dataclass(kw_only=True, eq=False)
-class AdminService(ReplicaAdminHandlers, GroupAdminHandlers):
+class AdminService(ReplicaAdminHandlers, GroupAdminHandlers, AccessHandlers):
     """The service for operators."""
 
     sending: SendComponents
