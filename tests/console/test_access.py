@@ -61,7 +61,7 @@ async def test_every_page_needs_a_sign_in(scene: Scene) -> None:
     await page.wait_for_url("**/sign-in?next=/topics")
     assert await serious_findings(page) == []
     await sign_in(page, "ann", "wrong")
-    await page.get_by_text("The cluster refuses the sign-in: the signature of 'ann' is wrong").wait_for()
+    await page.get_by_text("The sign-in is refused: the signature of 'ann' is wrong").wait_for()
     await sign_in(page, "ann")
     await page.wait_for_url("**/topics")
     await page.get_by_role("link", name="salaries").wait_for()

@@ -23,6 +23,7 @@ from ortoo.console.web.protection import Protection
 from ortoo.console.web.rendering import Rendering
 from ortoo.console.web.server import open_server
 from ortoo.console.web.sessions import BrowserSessions
+from ortoo.console.web.sign_in_attempts import SignInAttempts
 
 
 @asynccontextmanager
@@ -34,10 +35,15 @@ async def open_console(
     async with Background("console") as background:
         clients = Clients(settings, clock, randomness, background)
         sessions = BrowserSessions(
-            settings.sessions_max, settings.session_idle_s, clock, randomness, on_last=clients.close
+            settings.sessions_max,
+            settings.session_idle_s,
+            settings.session_lifetime_s,
+            clock,
+            randomness,
+            on_last=clients.close,
         )
         await clients.client(None)  # files that cannot be read prevent the start
-        console = Console(settings, sessions, clients, Rendering(), clock, asyncio.Event())
+        console = Console(settings, sessions, clients, Rendering(), clock, SignInAttempts(clock), asyncio.Event())
         async with open_server(_application(console), settings, console.stopping) as address:
             yield Running(settings.name, address)
 

@@ -31,6 +31,7 @@ from ortoo.console.cluster.partial import AUTHORIZATION
 from ortoo.console.settings import ConsoleSettings
 from ortoo.console.web.forms import read_form
 from ortoo.console.web.rendering import Rendering
+from ortoo.console.web.sign_in_attempts import SignInAttempts
 from ortoo.console.web.sessions import BrowserSession, BrowserSessions, cookie_name
 from ortoo.console.web.visit import Page, Visit
 
@@ -58,6 +59,7 @@ class Console:
     clients: Clients
     rendering: Rendering
     clock: Clock
+    attempts: SignInAttempts
     stopping: asyncio.Event
     """Set when the console begins to stop, so that endless answers end."""
     live_pages: int = 0
@@ -108,8 +110,10 @@ class Console:
             if page.is_action:
                 visit.form = {} if is_new else await read_form(request)
                 self._check_action(page, visit, is_new)
+            visit.rights = await visit.rights_on(str(request.path_params.get("name", "")))
+            visit.grpcurl.clear()
             response = await page.show(visit)
-            if page.is_action and page.path != SIGN_IN_PATH:
+            if page.is_action and page.changes_cluster:
                 _log.emit(log_events.CONSOLE_ACTION, user=session.user, action=request.url.path, **_logged(visit))
         except OrtooError as error:
             return self._refused(visit, page, error)
@@ -125,7 +129,7 @@ class Console:
         if is_new or not visit.session.is_csrf_token(visit.form.get("csrf_token", "")):
             _log.emit(log_events.REQUEST_REFUSED, reason="token", host="")
             raise Forbidden("the form is from another session; open its page again and repeat the action", field="form")
-        if self.settings.read_only and not page.path.startswith(("/sign-in", "/sign-out")):
+        if self.settings.read_only and page.changes_cluster:
             raise Forbidden("this console is read-only (its setting read_only); use the ortoo command")
 
     def _refused(self, visit: Visit, page: Page, error: OrtooError) -> Response:
