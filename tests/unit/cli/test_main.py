@@ -10,7 +10,7 @@ import pytest
 from typer.testing import CliRunner
 
 from ortoo.cli.app import app, main
-from ortoo.cli.cluster.draining import RemainingMessages
+from ortoo.client.admin.draining import RemainingMessages
 from ortoo.cli.terminal.output import json_lines
 from ortoo.client import Queue
 from ortoo.client.core.credentials import current_profile
