@@ -1,5 +1,6 @@
 """Every page at a width of 400 pixels, light and dark, and by the keyboard alone."""
 
+import re
 from collections.abc import AsyncIterator
 
 import pytest
@@ -8,15 +9,22 @@ import pytest_asyncio
 pytest.importorskip("playwright", reason="Playwright is not installed; run `make console-setup`")
 
 from ortoo.client import ConsumerSettings, Message
+from ortoo.console.pages import ALL_PAGES
 from tests.console.scene import Scene, open_scene, serious_findings
 
 pytestmark = [pytest.mark.browser, pytest.mark.asyncio(loop_scope="module"), pytest.mark.timeout(300)]
 
 PATHS = (
-    *("/", "/messages?topic=orders&text=key-1", "/topics", "/topics/orders", "/groups", "/groups/readers"),
-    *("/groups/readers/explain?topic=orders", "/groups/readers/dead-letters", "/groups/readers/reset"),
-    *("/enodes", "/delayed?topic=orders", "/transactions", "/clients", "/settings", "/sign-in"),
+    *("/", "/messages?topic=orders&text=key-1", "/message?topic=orders&enode=enode-0&queue=0&offset=0"),
+    *("/topics", "/topics/orders", "/topics/orders/alter?permission=read_only", "/nothing-here"),
+    *("/groups", "/groups/readers", "/groups/readers/alter?attempts_max=3", "/groups/readers/explain?topic=orders"),
+    *("/groups/readers/dead-letters", "/groups/readers/reset?topic=orders&target=begin"),
+    *("/enodes", "/enodes/enode-0/retire", "/delayed?topic=orders", "/transactions", "/clients", "/client?id=looker"),
+    *("/settings", "/sign-in"),
 )
+"""Addresses of all pages."""
+PARTS = ("/state", "/live", "/body")
+"""Ends of addresses whose answers are no pages: parts of pages, server-sent events, and a file."""
 
 
 @pytest_asyncio.fixture(scope="module", loop_scope="module")
@@ -27,11 +35,20 @@ async def scene(tmp_path_factory: pytest.TempPathFactory) -> AsyncIterator[Scene
         async with opened.mq.producer("orders") as producer:
             for number in range(3):
                 await producer.send(Message(b"x" * 400 + b"%d" % number, "tag", ("key-1",), properties={"a": "b"}))
-        async with opened.mq.consumer("readers", ["orders"], ConsumerSettings(from_beginning=True)) as consumer:
+        settings = ConsumerSettings(from_beginning=True, client_id="looker")
+        async with opened.mq.consumer("readers", ["orders"], settings) as consumer:
             async for message in consumer:
                 message.ack()
                 break
-        yield opened
+            yield opened
+
+
+async def test_every_page_is_looked_at_here() -> None:
+    """A new page without an address in PATHS fails."""
+    shown = [page.path for page in ALL_PAGES if not page.is_action and not page.path.endswith(PARTS)]
+    looked_at = [path.partition("?")[0] for path in PATHS]
+    patterns = {path: re.compile(re.sub(r"\{\w+\}", "[^/]+", path)) for path in shown}
+    assert [path for path, pattern in patterns.items() if not any(map(pattern.fullmatch, looked_at))] == []
 
 
 @pytest.mark.parametrize("scheme", ["light", "dark"])
@@ -64,6 +81,20 @@ async def test_the_keyboard_alone_finds_a_message(scene: Scene) -> None:
     await page.keyboard.type("orders")
     await page.keyboard.press("Enter")
     await page.get_by_text("3 messages, newest first; these are all.").wait_for()
+
+
+async def test_the_keyboard_alone_pauses_a_group(scene: Scene) -> None:
+    """Tab reaches the button with the name of the action, and Enter pushes it."""
+    page = await scene.page("/groups/readers")
+    while await page.evaluate("document.activeElement.textContent") != "Pause group":
+        await page.keyboard.press("Tab")
+    await page.keyboard.press("Enter")
+    await page.get_by_text("The group is paused").wait_for()
+    assert not (await scene.mq.admin.describe_group("readers")).consume_enabled
+    while await page.evaluate("document.activeElement.textContent") != "Resume group":
+        await page.keyboard.press("Tab")
+    await page.keyboard.press("Enter")
+    await page.get_by_role("button", name="Pause group").wait_for()
 
 
 async def test_theme_and_time_zone_are_remembered(scene: Scene) -> None:
