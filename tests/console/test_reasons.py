@@ -1,5 +1,6 @@
 """The page `Explain` shows each reason why a group does not consume, in a real cluster. A new reason needs a scenario."""
 
+import dataclasses
 from collections.abc import AsyncIterator
 from pathlib import Path
 from typing import Any
@@ -12,6 +13,7 @@ pytest.importorskip("playwright", reason="Playwright is not installed; run `make
 
 from playwright.async_api import Page
 
+from ortoo.verification.servers.cluster import SMALL_STORE
 from tests.console.scene import Scene, open_scene
 from tests.console.stuck_messages import OF_RETENTION, SCENARIOS, Stuck, known_reasons, unread_for_long
 
@@ -63,8 +65,8 @@ async def test_the_page_shows_the_reason(scene: Scene, reason: str) -> None:
 
 async def test_the_page_shows_what_retention_takes(tmp_path: Path) -> None:
     """First the warning, and then the number of messages that are lost."""
-    store = {"store.retention_interval_ms": 100, "store.retention_age_ms": 6_000, "store.segment_bytes": 1 << 16}
-    async with open_scene(tmp_path, settings={"enode": store}) as scene:
+    store = dataclasses.replace(SMALL_STORE, retention_age_ms=20_000, retention_interval_ms=100)
+    async with open_scene(tmp_path, store=store) as scene:
         page = await scene.page("/groups")
         async with unread_for_long(scene) as stuck:
             for reason in OF_RETENTION:

@@ -63,6 +63,8 @@ class ConsoleSettings:
     limit on attempts to sign in."""
     live_pages_max: Annotated[int, NumberRange(1, 10_000)] = 100
     """Maximum number of pages that follow a topic at once."""
+    metrics_address: str = ""
+    """host:port where Prometheus scrapes (/metrics, /healthz, /readyz). Empty = no such port."""
     log_level: str = "info"
     """The lowest level that is logged: debug, info, warning or error."""
 
@@ -94,6 +96,8 @@ class ConsoleSettings:
         check_ranges(self)
         check_process_name(self.name, "name")
         check_address(self.listen_address, "listen_address")
+        if self.metrics_address:
+            check_address(self.metrics_address, "metrics_address")
         if not self.snode_addresses or not all(is_address(one) for one in self.snode_addresses):
             raise Invalid(
                 f"{self.snode_address!r}; expected host:port of snodes, separated by `;`", field="snode_address"

@@ -24,6 +24,7 @@ from ortoo.common.errors import (
 )
 from ortoo.common.logs.logger import get_logger
 from ortoo.common.process.clock import Clock
+from ortoo.common.telemetry.metrics import Metrics
 from ortoo.console import log_events
 from ortoo.console.cluster.authentication import check_authenticated
 from ortoo.console.cluster.clients import Clients
@@ -33,6 +34,7 @@ from ortoo.console.web.forms import read_form
 from ortoo.console.web.rendering import Rendering
 from ortoo.console.web.sign_in_attempts import SignInAttempts
 from ortoo.console.web.sessions import BrowserSession, BrowserSessions, cookie_name
+from ortoo.console.web.telemetry import RequestMetrics
 from ortoo.console.web.visit import Page, Visit
 
 STATUS: Mapping[type[OrtooError], tuple[int, str]] = {
@@ -60,6 +62,7 @@ class Console:
     rendering: Rendering
     clock: Clock
     attempts: SignInAttempts
+    requests: RequestMetrics
     stopping: asyncio.Event
     """Set when the console begins to stop, so that endless answers end."""
     live_pages: int = 0
@@ -78,15 +81,23 @@ class Console:
         """The function that serves a page."""
 
         async def serve(request: Request) -> Response:
+            begun_s = self.clock.monotonic_s()
             session = self.sessions.find(request.cookies.get(cookie_name(request.headers.get("host", "")), ""))
             is_new = session is None
             session = session or self.sessions.begin()
             response = await self._answer(page, request, session, is_new)
             if is_new and "set-cookie" not in response.headers:
                 self.set_cookie(request, response, session)
+            self.requests.observe(page.path, response.status_code, self.clock.monotonic_s() - begun_s)
             return response
 
         return serve
+
+    def register(self, metrics: Metrics) -> None:
+        """Register the metrics of the console."""
+        self.requests.register(metrics)
+        metrics.gauge("ortoo_console_live_pages", "Open pages that follow a topic.", lambda: self.live_pages)
+        metrics.gauge("ortoo_console_sessions", "Sessions of browsers.", lambda: len(self.sessions))
 
     def set_cookie(self, request: Request, response: Response, session: BrowserSession) -> None:
         """Give the browser the token of its session."""
