@@ -31,9 +31,10 @@ METHOD = (
 TOPIC, GROUP = "orders", "billing"
 REFRESH_S = 15.0
 """The interval of the overview."""
-FRAGMENT_ENDS = ("/live", "/body")
-"""Ends of paths whose answers are no pages: endless answers and files."""
+FRAGMENT_ENDS = ("/live", "/body", "/left")
+"""Ends of paths whose answers are no pages: endless answers, files, and a count that a page loads later."""
 AT_ONCE = 50
+MESSAGES, BATCH_MESSAGES, MESSAGES_OF_KEY = 10_000, 100, 100
 
 
 def paths(queue: Queue, dead_letters: int, client_id: str) -> dict[str, str]:
@@ -87,8 +88,9 @@ async def fill(address: str, topics: int, dead_letters: int) -> Queue:
             await asyncio.gather(*(mq.admin.create_topic(name, queue_count=1) for name in names))
         await mq.admin.create_topic(TOPIC, queue_count=4)
         async with mq.producer(TOPIC) as producer:
-            messages = [Message(b"x" * 200, keys=(f"key-{number % 100}",)) for number in range(10_000)]
-            await (await producer.send_many(messages))
+            for first in range(0, MESSAGES, BATCH_MESSAGES):
+                keys = (f"key-{number % MESSAGES_OF_KEY}" for number in range(first, first + BATCH_MESSAGES))
+                await (await producer.send_many([Message(b"x" * 200, keys=(key,)) for key in keys]))
         await park_many(mq, GROUP, "failing", dead_letters)
         return next(one.queue for one in (await mq.admin.describe_topic(TOPIC)).queues if one.end_offset)
 

@@ -23,7 +23,7 @@ PATHS = (
     *("/settings", "/sign-in"),
 )
 """Addresses of all pages."""
-PARTS = ("/state", "/live", "/body")
+PARTS = ("/state", "/left", "/live", "/body")
 """Ends of addresses whose answers are no pages: parts of pages, server-sent events, and a file."""
 
 

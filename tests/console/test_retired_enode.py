@@ -25,6 +25,7 @@ async def test_an_enode_is_drained_and_retired(tmp_path: Path) -> None:
         await row.get_by_role("link", name="Drain or retire").click()
         await page.get_by_text("Nothing can be drained yet: alone").wait_for()
         await page.get_by_text("Stop its processes first.").wait_for()
+        await page.get_by_text("Nothing: the groups with members").wait_for()
         assert await serious_findings(page) == []
         await admin.update_topic("alone", add_enodes=["enode-0"])
         await page.reload()

@@ -2,7 +2,7 @@
 
 import asyncio
 
-from starlette.responses import Response
+from starlette.responses import HTMLResponse, Response
 
 from ortoo.client import Admin
 from ortoo.client.admin.draining import (
@@ -29,9 +29,8 @@ async def show(visit: Visit) -> Response:
     name = visit.name()
     here = await topics_on(visit.admin, name)
     (enode,) = [one for one in (await visit.admin.describe_cluster()).enodes if one.name == name]
-    remaining, deleted = await asyncio.gather(
-        ask(_count_remaining(visit.admin, here)), ask(visit.admin.list_deleted_topics())
-    )
+    deleted = await ask(visit.admin.list_deleted_topics())
+    remaining = await ask(_count_remaining(visit.admin, here)) if visit.query("count") else None
     drained = here.drained
     lost = [one.topic.name for one in deleted.value or () if {it.enode for it in one.topic.placements} == {name}]
     sole = [one.name for one in here.topics if len(one.placements) == 1]
@@ -58,6 +57,13 @@ async def show(visit: Visit) -> Response:
 def _shown(names: object) -> list[str]:
     """The first names, so that a page stays short."""
     return list(names)[:NAMES_SHOWN]  # type: ignore[call-overload,no-any-return]
+
+
+async def count_left(visit: Visit) -> Response:
+    """The part of the page with the messages that are left. It takes two calls for each topic."""
+    here = await topics_on(visit.admin, visit.name())
+    remaining = await ask(_count_remaining(visit.admin, here))
+    return HTMLResponse(visit.fragment("retire_left.html", remaining=remaining))
 
 
 async def _count_remaining(admin: Admin, here: EnodeTopics) -> list[RemainingMessages]:
@@ -98,6 +104,7 @@ def _back(visit: Visit) -> Response:
 
 PAGES = (
     Page("/enodes/{name}/retire", show),
+    Page("/enodes/{name}/retire/left", count_left),
     Page("/enodes/{name}/drain", drain, is_action=True),
     Page("/enodes/{name}/fill", fill, is_action=True),
     Page("/enodes/{name}/retire/apply", retire, is_action=True),
