@@ -116,7 +116,7 @@ async def page_times(console: str, pages: dict[str, str], rounds: int) -> Figure
     """Percentiles of the time of each page, and of all together."""
     visitor = Visitor(console)
     took_s: dict[str, list[float]] = {path: [] for path in pages}
-    for path, address in pages.items():  # templates and connections are made once
+    for address in pages.values():  # templates and connections are made once
         await asyncio.to_thread(visitor.load, address)
     for _, (path, address) in zip(range(rounds * len(pages)), cycle(pages.items()), strict=False):
         took_s[path].append(await asyncio.to_thread(visitor.load, address))

@@ -30,7 +30,7 @@ SEEN_AT = """text => new Promise(resolve => {
 
 
 async def test_the_first_message_is_visible_within_a_second_of_its_send(tmp_path: Path) -> None:
-    """Measured by the browser, from the call of `send` to the painted row. A machine under load may be late at times."""
+    """Measured by the browser, from the call of `send` to the painted row. A machine under load is late at times."""
     program = shutil.which("chromium")
     if program is None:
         pytest.skip("chromium is not installed; install it, such as by `apt-get install chromium`")

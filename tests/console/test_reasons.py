@@ -1,4 +1,4 @@
-"""The page `Explain` shows each reason why a group does not consume, in a real cluster. A new reason needs a scenario."""
+"""The page `Explain` shows each reason why a group does not consume. A new reason needs a scenario."""
 
 import dataclasses
 from collections.abc import AsyncIterator

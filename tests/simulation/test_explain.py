@@ -164,7 +164,7 @@ def test_a_message_among_the_newest_dead_letters_is_parked_and_not_finished(monk
 
 
 def test_a_page_of_dead_letters_costs_one_call_for_many(monkeypatch: pytest.MonkeyPatch) -> None:
-    """Each dead letter is a batch of its own; its replay is not queried alone. The page reads no rows beyond a chunk."""
+    """Each dead letter is a batch of its own, and is not queried alone. The page reads no rows beyond a chunk."""
     asked: list[int] = []
     not_replayed = DeadLetters._not_replayed
 

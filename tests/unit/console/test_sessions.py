@@ -27,9 +27,7 @@ class Scene:
     def __init__(self, sessions_max: int = 3, idle_s: float = 100.0, lifetime_s: float = 1_000.0) -> None:
         self.clock = SetClock()
         self.ended: list[Credentials | None] = []
-        self.sessions = BrowserSessions(
-            sessions_max, idle_s, lifetime_s, self.clock, Randomness(1), self.ended.append
-        )
+        self.sessions = BrowserSessions(sessions_max, idle_s, lifetime_s, self.clock, Randomness(1), self.ended.append)
 
 
 def test_tokens_are_secret_and_differ() -> None:

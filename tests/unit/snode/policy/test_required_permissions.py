@@ -163,7 +163,11 @@ ROWS: list[tuple[str, Any, list[RequiredPermission]]] = [
         admin_pb2.DescribeTopicsRequest(names=["t", "u"]),
         [topic("t", ANY), topic("u", ANY)],
     ),
-    ("AdminService/DescribeLag", admin_pb2.DescribeLagRequest(group="g", topic="t"), [group(grant=READ), topic("t", ANY)]),
+    (
+        "AdminService/DescribeLag",
+        admin_pb2.DescribeLagRequest(group="g", topic="t"),
+        [group(grant=READ), topic("t", ANY)],
+    ),
     ("AdminService/DescribeGroup", client_pb2.DescribeGroupRequest(name="g"), [group(grant=READ)]),
     ("AdminService/DescribeAccess", access_pb2.DescribeAccessRequest(topics=["t"], groups=["g"]), []),
     ("AdminService/ListTopics", None, [ADMIN]),

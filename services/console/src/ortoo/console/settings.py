@@ -89,7 +89,9 @@ class ConsoleSettings:
         try:
             return tuple(ipaddress.ip_network(one) for one in self.trusted_proxies)
         except ValueError as error:
-            raise Invalid(f"{error}; expected addresses such as 10.1.2.3 or 10.1.0.0/16", field="trusted_proxies") from None
+            raise Invalid(
+                f"{error}; expected addresses such as 10.1.2.3 or 10.1.0.0/16", field="trusted_proxies"
+            ) from None
 
     def check(self) -> None:
         """Refuse settings that cannot work. Errors: Invalid, naming the field."""

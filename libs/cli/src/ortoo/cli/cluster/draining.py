@@ -27,9 +27,7 @@ async def drain(
 
     here = await topics_on(mq.admin, enode)
     changed = await drain_enode(mq.admin, here)
-    remaining = await (
-        _wait_drained(mq, enode, here.topics) if wait else list_remaining(mq.admin, enode, here.topics)
-    )
+    remaining = await (_wait_drained(mq, enode, here.topics) if wait else list_remaining(mq.admin, enode, here.topics))
     summary = f"no messages are sent to {enode}: changed {len(changed)} of its {len(here.topics)} topics"
     value = {"enode": enode, "changed": changed, "left": remaining}
     if not remaining:

@@ -35,9 +35,7 @@ class EnodeTopics:
     def sole_topics(self) -> tuple[str, ...]:
         """Topics that producers could not use without the enode. They have to be spread before a drain."""
         return tuple(
-            one.name
-            for one in self.topics
-            if not self._order_without(one) and not one.name.startswith(_SYSTEM_PREFIX)
+            one.name for one in self.topics if not self._order_without(one) and not one.name.startswith(_SYSTEM_PREFIX)
         )
 
     @property

@@ -32,8 +32,8 @@ from ortoo.console.cluster.partial import AUTHORIZATION
 from ortoo.console.settings import ConsoleSettings
 from ortoo.console.web.forms import read_form
 from ortoo.console.web.rendering import Rendering
-from ortoo.console.web.sign_in_attempts import SignInAttempts
 from ortoo.console.web.sessions import BrowserSession, BrowserSessions, cookie_name
+from ortoo.console.web.sign_in_attempts import SignInAttempts
 from ortoo.console.web.telemetry import RequestMetrics
 from ortoo.console.web.visit import Page, Visit
 

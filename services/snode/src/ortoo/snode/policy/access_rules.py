@@ -11,8 +11,9 @@
   topics = { orders = "PUB", "stock-*" = "PUB|SUB", invoices = "BROWSE" }
   groups = { "shop-*" = "SUB", "*" = "DENY" }
 
-BROWSE permits the reads outside a group, and views of a group. SUB permits them too. The exact name has precedence, then the longest prefix before a `*`. Names without a match are denied. For the
-%RETRY% and %DLQ% topics of a group, the permissions on the group apply.
+BROWSE permits the reads outside a group, and views of a group. SUB permits them too. The exact name has precedence,
+then the longest prefix before a `*`. Names without a match are denied. For the %RETRY% and %DLQ% topics of a group,
+the permissions on the group apply.
 """
 
 import enum

@@ -38,7 +38,7 @@ async def show(visit: Visit) -> Response:
 async def alter(visit: Visit) -> Response:
     """Make the changes of the preview."""
     name = visit.name()
-    await visit.admin.groups.update(name, **previewed_values(visit, "group", await _settings(visit), _warning))  # type: ignore[typeddict-item]
+    await visit.admin.groups.update(name, **previewed_values(visit, "group", await _settings(visit), _warning))
     return visit.redirect(f"/groups/{path_segment(name)}")
 
 
