@@ -1,4 +1,4 @@
-"""What the web console costs: the time of its pages beside a busy cluster, and the processor time of idle pages."""
+"""The cost of the web console: the time of its pages beside a busy cluster, and the processor time of idle pages."""
 
 import argparse
 import asyncio
@@ -23,9 +23,9 @@ from ortoo.console.pages import ALL_PAGES
 
 METHOD = (
     "name server, enode, snode and console, each a process, with `topics` topics and `dead_letters` dead letters of a "
-    "group. Measured at rest: processor time of the console without an open page, and of the snode without and with "
-    "one open overview, which asks every 15 s, in alternating windows of `idle_s`. Then `ortoo bench` sends `rate` "
-    "messages a second to the topic of the pages. Measured: the time from the request to the last byte of each page, "
+    "group. Measured at rest: processor time of the console without an open page. Then, in alternating windows of "
+    "`idle_s`, that of the snode without and with one open overview, which asks every 15 s. Then `ortoo bench` sends "
+    "`rate` messages a second to the topic of the pages. Measured: the time from the request to the last byte of each page, "
     "one request at a time in `rounds` rounds through all pages"
 )
 TOPIC, GROUP = "orders", "billing"

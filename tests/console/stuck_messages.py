@@ -17,7 +17,7 @@ READ_ALL = ConsumerSettings(from_beginning=True, ack_interval_ms=10)
 
 
 class Stuck(NamedTuple):
-    """What a user asks about: a group and a topic, and one message or all."""
+    """The question of a user: a group and a topic, and one message or all."""
 
     group: str
     topic: str
@@ -151,7 +151,7 @@ async def silent_consumer_of(scene: Scene, group: str, topic: str) -> AsyncItera
 
 @contextlib.asynccontextmanager
 async def expired(scene: Scene) -> AsyncIterator[Stuck]:
-    """A message whose time is over, in a group that has not consumed it."""
+    """An expired message, in a group that has not consumed it."""
     await scene.cluster.create_topic("fresh", queues=1, enodes=("enode-0",))
     async with scene.mq.producer("fresh") as producer:
         receipt = await producer.send(Message(b"x", expire_at_ms=scene.cluster.clock.now_ms() + 1))
@@ -314,7 +314,7 @@ async def no_backlog(scene: Scene) -> AsyncIterator[Stuck]:
 
 @contextlib.asynccontextmanager
 async def unread_for_long(scene: Scene) -> AsyncIterator[Stuck]:
-    """Messages that nobody reads, in a cluster that keeps them for some seconds."""
+    """Messages that no consumer reads, in a cluster that keeps them for some seconds."""
     await sent(scene, "old")
     await consumed(scene, "forgetful", "old")
     async with scene.mq.producer("old") as producer:

@@ -232,7 +232,7 @@ async def test_repeated_failures_to_sign_in_have_to_pause(scene: Scene) -> None:
             form={"csrf_token": await token(page), "access_key": "consumer", "secret_key": SECRET},
         )
     paused = [one for one in lines if one["event"] == "sign_in_paused"]
-    if answer.status == 429:  # on a very slow machine the first pause of a second is over
+    if answer.status == 429:  # on a very slow machine the first pause of a second has ended
         assert "too many failed attempts; wait 1 s" in await answer.text()
         assert answer.headers["retry-after"] == "1"
         assert [(one["user"], one["address"]) for one in paused] == [("consumer", "127.0.0.1")]

@@ -31,7 +31,7 @@ from ortoo.client import (
 )
 from ortoo.client.admin.admin import Admin
 from ortoo.client.admin.descriptions import Adoption, TopicPlacement
-from ortoo.client.admin.replicas import ReplicaAdmin
+from ortoo.client.admin.enodes.replicas import ReplicaAdmin
 from ortoo.verification.servers import command
 from ortoo.verification.servers.cluster import open_cluster
 

@@ -113,7 +113,7 @@ async def test_connections_without_a_request_are_closed(tmp_path: Path, monkeypa
 
 
 async def test_the_metrics_count_requests_by_page(tmp_path: Path) -> None:
-    """An address that a browser invents is not a label, so that strangers make no series."""
+    """An address that a browser invents is not a label, so that browsers make no series."""
     metrics = free_address()
     chosen = ConsoleSettings(listen_address="127.0.0.1:0", snode_address="127.0.0.1:1", metrics_address=metrics)
     async with asyncio.timeout(60), open_console(chosen) as console:

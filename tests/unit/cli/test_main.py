@@ -12,7 +12,7 @@ from typer.testing import CliRunner
 from ortoo.cli.app import app, main
 from ortoo.cli.terminal.output import json_lines
 from ortoo.client import Queue
-from ortoo.client.admin.draining import RemainingMessages
+from ortoo.client.admin.enodes.draining import RemainingMessages
 from ortoo.client.core.credentials import current_profile
 from ortoo.common.errors import NotFound, Unavailable, Unsupported
 from ortoo.common.errors.findings import process_version

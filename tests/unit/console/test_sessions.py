@@ -95,7 +95,7 @@ def test_a_session_knows_that_it_has_ended() -> None:
 
 
 def test_a_session_ends_with_its_lifetime_although_it_is_used() -> None:
-    """A page that refreshes itself uses its session for ever. An endless answer asks whether its session is over."""
+    """A page that refreshes itself uses its session for ever. An endless answer asks whether its session has ended."""
     scene = Scene(idle_s=100.0, lifetime_s=250.0)
     session = scene.sessions.begin(ANN)
     for _ in range(3):

@@ -6,7 +6,7 @@ import pytest
 
 from ortoo.cli.cluster import users
 from ortoo.client import Conflict, Invalid, connect
-from ortoo.client.admin import draining
+from ortoo.client.admin.enodes import draining
 from ortoo.enode.schedules import runner
 from ortoo.testing.pytest_broker import Broker
 

@@ -54,6 +54,7 @@ if TYPE_CHECKING:
         TopicProgress,
         TrimmedQueue,
     )
+    from ortoo.client.admin.enodes.replicas import ForgottenEnode, ReplicaAdmin, ReplicaInfo, ReplicaSetInfo
     from ortoo.client.admin.groups import GroupAdmin
     from ortoo.client.admin.lag import GroupLag, LagByState, QueueLag
     from ortoo.client.admin.operations import (
@@ -64,7 +65,6 @@ if TYPE_CHECKING:
         ProcessSettings,
         Reason,
     )
-    from ortoo.client.admin.replicas import ForgottenEnode, ReplicaAdmin, ReplicaInfo, ReplicaSetInfo
     from ortoo.client.admin.schedules import ListedSchedules, ScheduleAdmin, ScheduleInfo
     from ortoo.client.admin.users import CallerAccess, GrantedAccess, UserAdmin, UserInfo
     from ortoo.client.app import Client, connect
@@ -267,7 +267,7 @@ _MODULES: dict[str, tuple[str, ...]] = {
         "ProcessSettings",
         "Reason",
     ),
-    "ortoo.client.admin.replicas": ("ForgottenEnode", "ReplicaAdmin", "ReplicaInfo", "ReplicaSetInfo"),
+    "ortoo.client.admin.enodes.replicas": ("ForgottenEnode", "ReplicaAdmin", "ReplicaInfo", "ReplicaSetInfo"),
     "ortoo.client.admin.schedules": ("ListedSchedules", "ScheduleAdmin", "ScheduleInfo"),
     "ortoo.client.admin.users": ("CallerAccess", "GrantedAccess", "UserAdmin", "UserInfo"),
     "ortoo.client.app": ("Client", "connect"),

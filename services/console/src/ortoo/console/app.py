@@ -52,13 +52,13 @@ async def open_console(
         )
         async with (
             open_server(_application(console), settings, console.stopping) as address,
-            _telemetry(console, background),
+            _telemetry(console),
         ):
             yield Running(settings.name, address)
 
 
 @asynccontextmanager
-async def _telemetry(console: Console, background: Background) -> AsyncIterator[None]:
+async def _telemetry(console: Console) -> AsyncIterator[None]:
     """Serve the metrics of the console until the end of the block. Errors: Conflict if the port is taken."""
     metrics, process = Metrics(), ProcessMetrics("console", console.settings.name, console.clock)
     process.register(metrics)
@@ -67,7 +67,7 @@ async def _telemetry(console: Console, background: Background) -> AsyncIterator[
     endpoint = MetricsEndpoint(
         address, metrics, ready=lambda: True, clock=console.clock, on_scrape=process.record_scrape
     )
-    async with endpoint:
+    async with endpoint, Background("telemetry") as background:
         if address:
             background.spawn("loop", process.probe_loop())
         yield

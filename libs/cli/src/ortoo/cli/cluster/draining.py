@@ -10,7 +10,7 @@ from ortoo.cli.terminal.output import CommandOutput, OutputTable
 
 if TYPE_CHECKING:
     from ortoo.client import Client, TopicInfo
-    from ortoo.client.admin.draining import RemainingMessages
+    from ortoo.client.admin.enodes.draining import RemainingMessages
 
 POLL_INTERVAL_S = 1.0
 ROUTE_EXPIRY_S = 35.0
@@ -23,7 +23,7 @@ async def drain(
     wait: Annotated[bool, typer.Option("--wait", help="Wait until no new messages arrive and all are read.")] = False,
 ) -> CommandOutput:
     """Stop sends to an enode, and show its unread messages. Message groups move to other enodes."""
-    from ortoo.client.admin.draining import drain_enode, list_remaining, topics_on
+    from ortoo.client.admin.enodes.draining import drain_enode, list_remaining, topics_on
 
     here = await topics_on(mq.admin, enode)
     changed = await drain_enode(mq.admin, here)
@@ -38,7 +38,7 @@ async def drain(
 
 async def fill(mq: "Client", enode: EnodeName) -> CommandOutput:
     """Resume sends to an enode that was drained."""
-    from ortoo.client.admin.draining import fill_enode, topics_on
+    from ortoo.client.admin.enodes.draining import fill_enode, topics_on
 
     changed = await fill_enode(mq.admin, await topics_on(mq.admin, enode))
     return CommandOutput({"enode": enode, "changed": changed}, f"resumed sends to {enode} in {len(changed)} topics")
@@ -46,7 +46,7 @@ async def fill(mq: "Client", enode: EnodeName) -> CommandOutput:
 
 async def _wait_drained(mq: "Client", enode: str, topics: "Sequence[TopicInfo]") -> "list[RemainingMessages]":
     """Wait until all producers have queried the new routes and every message is read."""
-    from ortoo.client.admin.draining import list_remaining
+    from ortoo.client.admin.enodes.draining import list_remaining
     from ortoo.common.process.clock import SystemClock
 
     clock = SystemClock()

@@ -1,4 +1,4 @@
-"""What the user of a page may do, so that pages leave out the actions that the cluster would refuse."""
+"""The permissions of the user of a page, so that pages leave out the actions that the cluster would refuse."""
 
 from dataclasses import dataclass
 

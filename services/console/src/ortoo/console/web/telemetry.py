@@ -1,4 +1,4 @@
-"""The metrics of the console: its requests by page, and what browsers keep open."""
+"""The metrics of the console: the number and the duration of requests by page."""
 
 from collections import Counter, defaultdict
 

@@ -6,8 +6,8 @@ from dataclasses import dataclass
 
 from ortoo.client.admin.address_check import AddressCheck, SpokenProtocol
 from ortoo.client.admin.descriptions import ClusterInfo, DeletedTopic, GroupInfo, OrphanedTopic, TopicDescription
+from ortoo.client.admin.enodes.replicas import ReplicaSetInfo
 from ortoo.client.admin.operations import ClusterFinding, ExaminedProcess
-from ortoo.client.admin.replicas import ReplicaSetInfo
 
 SKEW_MS_MAX = 2_000
 """A larger clock difference delays delayed messages and falsifies ages."""

@@ -1,11 +1,11 @@
-"""Drain an enode, resume sends to it, and retire it: what would change, what is left on it, and what would be lost."""
+"""Drain an enode, resume sends to it, and retire it, with the effects of each."""
 
 import asyncio
 
 from starlette.responses import HTMLResponse, Response
 
 from ortoo.client import Admin
-from ortoo.client.admin.draining import (
+from ortoo.client.admin.enodes.draining import (
     EnodeTopics,
     RemainingMessages,
     drain_enode,
@@ -91,7 +91,7 @@ async def fill(visit: Visit) -> Response:
 
 
 async def retire(visit: Visit) -> Response:
-    """Remove a stopped enode from all topics. Messages that only it has are lost only if the form says so."""
+    """Remove a stopped enode from all topics. Messages that only it has are lost only with the field `lose`."""
     name = visit.name()
     visit.check_confirmed(name, "enode to retire it")
     await visit.admin.replicas.forget(name, lose=visit.field("lose") == "yes")

@@ -1,4 +1,4 @@
-"""Alter a group: attempts, retries, limits, and what happens to slow members and expired messages."""
+"""Alter a group: attempts, retries, limits, slow members and expired messages."""
 
 from starlette.responses import Response
 
