@@ -25,8 +25,8 @@ METHOD = (
     "name server, enode, snode and console, each a process, with `topics` topics and `dead_letters` dead letters of a "
     "group. Measured at rest: processor time of the console without an open page. Then, in alternating windows of "
     "`idle_s`, that of the snode without and with one open overview, which asks every 15 s. Then `ortoo bench` sends "
-    "`rate` messages a second to the topic of the pages. Measured: the time from the request to the last byte of each page, "
-    "one request at a time in `rounds` rounds through all pages"
+    "`rate` messages a second to the topic of the pages. Measured: the time from the request to the last byte of each "
+    "page, one request at a time in `rounds` rounds through all pages"
 )
 TOPIC, GROUP = "orders", "billing"
 REFRESH_S = 15.0
