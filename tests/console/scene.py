@@ -92,10 +92,11 @@ async def open_scene(
     enodes: int = 1,
     store: StoreSettings = SMALL_STORE,
     user: tuple[str, str] = ("", ""),
+    client_id: str = "",
 ) -> AsyncIterator[Scene]:
     """A cluster with `settings` of its roles, a console with the settings `console`, and a browser.
 
-    `user` has the access key and the secret with which the test itself calls the cluster.
+    `user` has the access key and the secret with which the test itself calls the cluster, and `client_id` its id.
     """
     program = shutil.which("chromium")
     if program is None:
@@ -106,7 +107,9 @@ async def open_scene(
             **{"listen_address": "127.0.0.1:0", "snode_address": cluster.address, **(console or {})}
         )
         running = await parts.enter_async_context(open_console(chosen))
-        mq = await parts.enter_async_context(connect(cluster.address, access_key=user[0], secret_key=user[1]))
+        mq = await parts.enter_async_context(
+            connect(cluster.address, access_key=user[0], secret_key=user[1], client_id=client_id)
+        )
         playwright = await parts.enter_async_context(async_playwright())
         browser = await playwright.chromium.launch(executable_path=program, args=list(OPTIONS))
         parts.push_async_callback(browser.close)

@@ -9,7 +9,7 @@ from typing import NamedTuple
 
 from ortoo.client import ConsumerSettings, Message, PopSettings, ReceivedMessage, TransactionCheck, TransactionVerdict
 from ortoo.common.process.background import Background
-from ortoo.snode.rpc.operators import reasons
+from ortoo.snode.rpc.operators.explanation import reasons
 from tests.console.scene import Scene
 
 HOUR_MS = 3_600_000

@@ -14,6 +14,8 @@ from tests.console.scene import open_scene
 
 VIEW = {"width": 1000, "height": 620}
 KEY = "order-1042"
+CLIENT_ID = "billing-1"
+"""The id of the client in the pictures. A generated id would have the name of this machine."""
 Step = Callable[[str], Awaitable[object]]
 
 
@@ -57,7 +59,7 @@ async def take_screenshots(folder: Path) -> None:
     """Write one picture for each step."""
     folder.mkdir(parents=True, exist_ok=True)
     with tempfile.TemporaryDirectory() as data:
-        async with open_scene(Path(data)) as scene, stuck_order(scene.mq):
+        async with open_scene(Path(data), client_id=CLIENT_ID) as scene, stuck_order(scene.mq):
             page = await scene.page("/", viewport=VIEW, color_scheme="light")
             await walk(page, lambda name: page.screenshot(path=folder / f"console-{name}.png"))
 

@@ -71,6 +71,7 @@ async def test_an_enode_away_is_named_and_the_rest_works(scene: Scene) -> None:
     await scene.cluster.close("enode-1")
     try:
         await page.locator(".problem", has_text="enode-1").first.wait_for()
+        await page.locator(".problem", has_text="enode-1").get_by_text("since").first.wait_for()
         assert await serious_findings(page) == []
         enodes = await scene.page("/enodes")
         await enodes.get_by_text("Enode enode-1 is away").wait_for()

@@ -20,7 +20,7 @@ PATHS = (
     *("/groups", "/groups/readers", "/groups/readers/alter?attempts_max=3", "/groups/readers/explain?topic=orders"),
     *("/groups/readers/dead-letters", "/groups/readers/reset?topic=orders&target=begin"),
     *("/enodes", "/enodes/enode-0/retire", "/delayed?topic=orders", "/transactions", "/clients", "/client?id=looker"),
-    *("/settings", "/sign-in"),
+    *("/users", "/settings", "/audit", "/sign-in"),
 )
 """Addresses of all pages."""
 PARTS = ("/state", "/left", "/live", "/body")
@@ -63,6 +63,28 @@ async def test_every_page_fits_400_pixels_and_is_accessible(scene: Scene, scheme
         assert await page.locator("h1").count() == 1, path
     assert scene.faults == []
     assert scene.outside_requests == []
+
+
+async def test_every_page_shows_its_commands(scene: Scene) -> None:
+    """The `ortoo` command and the calls with grpcurl, without secrets. Each page of the console is one of the paths."""
+    [message] = [one async for one in scene.mq.admin.tail_last("orders", 1, follow=False)]
+    place = f"topic=orders&enode={message.queue.enode}&queue={message.queue.queue_id}&offset={message.offset}"
+    async with scene.mq.consumer("members", ["orders"]):
+        while not (clients := await scene.mq.admin.groups.list_clients("members")):
+            await scene.cluster.clock.sleep(0.1)
+        page = await scene.page("/")
+        paths = (*PATHS[:-1], f"/message?{place}", f"/client?id={clients[0].client_id}")
+        for path in paths:
+            await page.goto(scene.url(path))
+            await page.get_by_text("The same on the command line").click()
+            shown = await page.locator(".commands code").all_inner_texts()
+            assert any(one.startswith("ortoo ") for one in shown), path
+            assert any(one.startswith("grpcurl ") for one in shown), path
+    shapes = {re.sub(r"\{name\}", "[^/]+", one.path) for one in ALL_PAGES if not one.is_action}
+    fragments = {"/overview/state", "/message/body", "/topics/[^/]+/live", "/groups/[^/]+/state", "/enodes/state"}
+    visited = {path.partition("?")[0] for path in (*paths, "/sign-in")}
+    for shape in shapes - fragments - {"/groups/[^/]+/lag-history"}:
+        assert any(re.fullmatch(shape, path) for path in visited), shape
 
 
 async def test_the_keyboard_alone_finds_a_message(scene: Scene) -> None:

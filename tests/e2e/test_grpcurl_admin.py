@@ -27,6 +27,7 @@ CALLS: dict[str, tuple[dict[str, Any], str]] = {
     "FindMessages": ({"topic": TOPIC, "key": "order-1"}, "two fresh horses"),
     "TrimTopic": ({"topic": TOPIC, "time_ms": "-1", "dry_run": True}, "begin_offset"),
     "DescribeLag": ({"group": GROUP, "topic": TOPIC}, "committed_offset"),
+    "ListLagHistory": ({"group": GROUP, "topic": TOPIC}, "interval_ms"),
     "ListDelayedMessages": ({"topic": TOPIC}, "{"),
     "CreateSchedule": (
         {
@@ -72,6 +73,9 @@ CALLS: dict[str, tuple[dict[str, Any], str]] = {
     "ListOrphanedTopics": ({}, "{"),
     "AdoptTopics": ({"all": True}, "{"),
     "ListReplicas": ({}, "{"),
+    "ListDisks": ({}, "free_bytes"),
+    "ListPermissions": ({}, "{"),
+    "ListAuditEntries": ({}, "AdminService/DeleteTopic"),
 }
 REFUSED: dict[str, tuple[dict[str, Any], str]] = {
     "ResumeTransaction": ({"transaction_id": "no-such-transaction"}, "transaction"),

@@ -19,7 +19,7 @@ from ortoo.common.records.view import open_batch
 from ortoo.enode.disk.disk import RealFile
 from ortoo.enode.log.frame import HEADER_BYTES
 from ortoo.enode.rpc.streams import pushdown
-from ortoo.snode.enodes import append_wire
+from ortoo.snode.enodes.wire import append_wire
 from ortoo.v1 import enode_pb2 as pb
 from ortoo.v1 import failure_pb2
 from ortoo.verification.servers.cluster import open_cluster

@@ -13,7 +13,7 @@ SOURCES = (
     *("services/enode/src/ortoo/enode/observe/findings.py", "services/namesrv/src/ortoo/namesrv/catalog/catalog.py"),
     "libs/common/src/ortoo/common/cluster/refused.py",
     *(
-        "services/snode/src/ortoo/snode/rpc/operators/reasons.py",
+        "services/snode/src/ortoo/snode/rpc/operators/explanation/reasons.py",
         "libs/client/src/ortoo/client/admin/doctor/findings.py",
     ),
     *(

@@ -26,7 +26,7 @@ from ortoo.namesrv.settings import NamesrvSettings
 from ortoo.snode.clients.locks import LOCK_LIFETIME_MS
 from ortoo.snode.clients.pop_consumers import CONSUMERS_MAX, EXPIRY_S, LEASE_EXPIRY_S_MAX
 from ortoo.snode.cluster.stream_ages import AFTER_CONNECTION, SPREAD
-from ortoo.snode.rpc.operators.deliveries import SILENT_MS
+from ortoo.snode.rpc.operators.explanation.deliveries import SILENT_MS
 from ortoo.snode.settings import SnodeSettings
 
 PAGES = Path(__file__).parents[2] / "docs/operations"

@@ -114,7 +114,7 @@ def test_a_filter_is_named_when_the_message_does_not_pass_it(wanted: str | Sql, 
 
 def test_more_than_one_answer_holds_comes_in_several(monkeypatch: pytest.MonkeyPatch) -> None:
     """No valid limit makes the list fail; it reports that there is more, and continues behind the last one."""
-    monkeypatch.setattr("ortoo.snode.rpc.operators.deliveries.ANSWER_BYTES_MAX", 400)
+    monkeypatch.setattr("ortoo.snode.rpc.operators.explanation.deliveries.ANSWER_BYTES_MAX", 400)
     monkeypatch.setattr("ortoo.enode.pops.deliveries.ANSWER_BYTES_MAX", 300)
 
     async def script(stage: ScriptedCluster) -> None:
@@ -147,7 +147,7 @@ def test_more_than_one_answer_holds_comes_in_several(monkeypatch: pytest.MonkeyP
 
 def test_a_message_among_the_newest_dead_letters_is_parked_and_not_finished(monkeypatch: pytest.MonkeyPatch) -> None:
     """The oldest dead letters would hide it if the search began with them and stopped at its limit."""
-    monkeypatch.setattr("ortoo.snode.rpc.operators.deliveries.DEAD_LETTERS_MAX", 5)
+    monkeypatch.setattr("ortoo.snode.rpc.operators.explanation.deliveries.DEAD_LETTERS_MAX", 5)
 
     async def script(stage: ScriptedCluster) -> None:
         async with stage.connect("app") as client:

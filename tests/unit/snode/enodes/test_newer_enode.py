@@ -10,9 +10,9 @@ from ortoo.common.process.background import Background
 from ortoo.common.process.clock import SystemClock
 from ortoo.snode.cluster.routes import DeliveryMode, EnodeReplicaState, MessageType, Permission
 from ortoo.snode.cluster.wire import decode_update
-from ortoo.snode.enodes.append_wire import decode_append_response
 from ortoo.snode.enodes.grpc_links import GrpcLinks
 from ortoo.snode.enodes.link import AppendedBatch, FlushMode
+from ortoo.snode.enodes.wire.append_wire import decode_append_response
 from ortoo.v1 import enode_delivery_modes_pb2, enode_pb2, namesrv_pb2, topic_pb2
 from ortoo.v1.enode_pb2_grpc import EnodeServiceServicer, add_EnodeServiceServicer_to_server
 

@@ -6,10 +6,12 @@ from typing import Any
 import pytest
 
 from ortoo.common.errors import Overloaded
+from ortoo.common.process.clock import SystemClock
 from ortoo.common.process.memory_budget import MemoryBudget
 from ortoo.snode.policy import access
 from ortoo.snode.policy.access import AccessControl, CallAccess
 from ortoo.snode.policy.access_rules import parse_access_rules
+from ortoo.snode.policy.audit import AuditLog
 from ortoo.v1 import producer_pb2, topic_pb2
 
 RULES = """
@@ -31,7 +33,8 @@ async def test_what_a_stream_names_counts_in_the_budget(monkeypatch: pytest.Monk
     share = budget.share("Produce")
     monkeypatch.setattr(access, "current_memory_share", lambda: share)
     directory: Any = SimpleNamespace(topic_name=str)
-    rules = AccessControl("", None, directory)  # type: ignore[arg-type]  # no call is signed
+    audit = AuditLog("snode-0", SystemClock())
+    rules = AccessControl("", None, directory, audit)  # type: ignore[arg-type]  # no call is signed
     rules.rules = parse_access_rules(RULES)
     call = CallAccess(rules, "ProducerService/Produce", "10.1.0.1:80")
     rules.add_stream(call, print)

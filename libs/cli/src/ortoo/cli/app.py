@@ -41,6 +41,7 @@ COMMANDS: dict[str, Callable[..., Any]] = {
     "clients": processes.clients,
     "cluster": processes.cluster,
     "top": top.top,
+    "audit": users.audit,
     "bundle": bundle.bundle,
 }
 FAMILIES: dict[str, tuple[str, dict[str, Callable[..., Any]]]] = {
@@ -92,6 +93,7 @@ FAMILIES: dict[str, tuple[str, dict[str, Callable[..., Any]]]] = {
             "drain": draining.drain,
             "fill": draining.fill,
             "replicas": replicas.show,
+            "disks": replicas.disks,
             "hand-over": replicas.transfer_leadership,
             "elect": replicas.elect,
             "add": replicas.add,
@@ -115,7 +117,13 @@ FAMILIES: dict[str, tuple[str, dict[str, Callable[..., Any]]]] = {
     ),
     "user": (
         "Show, create and change the users who sign requests.",
-        {"list": users.show_all, "access": users.access, "put": users.put, "delete": users.delete},
+        {
+            "list": users.show_all,
+            "access": users.access,
+            "permissions": users.permissions,
+            "put": users.put,
+            "delete": users.delete,
+        },
     ),
     "dlq": (
         "Show dead letters and send them again.",

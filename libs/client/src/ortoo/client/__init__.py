@@ -54,9 +54,16 @@ if TYPE_CHECKING:
         TopicProgress,
         TrimmedQueue,
     )
-    from ortoo.client.admin.enodes.replicas import ForgottenEnode, ReplicaAdmin, ReplicaInfo, ReplicaSetInfo
+    from ortoo.client.admin.enodes.replicas import (
+        DiskState,
+        ForgottenEnode,
+        ReplicaAdmin,
+        ReplicaDisk,
+        ReplicaInfo,
+        ReplicaSetInfo,
+    )
     from ortoo.client.admin.groups import GroupAdmin
-    from ortoo.client.admin.lag import GroupLag, LagByState, QueueLag
+    from ortoo.client.admin.lag import GroupLag, LagByState, LagHistory, LagSample, QueueLag
     from ortoo.client.admin.operations import (
         ClusterFinding,
         Explanation,
@@ -66,7 +73,17 @@ if TYPE_CHECKING:
         Reason,
     )
     from ortoo.client.admin.schedules import ListedSchedules, ScheduleAdmin, ScheduleInfo
-    from ortoo.client.admin.users import CallerAccess, GrantedAccess, UserAdmin, UserInfo
+    from ortoo.client.admin.users import (
+        AccessPermissions,
+        AuditEntries,
+        AuditEntry,
+        CallerAccess,
+        GrantedAccess,
+        NamePermission,
+        UserAdmin,
+        UserInfo,
+        UserPermissions,
+    )
     from ortoo.client.app import Client, connect
     from ortoo.client.apps.app import App, TopicProducer
     from ortoo.client.apps.avro import avro_schema
@@ -118,11 +135,14 @@ if TYPE_CHECKING:
     from ortoo.common.records.message import Message
 
 __all__ = [
+    "AccessPermissions",
     "Admin",
     "Adoption",
     "AllocationStrategy",
     "AlreadyExists",
     "App",
+    "AuditEntries",
+    "AuditEntry",
     "CallerAccess",
     "Client",
     "ClientClosed",
@@ -143,6 +163,7 @@ __all__ = [
     "DelayedMessage",
     "DeletedGroup",
     "DeletedTopic",
+    "DiskState",
     "Explanation",
     "Fenced",
     "Filter",
@@ -161,11 +182,14 @@ __all__ = [
     "Internal",
     "Invalid",
     "LagByState",
+    "LagHistory",
+    "LagSample",
     "ListedSchedules",
     "LostMessages",
     "Message",
     "MessageDeliveries",
     "MessageDelivery",
+    "NamePermission",
     "NotFound",
     "OpenTransaction",
     "OrphanedTopic",
@@ -194,6 +218,7 @@ __all__ = [
     "ReceivedMessage",
     "ReplayProgress",
     "ReplicaAdmin",
+    "ReplicaDisk",
     "ReplicaInfo",
     "ReplicaSetInfo",
     "RequestOptions",
@@ -221,6 +246,7 @@ __all__ = [
     "Unsupported",
     "UserAdmin",
     "UserInfo",
+    "UserPermissions",
     "avro_schema",
     "connect",
 ]
@@ -258,7 +284,7 @@ _MODULES: dict[str, tuple[str, ...]] = {
         "TrimmedQueue",
     ),
     "ortoo.client.admin.groups": ("GroupAdmin",),
-    "ortoo.client.admin.lag": ("GroupLag", "LagByState", "QueueLag"),
+    "ortoo.client.admin.lag": ("GroupLag", "LagByState", "LagHistory", "LagSample", "QueueLag"),
     "ortoo.client.admin.operations": (
         "ClusterFinding",
         "Explanation",
@@ -267,9 +293,26 @@ _MODULES: dict[str, tuple[str, ...]] = {
         "ProcessSettings",
         "Reason",
     ),
-    "ortoo.client.admin.enodes.replicas": ("ForgottenEnode", "ReplicaAdmin", "ReplicaInfo", "ReplicaSetInfo"),
+    "ortoo.client.admin.enodes.replicas": (
+        "DiskState",
+        "ForgottenEnode",
+        "ReplicaAdmin",
+        "ReplicaDisk",
+        "ReplicaInfo",
+        "ReplicaSetInfo",
+    ),
     "ortoo.client.admin.schedules": ("ListedSchedules", "ScheduleAdmin", "ScheduleInfo"),
-    "ortoo.client.admin.users": ("CallerAccess", "GrantedAccess", "UserAdmin", "UserInfo"),
+    "ortoo.client.admin.users": (
+        "AccessPermissions",
+        "AuditEntries",
+        "AuditEntry",
+        "CallerAccess",
+        "GrantedAccess",
+        "NamePermission",
+        "UserAdmin",
+        "UserInfo",
+        "UserPermissions",
+    ),
     "ortoo.client.app": ("Client", "connect"),
     "ortoo.client.apps.app": ("App", "TopicProducer"),
     "ortoo.client.apps.avro": ("avro_schema",),

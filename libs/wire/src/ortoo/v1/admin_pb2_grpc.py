@@ -4,10 +4,12 @@ import grpc
 
 from ortoo.v1 import access_pb2 as ortoo_dot_v1_dot_access__pb2
 from ortoo.v1 import admin_pb2 as ortoo_dot_v1_dot_admin__pb2
+from ortoo.v1 import audit_pb2 as ortoo_dot_v1_dot_audit__pb2
 from ortoo.v1 import client_pb2 as ortoo_dot_v1_dot_client__pb2
 from ortoo.v1 import enode_replicas_pb2 as ortoo_dot_v1_dot_enode__replicas__pb2
 from ortoo.v1 import flow_control_pb2 as ortoo_dot_v1_dot_flow__control__pb2
 from ortoo.v1 import group_deletion_pb2 as ortoo_dot_v1_dot_group__deletion__pb2
+from ortoo.v1 import lag_pb2 as ortoo_dot_v1_dot_lag__pb2
 from ortoo.v1 import namesrv_pb2 as ortoo_dot_v1_dot_namesrv__pb2
 from ortoo.v1 import replica_admin_pb2 as ortoo_dot_v1_dot_replica__admin__pb2
 from ortoo.v1 import schedule_pb2 as ortoo_dot_v1_dot_schedule__pb2
@@ -123,6 +125,11 @@ class AdminServiceStub(object):
                 '/ortoo.v1.AdminService/DescribeLag',
                 request_serializer=ortoo_dot_v1_dot_admin__pb2.DescribeLagRequest.SerializeToString,
                 response_deserializer=ortoo_dot_v1_dot_admin__pb2.DescribeLagResponse.FromString,
+                )
+        self.ListLagHistory = channel.unary_unary(
+                '/ortoo.v1.AdminService/ListLagHistory',
+                request_serializer=ortoo_dot_v1_dot_lag__pb2.ListLagHistoryRequest.SerializeToString,
+                response_deserializer=ortoo_dot_v1_dot_lag__pb2.ListLagHistoryResponse.FromString,
                 )
         self.ListDelayedMessages = channel.unary_unary(
                 '/ortoo.v1.AdminService/ListDelayedMessages',
@@ -243,6 +250,21 @@ class AdminServiceStub(object):
                 '/ortoo.v1.AdminService/DescribeAccess',
                 request_serializer=ortoo_dot_v1_dot_access__pb2.DescribeAccessRequest.SerializeToString,
                 response_deserializer=ortoo_dot_v1_dot_access__pb2.DescribeAccessResponse.FromString,
+                )
+        self.ListPermissions = channel.unary_unary(
+                '/ortoo.v1.AdminService/ListPermissions',
+                request_serializer=ortoo_dot_v1_dot_audit__pb2.ListPermissionsRequest.SerializeToString,
+                response_deserializer=ortoo_dot_v1_dot_audit__pb2.ListPermissionsResponse.FromString,
+                )
+        self.ListAuditEntries = channel.unary_unary(
+                '/ortoo.v1.AdminService/ListAuditEntries',
+                request_serializer=ortoo_dot_v1_dot_audit__pb2.ListAuditEntriesRequest.SerializeToString,
+                response_deserializer=ortoo_dot_v1_dot_audit__pb2.ListAuditEntriesResponse.FromString,
+                )
+        self.ListDisks = channel.unary_unary(
+                '/ortoo.v1.AdminService/ListDisks',
+                request_serializer=ortoo_dot_v1_dot_replica__admin__pb2.ListDisksRequest.SerializeToString,
+                response_deserializer=ortoo_dot_v1_dot_replica__admin__pb2.ListDisksResponse.FromString,
                 )
         self.ListReplicas = channel.unary_unary(
                 '/ortoo.v1.AdminService/ListReplicas',
@@ -450,6 +472,15 @@ class AdminServiceServicer(object):
         context.set_details('Method not implemented!')
         raise NotImplementedError('Method not implemented!')
 
+    def ListLagHistory(self, request, context):
+        """The lag of a group over the last hour.
+
+        grpcurl -plaintext -d '{"group":"g"}' HOST:PORT ortoo.v1.AdminService/ListLagHistory
+        """
+        context.set_code(grpc.StatusCode.UNIMPLEMENTED)
+        context.set_details('Method not implemented!')
+        raise NotImplementedError('Method not implemented!')
+
     def ListDelayedMessages(self, request, context):
         """The delayed messages of a topic, ordered by due time.
 
@@ -638,6 +669,29 @@ class AdminServiceServicer(object):
         context.set_details('Method not implemented!')
         raise NotImplementedError('Method not implemented!')
 
+    def ListPermissions(self, request, context):
+        """The permissions of users, from the access file of the snode that answers.
+        """
+        context.set_code(grpc.StatusCode.UNIMPLEMENTED)
+        context.set_details('Method not implemented!')
+        raise NotImplementedError('Method not implemented!')
+
+    def ListAuditEntries(self, request, context):
+        """The last calls of operators that changed something, or the last refused calls, from the memory of all snodes.
+
+        grpcurl -plaintext -d '{"refused":true}' HOST:PORT ortoo.v1.AdminService/ListAuditEntries
+        """
+        context.set_code(grpc.StatusCode.UNIMPLEMENTED)
+        context.set_details('Method not implemented!')
+        raise NotImplementedError('Method not implemented!')
+
+    def ListDisks(self, request, context):
+        """The disk of each replica of the enodes: free space, and the time until it is full.
+        """
+        context.set_code(grpc.StatusCode.UNIMPLEMENTED)
+        context.set_details('Method not implemented!')
+        raise NotImplementedError('Method not implemented!')
+
     def ListReplicas(self, request, context):
         """The replicas of enodes: the leader, their states and their lags.
 
@@ -814,6 +868,11 @@ def add_AdminServiceServicer_to_server(servicer, server):
                     request_deserializer=ortoo_dot_v1_dot_admin__pb2.DescribeLagRequest.FromString,
                     response_serializer=ortoo_dot_v1_dot_admin__pb2.DescribeLagResponse.SerializeToString,
             ),
+            'ListLagHistory': grpc.unary_unary_rpc_method_handler(
+                    servicer.ListLagHistory,
+                    request_deserializer=ortoo_dot_v1_dot_lag__pb2.ListLagHistoryRequest.FromString,
+                    response_serializer=ortoo_dot_v1_dot_lag__pb2.ListLagHistoryResponse.SerializeToString,
+            ),
             'ListDelayedMessages': grpc.unary_unary_rpc_method_handler(
                     servicer.ListDelayedMessages,
                     request_deserializer=ortoo_dot_v1_dot_admin__pb2.ListDelayedMessagesRequest.FromString,
@@ -933,6 +992,21 @@ def add_AdminServiceServicer_to_server(servicer, server):
                     servicer.DescribeAccess,
                     request_deserializer=ortoo_dot_v1_dot_access__pb2.DescribeAccessRequest.FromString,
                     response_serializer=ortoo_dot_v1_dot_access__pb2.DescribeAccessResponse.SerializeToString,
+            ),
+            'ListPermissions': grpc.unary_unary_rpc_method_handler(
+                    servicer.ListPermissions,
+                    request_deserializer=ortoo_dot_v1_dot_audit__pb2.ListPermissionsRequest.FromString,
+                    response_serializer=ortoo_dot_v1_dot_audit__pb2.ListPermissionsResponse.SerializeToString,
+            ),
+            'ListAuditEntries': grpc.unary_unary_rpc_method_handler(
+                    servicer.ListAuditEntries,
+                    request_deserializer=ortoo_dot_v1_dot_audit__pb2.ListAuditEntriesRequest.FromString,
+                    response_serializer=ortoo_dot_v1_dot_audit__pb2.ListAuditEntriesResponse.SerializeToString,
+            ),
+            'ListDisks': grpc.unary_unary_rpc_method_handler(
+                    servicer.ListDisks,
+                    request_deserializer=ortoo_dot_v1_dot_replica__admin__pb2.ListDisksRequest.FromString,
+                    response_serializer=ortoo_dot_v1_dot_replica__admin__pb2.ListDisksResponse.SerializeToString,
             ),
             'ListReplicas': grpc.unary_unary_rpc_method_handler(
                     servicer.ListReplicas,
@@ -1327,6 +1401,23 @@ class AdminService(object):
         return grpc.experimental.unary_unary(request, target, '/ortoo.v1.AdminService/DescribeLag',
             ortoo_dot_v1_dot_admin__pb2.DescribeLagRequest.SerializeToString,
             ortoo_dot_v1_dot_admin__pb2.DescribeLagResponse.FromString,
+            options, channel_credentials,
+            insecure, call_credentials, compression, wait_for_ready, timeout, metadata)
+
+    @staticmethod
+    def ListLagHistory(request,
+            target,
+            options=(),
+            channel_credentials=None,
+            call_credentials=None,
+            insecure=False,
+            compression=None,
+            wait_for_ready=None,
+            timeout=None,
+            metadata=None):
+        return grpc.experimental.unary_unary(request, target, '/ortoo.v1.AdminService/ListLagHistory',
+            ortoo_dot_v1_dot_lag__pb2.ListLagHistoryRequest.SerializeToString,
+            ortoo_dot_v1_dot_lag__pb2.ListLagHistoryResponse.FromString,
             options, channel_credentials,
             insecure, call_credentials, compression, wait_for_ready, timeout, metadata)
 
@@ -1735,6 +1826,57 @@ class AdminService(object):
         return grpc.experimental.unary_unary(request, target, '/ortoo.v1.AdminService/DescribeAccess',
             ortoo_dot_v1_dot_access__pb2.DescribeAccessRequest.SerializeToString,
             ortoo_dot_v1_dot_access__pb2.DescribeAccessResponse.FromString,
+            options, channel_credentials,
+            insecure, call_credentials, compression, wait_for_ready, timeout, metadata)
+
+    @staticmethod
+    def ListPermissions(request,
+            target,
+            options=(),
+            channel_credentials=None,
+            call_credentials=None,
+            insecure=False,
+            compression=None,
+            wait_for_ready=None,
+            timeout=None,
+            metadata=None):
+        return grpc.experimental.unary_unary(request, target, '/ortoo.v1.AdminService/ListPermissions',
+            ortoo_dot_v1_dot_audit__pb2.ListPermissionsRequest.SerializeToString,
+            ortoo_dot_v1_dot_audit__pb2.ListPermissionsResponse.FromString,
+            options, channel_credentials,
+            insecure, call_credentials, compression, wait_for_ready, timeout, metadata)
+
+    @staticmethod
+    def ListAuditEntries(request,
+            target,
+            options=(),
+            channel_credentials=None,
+            call_credentials=None,
+            insecure=False,
+            compression=None,
+            wait_for_ready=None,
+            timeout=None,
+            metadata=None):
+        return grpc.experimental.unary_unary(request, target, '/ortoo.v1.AdminService/ListAuditEntries',
+            ortoo_dot_v1_dot_audit__pb2.ListAuditEntriesRequest.SerializeToString,
+            ortoo_dot_v1_dot_audit__pb2.ListAuditEntriesResponse.FromString,
+            options, channel_credentials,
+            insecure, call_credentials, compression, wait_for_ready, timeout, metadata)
+
+    @staticmethod
+    def ListDisks(request,
+            target,
+            options=(),
+            channel_credentials=None,
+            call_credentials=None,
+            insecure=False,
+            compression=None,
+            wait_for_ready=None,
+            timeout=None,
+            metadata=None):
+        return grpc.experimental.unary_unary(request, target, '/ortoo.v1.AdminService/ListDisks',
+            ortoo_dot_v1_dot_replica__admin__pb2.ListDisksRequest.SerializeToString,
+            ortoo_dot_v1_dot_replica__admin__pb2.ListDisksResponse.FromString,
             options, channel_credentials,
             insecure, call_credentials, compression, wait_for_ready, timeout, metadata)
 

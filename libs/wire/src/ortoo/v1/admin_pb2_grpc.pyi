@@ -7,10 +7,12 @@ from collections import abc as _abc
 from grpc import aio as _aio
 from ortoo.v1 import access_pb2 as _access_pb2
 from ortoo.v1 import admin_pb2 as _admin_pb2
+from ortoo.v1 import audit_pb2 as _audit_pb2
 from ortoo.v1 import client_pb2 as _client_pb2
 from ortoo.v1 import enode_replicas_pb2 as _enode_replicas_pb2
 from ortoo.v1 import flow_control_pb2 as _flow_control_pb2
 from ortoo.v1 import group_deletion_pb2 as _group_deletion_pb2
+from ortoo.v1 import lag_pb2 as _lag_pb2
 from ortoo.v1 import namesrv_pb2 as _namesrv_pb2
 from ortoo.v1 import replica_admin_pb2 as _replica_admin_pb2
 from ortoo.v1 import schedule_pb2 as _schedule_pb2
@@ -87,6 +89,11 @@ class AdminServiceStub:
     """
     DescribeLag: _aio.UnaryUnaryMultiCallable[_admin_pb2.DescribeLagRequest, _admin_pb2.DescribeLagResponse]
     """The lag of a group in each queue of a topic."""
+    ListLagHistory: _aio.UnaryUnaryMultiCallable[_lag_pb2.ListLagHistoryRequest, _lag_pb2.ListLagHistoryResponse]
+    """The lag of a group over the last hour.
+
+    grpcurl -plaintext -d '{"group":"g"}' HOST:PORT ortoo.v1.AdminService/ListLagHistory
+    """
     ListDelayedMessages: _aio.UnaryUnaryMultiCallable[_admin_pb2.ListDelayedMessagesRequest, _admin_pb2.ListDelayedMessagesResponse]
     """The delayed messages of a topic, ordered by due time.
 
@@ -163,6 +170,15 @@ class AdminServiceStub:
 
     grpcurl -plaintext -d '{"topics":["t"],"groups":["g"]}' HOST:PORT ortoo.v1.AdminService/DescribeAccess
     """
+    ListPermissions: _aio.UnaryUnaryMultiCallable[_audit_pb2.ListPermissionsRequest, _audit_pb2.ListPermissionsResponse]
+    """The permissions of users, from the access file of the snode that answers."""
+    ListAuditEntries: _aio.UnaryUnaryMultiCallable[_audit_pb2.ListAuditEntriesRequest, _audit_pb2.ListAuditEntriesResponse]
+    """The last calls of operators that changed something, or the last refused calls, from the memory of all snodes.
+
+    grpcurl -plaintext -d '{"refused":true}' HOST:PORT ortoo.v1.AdminService/ListAuditEntries
+    """
+    ListDisks: _aio.UnaryUnaryMultiCallable[_replica_admin_pb2.ListDisksRequest, _replica_admin_pb2.ListDisksResponse]
+    """The disk of each replica of the enodes: free space, and the time until it is full."""
     ListReplicas: _aio.UnaryUnaryMultiCallable[_replica_admin_pb2.ListReplicasRequest, _replica_admin_pb2.ListReplicasResponse]
     """The replicas of enodes: the leader, their states and their lags.
 
@@ -380,6 +396,17 @@ class AdminServiceServicer(metaclass=_abc_1.ABCMeta):
         context: _aio.ServicerContext[_admin_pb2.DescribeLagRequest, _abc.Awaitable[_admin_pb2.DescribeLagResponse]],
     ) -> _abc.Awaitable[_admin_pb2.DescribeLagResponse]:
         """The lag of a group in each queue of a topic."""
+
+    @_abc_1.abstractmethod
+    def ListLagHistory(
+        self,
+        request: _lag_pb2.ListLagHistoryRequest,
+        context: _aio.ServicerContext[_lag_pb2.ListLagHistoryRequest, _abc.Awaitable[_lag_pb2.ListLagHistoryResponse]],
+    ) -> _abc.Awaitable[_lag_pb2.ListLagHistoryResponse]:
+        """The lag of a group over the last hour.
+
+        grpcurl -plaintext -d '{"group":"g"}' HOST:PORT ortoo.v1.AdminService/ListLagHistory
+        """
 
     @_abc_1.abstractmethod
     def ListDelayedMessages(
@@ -600,6 +627,33 @@ class AdminServiceServicer(metaclass=_abc_1.ABCMeta):
 
         grpcurl -plaintext -d '{"topics":["t"],"groups":["g"]}' HOST:PORT ortoo.v1.AdminService/DescribeAccess
         """
+
+    @_abc_1.abstractmethod
+    def ListPermissions(
+        self,
+        request: _audit_pb2.ListPermissionsRequest,
+        context: _aio.ServicerContext[_audit_pb2.ListPermissionsRequest, _abc.Awaitable[_audit_pb2.ListPermissionsResponse]],
+    ) -> _abc.Awaitable[_audit_pb2.ListPermissionsResponse]:
+        """The permissions of users, from the access file of the snode that answers."""
+
+    @_abc_1.abstractmethod
+    def ListAuditEntries(
+        self,
+        request: _audit_pb2.ListAuditEntriesRequest,
+        context: _aio.ServicerContext[_audit_pb2.ListAuditEntriesRequest, _abc.Awaitable[_audit_pb2.ListAuditEntriesResponse]],
+    ) -> _abc.Awaitable[_audit_pb2.ListAuditEntriesResponse]:
+        """The last calls of operators that changed something, or the last refused calls, from the memory of all snodes.
+
+        grpcurl -plaintext -d '{"refused":true}' HOST:PORT ortoo.v1.AdminService/ListAuditEntries
+        """
+
+    @_abc_1.abstractmethod
+    def ListDisks(
+        self,
+        request: _replica_admin_pb2.ListDisksRequest,
+        context: _aio.ServicerContext[_replica_admin_pb2.ListDisksRequest, _abc.Awaitable[_replica_admin_pb2.ListDisksResponse]],
+    ) -> _abc.Awaitable[_replica_admin_pb2.ListDisksResponse]:
+        """The disk of each replica of the enodes: free space, and the time until it is full."""
 
     @_abc_1.abstractmethod
     def ListReplicas(

@@ -137,6 +137,11 @@ class EnodeServiceStub(object):
                 request_serializer=ortoo_dot_v1_dot_lag__pb2.DescribeLagsRequest.SerializeToString,
                 response_deserializer=ortoo_dot_v1_dot_lag__pb2.DescribeLagsResponse.FromString,
                 )
+        self.ListLagSamples = channel.unary_unary(
+                '/ortoo.v1.EnodeService/ListLagSamples',
+                request_serializer=ortoo_dot_v1_dot_lag__pb2.ListLagSamplesRequest.SerializeToString,
+                response_deserializer=ortoo_dot_v1_dot_lag__pb2.ListLagSamplesResponse.FromString,
+                )
         self.RecordFailedAttempt = channel.unary_unary(
                 '/ortoo.v1.EnodeService/RecordFailedAttempt',
                 request_serializer=ortoo_dot_v1_dot_lag__pb2.RecordFailedAttemptRequest.SerializeToString,
@@ -397,6 +402,13 @@ class EnodeServiceServicer(object):
         context.set_details('Method not implemented!')
         raise NotImplementedError('Method not implemented!')
 
+    def ListLagSamples(self, request, context):
+        """The lags of a group that this process recorded while it led.
+        """
+        context.set_code(grpc.StatusCode.UNIMPLEMENTED)
+        context.set_details('Method not implemented!')
+        raise NotImplementedError('Method not implemented!')
+
     def RecordFailedAttempt(self, request, context):
         """Records a failed attempt of a consumer that retries the message on its own, for operators. Not durable.
         """
@@ -640,6 +652,11 @@ def add_EnodeServiceServicer_to_server(servicer, server):
                     servicer.DescribeLags,
                     request_deserializer=ortoo_dot_v1_dot_lag__pb2.DescribeLagsRequest.FromString,
                     response_serializer=ortoo_dot_v1_dot_lag__pb2.DescribeLagsResponse.SerializeToString,
+            ),
+            'ListLagSamples': grpc.unary_unary_rpc_method_handler(
+                    servicer.ListLagSamples,
+                    request_deserializer=ortoo_dot_v1_dot_lag__pb2.ListLagSamplesRequest.FromString,
+                    response_serializer=ortoo_dot_v1_dot_lag__pb2.ListLagSamplesResponse.SerializeToString,
             ),
             'RecordFailedAttempt': grpc.unary_unary_rpc_method_handler(
                     servicer.RecordFailedAttempt,
@@ -1130,6 +1147,23 @@ class EnodeService(object):
         return grpc.experimental.unary_unary(request, target, '/ortoo.v1.EnodeService/DescribeLags',
             ortoo_dot_v1_dot_lag__pb2.DescribeLagsRequest.SerializeToString,
             ortoo_dot_v1_dot_lag__pb2.DescribeLagsResponse.FromString,
+            options, channel_credentials,
+            insecure, call_credentials, compression, wait_for_ready, timeout, metadata)
+
+    @staticmethod
+    def ListLagSamples(request,
+            target,
+            options=(),
+            channel_credentials=None,
+            call_credentials=None,
+            insecure=False,
+            compression=None,
+            wait_for_ready=None,
+            timeout=None,
+            metadata=None):
+        return grpc.experimental.unary_unary(request, target, '/ortoo.v1.EnodeService/ListLagSamples',
+            ortoo_dot_v1_dot_lag__pb2.ListLagSamplesRequest.SerializeToString,
+            ortoo_dot_v1_dot_lag__pb2.ListLagSamplesResponse.FromString,
             options, channel_credentials,
             insecure, call_credentials, compression, wait_for_ready, timeout, metadata)
 

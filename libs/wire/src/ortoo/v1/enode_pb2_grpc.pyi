@@ -75,6 +75,8 @@ class EnodeServiceStub:
     """The delivery states of a queue's messages for a group. Read-only."""
     DescribeLags: _aio.UnaryUnaryMultiCallable[_lag_pb2.DescribeLagsRequest, _lag_pb2.DescribeLagsResponse]
     """The unfinished messages of a group in all its topics on this enode, by state. Read-only."""
+    ListLagSamples: _aio.UnaryUnaryMultiCallable[_lag_pb2.ListLagSamplesRequest, _lag_pb2.ListLagSamplesResponse]
+    """The lags of a group that this process recorded while it led."""
     RecordFailedAttempt: _aio.UnaryUnaryMultiCallable[_lag_pb2.RecordFailedAttemptRequest, _lag_pb2.RecordFailedAttemptResponse]
     """Records a failed attempt of a consumer that retries the message on its own, for operators. Not durable."""
     RecordInterruptions: _aio.UnaryUnaryMultiCallable[_lag_pb2.RecordInterruptionsRequest, _lag_pb2.RecordInterruptionsResponse]
@@ -304,6 +306,14 @@ class EnodeServiceServicer(metaclass=_abc_1.ABCMeta):
         context: _aio.ServicerContext[_lag_pb2.DescribeLagsRequest, _abc.Awaitable[_lag_pb2.DescribeLagsResponse]],
     ) -> _abc.Awaitable[_lag_pb2.DescribeLagsResponse]:
         """The unfinished messages of a group in all its topics on this enode, by state. Read-only."""
+
+    @_abc_1.abstractmethod
+    def ListLagSamples(
+        self,
+        request: _lag_pb2.ListLagSamplesRequest,
+        context: _aio.ServicerContext[_lag_pb2.ListLagSamplesRequest, _abc.Awaitable[_lag_pb2.ListLagSamplesResponse]],
+    ) -> _abc.Awaitable[_lag_pb2.ListLagSamplesResponse]:
+        """The lags of a group that this process recorded while it led."""
 
     @_abc_1.abstractmethod
     def RecordFailedAttempt(

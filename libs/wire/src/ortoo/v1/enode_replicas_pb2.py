@@ -15,7 +15,7 @@ _sym_db = _symbol_database.Default()
 from ortoo.v1 import replica_report_pb2 as ortoo_dot_v1_dot_replica__report__pb2
 
 
-DESCRIPTOR = _descriptor_pool.Default().AddSerializedFile(b'\n\x1dortoo/v1/enode_replicas.proto\x12\x08ortoo.v1\x1a\x1dortoo/v1/replica_report.proto\"(\n\x17\x44\x65scribeReplicasRequest\x12\r\n\x05\x65node\x18\x01 \x01(\t\"\x88\x02\n\x18\x44\x65scribeReplicasResponse\x12\r\n\x05\x65node\x18\x01 \x01(\t\x12\x0e\n\x06set_id\x18\x02 \x01(\t\x12$\n\x07replica\x18\x03 \x01(\x0b\x32\x13.ortoo.v1.ReplicaId\x12\r\n\x05\x65poch\x18\x04 \x01(\x04\x12#\n\x06leader\x18\x05 \x01(\x0b\x32\x13.ortoo.v1.ReplicaId\x12\x12\n\nis_leading\x18\x06 \x01(\x08\x12+\n\x08replicas\x18\x07 \x03(\x0b\x32\x19.ortoo.v1.ReplicaProgress\x12\x11\n\tcommitted\x18\x08 \x01(\x04\x12\x1f\n\x04tail\x18\t \x01(\x0b\x32\x11.ortoo.v1.LogTail\"\x99\x01\n\x0fReplicaProgress\x12$\n\x07replica\x18\x01 \x01(\x0b\x32\x13.ortoo.v1.ReplicaId\x12\x10\n\x08is_voter\x18\x02 \x01(\x08\x12\x0f\n\x07\x66lushed\x18\x03 \x01(\x04\x12\x11\n\tlag_bytes\x18\x04 \x01(\x04\x12\x19\n\x0cheard_ms_ago\x18\x05 \x01(\rH\x00\x88\x01\x01\x42\x0f\n\r_heard_ms_ago\"H\n\x0fHandOverRequest\x12\r\n\x05\x65node\x18\x01 \x01(\t\x12&\n\tsuccessor\x18\x02 \x01(\x0b\x32\x13.ortoo.v1.ReplicaId\"I\n\x10HandOverResponse\x12\r\n\x05\x65poch\x18\x01 \x01(\x04\x12&\n\tsuccessor\x18\x02 \x01(\x0b\x32\x13.ortoo.v1.ReplicaId\"a\n\x11\x41\x64\x64ReplicaRequest\x12\r\n\x05\x65node\x18\x01 \x01(\t\x12$\n\x07replica\x18\x02 \x01(\x0b\x32\x13.ortoo.v1.ReplicaId\x12\x17\n\x0freplica_address\x18\x03 \x01(\t\"A\n\x12\x41\x64\x64ReplicaResponse\x12+\n\x08replicas\x18\x01 \x03(\x0b\x32\x19.ortoo.v1.ReplicaProgress\"K\n\x14RemoveReplicaRequest\x12\r\n\x05\x65node\x18\x01 \x01(\t\x12$\n\x07replica\x18\x02 \x01(\x0b\x32\x13.ortoo.v1.ReplicaId\"D\n\x15RemoveReplicaResponse\x12+\n\x08replicas\x18\x01 \x03(\x0b\x32\x19.ortoo.v1.ReplicaProgress2\xcf\x02\n\x14\x45nodeReplicasService\x12Y\n\x10\x44\x65scribeReplicas\x12!.ortoo.v1.DescribeReplicasRequest\x1a\".ortoo.v1.DescribeReplicasResponse\x12\x41\n\x08HandOver\x12\x19.ortoo.v1.HandOverRequest\x1a\x1a.ortoo.v1.HandOverResponse\x12G\n\nAddReplica\x12\x1b.ortoo.v1.AddReplicaRequest\x1a\x1c.ortoo.v1.AddReplicaResponse\x12P\n\rRemoveReplica\x12\x1e.ortoo.v1.RemoveReplicaRequest\x1a\x1f.ortoo.v1.RemoveReplicaResponseB\x12Z\x10ortoo/v1;ortoov1b\x06proto3')
+DESCRIPTOR = _descriptor_pool.Default().AddSerializedFile(b'\n\x1dortoo/v1/enode_replicas.proto\x12\x08ortoo.v1\x1a\x1dortoo/v1/replica_report.proto\"(\n\x17\x44\x65scribeReplicasRequest\x12\r\n\x05\x65node\x18\x01 \x01(\t\"\xab\x02\n\x18\x44\x65scribeReplicasResponse\x12\r\n\x05\x65node\x18\x01 \x01(\t\x12\x0e\n\x06set_id\x18\x02 \x01(\t\x12$\n\x07replica\x18\x03 \x01(\x0b\x32\x13.ortoo.v1.ReplicaId\x12\r\n\x05\x65poch\x18\x04 \x01(\x04\x12#\n\x06leader\x18\x05 \x01(\x0b\x32\x13.ortoo.v1.ReplicaId\x12\x12\n\nis_leading\x18\x06 \x01(\x08\x12+\n\x08replicas\x18\x07 \x03(\x0b\x32\x19.ortoo.v1.ReplicaProgress\x12\x11\n\tcommitted\x18\x08 \x01(\x04\x12\x1f\n\x04tail\x18\t \x01(\x0b\x32\x11.ortoo.v1.LogTail\x12!\n\x04\x64isk\x18\n \x01(\x0b\x32\x13.ortoo.v1.DiskState\"\x80\x01\n\tDiskState\x12\x12\n\nfree_bytes\x18\x01 \x01(\x04\x12\x12\n\nsize_bytes\x18\x02 \x01(\x04\x12\x13\n\x0b\x66ree_inodes\x18\x03 \x01(\x04\x12\x0e\n\x06inodes\x18\x04 \x01(\x04\x12\x17\n\nfull_in_ms\x18\x05 \x01(\x03H\x00\x88\x01\x01\x42\r\n\x0b_full_in_ms\"\x99\x01\n\x0fReplicaProgress\x12$\n\x07replica\x18\x01 \x01(\x0b\x32\x13.ortoo.v1.ReplicaId\x12\x10\n\x08is_voter\x18\x02 \x01(\x08\x12\x0f\n\x07\x66lushed\x18\x03 \x01(\x04\x12\x11\n\tlag_bytes\x18\x04 \x01(\x04\x12\x19\n\x0cheard_ms_ago\x18\x05 \x01(\rH\x00\x88\x01\x01\x42\x0f\n\r_heard_ms_ago\"H\n\x0fHandOverRequest\x12\r\n\x05\x65node\x18\x01 \x01(\t\x12&\n\tsuccessor\x18\x02 \x01(\x0b\x32\x13.ortoo.v1.ReplicaId\"I\n\x10HandOverResponse\x12\r\n\x05\x65poch\x18\x01 \x01(\x04\x12&\n\tsuccessor\x18\x02 \x01(\x0b\x32\x13.ortoo.v1.ReplicaId\"a\n\x11\x41\x64\x64ReplicaRequest\x12\r\n\x05\x65node\x18\x01 \x01(\t\x12$\n\x07replica\x18\x02 \x01(\x0b\x32\x13.ortoo.v1.ReplicaId\x12\x17\n\x0freplica_address\x18\x03 \x01(\t\"A\n\x12\x41\x64\x64ReplicaResponse\x12+\n\x08replicas\x18\x01 \x03(\x0b\x32\x19.ortoo.v1.ReplicaProgress\"K\n\x14RemoveReplicaRequest\x12\r\n\x05\x65node\x18\x01 \x01(\t\x12$\n\x07replica\x18\x02 \x01(\x0b\x32\x13.ortoo.v1.ReplicaId\"D\n\x15RemoveReplicaResponse\x12+\n\x08replicas\x18\x01 \x03(\x0b\x32\x19.ortoo.v1.ReplicaProgress2\xcf\x02\n\x14\x45nodeReplicasService\x12Y\n\x10\x44\x65scribeReplicas\x12!.ortoo.v1.DescribeReplicasRequest\x1a\".ortoo.v1.DescribeReplicasResponse\x12\x41\n\x08HandOver\x12\x19.ortoo.v1.HandOverRequest\x1a\x1a.ortoo.v1.HandOverResponse\x12G\n\nAddReplica\x12\x1b.ortoo.v1.AddReplicaRequest\x1a\x1c.ortoo.v1.AddReplicaResponse\x12P\n\rRemoveReplica\x12\x1e.ortoo.v1.RemoveReplicaRequest\x1a\x1f.ortoo.v1.RemoveReplicaResponseB\x12Z\x10ortoo/v1;ortoov1b\x06proto3')
 
 _globals = globals()
 _builder.BuildMessageAndEnumDescriptors(DESCRIPTOR, _globals)
@@ -26,21 +26,23 @@ if _descriptor._USE_C_DESCRIPTORS == False:
   _globals['_DESCRIBEREPLICASREQUEST']._serialized_start=74
   _globals['_DESCRIBEREPLICASREQUEST']._serialized_end=114
   _globals['_DESCRIBEREPLICASRESPONSE']._serialized_start=117
-  _globals['_DESCRIBEREPLICASRESPONSE']._serialized_end=381
-  _globals['_REPLICAPROGRESS']._serialized_start=384
-  _globals['_REPLICAPROGRESS']._serialized_end=537
-  _globals['_HANDOVERREQUEST']._serialized_start=539
-  _globals['_HANDOVERREQUEST']._serialized_end=611
-  _globals['_HANDOVERRESPONSE']._serialized_start=613
-  _globals['_HANDOVERRESPONSE']._serialized_end=686
-  _globals['_ADDREPLICAREQUEST']._serialized_start=688
-  _globals['_ADDREPLICAREQUEST']._serialized_end=785
-  _globals['_ADDREPLICARESPONSE']._serialized_start=787
-  _globals['_ADDREPLICARESPONSE']._serialized_end=852
-  _globals['_REMOVEREPLICAREQUEST']._serialized_start=854
-  _globals['_REMOVEREPLICAREQUEST']._serialized_end=929
-  _globals['_REMOVEREPLICARESPONSE']._serialized_start=931
-  _globals['_REMOVEREPLICARESPONSE']._serialized_end=999
-  _globals['_ENODEREPLICASSERVICE']._serialized_start=1002
-  _globals['_ENODEREPLICASSERVICE']._serialized_end=1337
+  _globals['_DESCRIBEREPLICASRESPONSE']._serialized_end=416
+  _globals['_DISKSTATE']._serialized_start=419
+  _globals['_DISKSTATE']._serialized_end=547
+  _globals['_REPLICAPROGRESS']._serialized_start=550
+  _globals['_REPLICAPROGRESS']._serialized_end=703
+  _globals['_HANDOVERREQUEST']._serialized_start=705
+  _globals['_HANDOVERREQUEST']._serialized_end=777
+  _globals['_HANDOVERRESPONSE']._serialized_start=779
+  _globals['_HANDOVERRESPONSE']._serialized_end=852
+  _globals['_ADDREPLICAREQUEST']._serialized_start=854
+  _globals['_ADDREPLICAREQUEST']._serialized_end=951
+  _globals['_ADDREPLICARESPONSE']._serialized_start=953
+  _globals['_ADDREPLICARESPONSE']._serialized_end=1018
+  _globals['_REMOVEREPLICAREQUEST']._serialized_start=1020
+  _globals['_REMOVEREPLICAREQUEST']._serialized_end=1095
+  _globals['_REMOVEREPLICARESPONSE']._serialized_start=1097
+  _globals['_REMOVEREPLICARESPONSE']._serialized_end=1165
+  _globals['_ENODEREPLICASSERVICE']._serialized_start=1168
+  _globals['_ENODEREPLICASSERVICE']._serialized_end=1503
 # @@protoc_insertion_point(module_scope)

@@ -56,6 +56,7 @@ class DescribeReplicasResponse(_message.Message):
     REPLICAS_FIELD_NUMBER: _builtins.int
     COMMITTED_FIELD_NUMBER: _builtins.int
     TAIL_FIELD_NUMBER: _builtins.int
+    DISK_FIELD_NUMBER: _builtins.int
     enode: _builtins.str
     """The enode's name."""
     set_id: _builtins.str
@@ -82,6 +83,10 @@ class DescribeReplicasResponse(_message.Message):
     def tail(self) -> _replica_report_pb2.LogTail:
         """The end of its log."""
 
+    @_builtins.property
+    def disk(self) -> Global___DiskState:
+        """The disk of its data folder; absent = not measured yet."""
+
     def __init__(
         self,
         *,
@@ -94,14 +99,57 @@ class DescribeReplicasResponse(_message.Message):
         replicas: _abc.Iterable[Global___ReplicaProgress] | None = ...,
         committed: _builtins.int = ...,
         tail: _replica_report_pb2.LogTail | None = ...,
+        disk: Global___DiskState | None = ...,
     ) -> None: ...
-    _HasFieldArgType: _TypeAlias = _typing.Literal["leader", b"leader", "replica", b"replica", "tail", b"tail"]  # noqa: Y015
+    _HasFieldArgType: _TypeAlias = _typing.Literal["disk", b"disk", "leader", b"leader", "replica", b"replica", "tail", b"tail"]  # noqa: Y015
     def HasField(self, field_name: _HasFieldArgType) -> _builtins.bool: ...
-    _ClearFieldArgType: _TypeAlias = _typing.Literal["committed", b"committed", "enode", b"enode", "epoch", b"epoch", "is_leading", b"is_leading", "leader", b"leader", "replica", b"replica", "replicas", b"replicas", "set_id", b"set_id", "tail", b"tail"]  # noqa: Y015
+    _ClearFieldArgType: _TypeAlias = _typing.Literal["committed", b"committed", "disk", b"disk", "enode", b"enode", "epoch", b"epoch", "is_leading", b"is_leading", "leader", b"leader", "replica", b"replica", "replicas", b"replicas", "set_id", b"set_id", "tail", b"tail"]  # noqa: Y015
     def ClearField(self, field_name: _ClearFieldArgType) -> None: ...
     def WhichOneof(self, oneof_group: _Never) -> None: ...
 
 Global___DescribeReplicasResponse: _TypeAlias = DescribeReplicasResponse  # noqa: Y015
+
+@_typing.final
+class DiskState(_message.Message):
+    """The space on the disk of a data folder."""
+
+    DESCRIPTOR: _descriptor.Descriptor
+
+    FREE_BYTES_FIELD_NUMBER: _builtins.int
+    SIZE_BYTES_FIELD_NUMBER: _builtins.int
+    FREE_INODES_FIELD_NUMBER: _builtins.int
+    INODES_FIELD_NUMBER: _builtins.int
+    FULL_IN_MS_FIELD_NUMBER: _builtins.int
+    free_bytes: _builtins.int
+    """Free bytes."""
+    size_bytes: _builtins.int
+    """The size of the disk, bytes."""
+    free_inodes: _builtins.int
+    """Files that the disk can still have."""
+    inodes: _builtins.int
+    """Files that the disk can have; 0 = no limit."""
+    full_in_ms: _builtins.int
+    """The time until the disk is full at the rate of the last hours, milliseconds; absent = not foreseeable, or retention
+    prevents it.
+    """
+    def __init__(
+        self,
+        *,
+        free_bytes: _builtins.int = ...,
+        size_bytes: _builtins.int = ...,
+        free_inodes: _builtins.int = ...,
+        inodes: _builtins.int = ...,
+        full_in_ms: _builtins.int | None = ...,
+    ) -> None: ...
+    _HasFieldArgType: _TypeAlias = _typing.Literal["_full_in_ms", b"_full_in_ms", "full_in_ms", b"full_in_ms"]  # noqa: Y015
+    def HasField(self, field_name: _HasFieldArgType) -> _builtins.bool: ...
+    _ClearFieldArgType: _TypeAlias = _typing.Literal["_full_in_ms", b"_full_in_ms", "free_bytes", b"free_bytes", "free_inodes", b"free_inodes", "full_in_ms", b"full_in_ms", "inodes", b"inodes", "size_bytes", b"size_bytes"]  # noqa: Y015
+    def ClearField(self, field_name: _ClearFieldArgType) -> None: ...
+    _WhichOneofReturnType__full_in_ms: _TypeAlias = _typing.Literal["full_in_ms"]  # noqa: Y015
+    _WhichOneofArgType__full_in_ms: _TypeAlias = _typing.Literal["_full_in_ms", b"_full_in_ms"]  # noqa: Y015
+    def WhichOneof(self, oneof_group: _WhichOneofArgType__full_in_ms) -> _WhichOneofReturnType__full_in_ms | None: ...
+
+Global___DiskState: _TypeAlias = DiskState  # noqa: Y015
 
 @_typing.final
 class ReplicaProgress(_message.Message):

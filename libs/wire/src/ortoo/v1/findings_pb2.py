@@ -14,7 +14,7 @@ _sym_db = _symbol_database.Default()
 
 
 
-DESCRIPTOR = _descriptor_pool.Default().AddSerializedFile(b'\n\x17ortoo/v1/findings.proto\x12\x08ortoo.v1\"[\n\x13ListFindingsRequest\x12\x12\n\nlocal_only\x18\x01 \x01(\x08\x12\x12\n\ntimeout_ms\x18\x02 \x01(\r\x12\x1c\n\x14include_reachability\x18\x03 \x01(\x08\"\x92\x01\n\x14ListFindingsResponse\x12#\n\x08\x66indings\x18\x01 \x03(\x0b\x32\x11.ortoo.v1.Finding\x12,\n\tprocesses\x18\x02 \x03(\x0b\x32\x19.ortoo.v1.ExaminedProcess\x12\'\n\x06\x63\x61lled\x18\x03 \x03(\x0b\x32\x17.ortoo.v1.CalledProcess\"K\n\rCalledProcess\x12\x0c\n\x04role\x18\x01 \x01(\t\x12\x0c\n\x04name\x18\x02 \x01(\t\x12\x0f\n\x07\x61\x64\x64ress\x18\x03 \x01(\t\x12\r\n\x05\x65rror\x18\x04 \x01(\t\"l\n\x07\x46inding\x12\x0c\n\x04name\x18\x01 \x01(\t\x12\x10\n\x08observed\x18\x02 \x01(\t\x12\x0e\n\x06impact\x18\x03 \x01(\t\x12\x0e\n\x06remedy\x18\x04 \x01(\t\x12\x10\n\x08\x63ritical\x18\x05 \x01(\x08\x12\x0f\n\x07process\x18\x06 \x01(\t\"\x94\x01\n\x0f\x45xaminedProcess\x12\x0c\n\x04role\x18\x01 \x01(\t\x12\x0c\n\x04name\x18\x02 \x01(\t\x12\x0f\n\x07version\x18\x03 \x01(\t\x12\x0e\n\x06now_ms\x18\x04 \x01(\x03\x12\x14\n\x0c\x64irectory_id\x18\x05 \x01(\t\x12\x14\n\x0cname_servers\x18\x06 \x03(\t\x12\x18\n\x10membership_store\x18\x07 \x01(\t2`\n\x0f\x46indingsService\x12M\n\x0cListFindings\x12\x1d.ortoo.v1.ListFindingsRequest\x1a\x1e.ortoo.v1.ListFindingsResponseB\x12Z\x10ortoo/v1;ortoov1b\x06proto3')
+DESCRIPTOR = _descriptor_pool.Default().AddSerializedFile(b'\n\x17ortoo/v1/findings.proto\x12\x08ortoo.v1\"[\n\x13ListFindingsRequest\x12\x12\n\nlocal_only\x18\x01 \x01(\x08\x12\x12\n\ntimeout_ms\x18\x02 \x01(\r\x12\x1c\n\x14include_reachability\x18\x03 \x01(\x08\"\x92\x01\n\x14ListFindingsResponse\x12#\n\x08\x66indings\x18\x01 \x03(\x0b\x32\x11.ortoo.v1.Finding\x12,\n\tprocesses\x18\x02 \x03(\x0b\x32\x19.ortoo.v1.ExaminedProcess\x12\'\n\x06\x63\x61lled\x18\x03 \x03(\x0b\x32\x17.ortoo.v1.CalledProcess\"K\n\rCalledProcess\x12\x0c\n\x04role\x18\x01 \x01(\t\x12\x0c\n\x04name\x18\x02 \x01(\t\x12\x0f\n\x07\x61\x64\x64ress\x18\x03 \x01(\t\x12\r\n\x05\x65rror\x18\x04 \x01(\t\"\x94\x01\n\x07\x46inding\x12\x0c\n\x04name\x18\x01 \x01(\t\x12\x10\n\x08observed\x18\x02 \x01(\t\x12\x0e\n\x06impact\x18\x03 \x01(\t\x12\x0e\n\x06remedy\x18\x04 \x01(\t\x12\x10\n\x08\x63ritical\x18\x05 \x01(\x08\x12\x0f\n\x07process\x18\x06 \x01(\t\x12\x10\n\x08since_ms\x18\x07 \x01(\x03\x12\x14\n\x0cseen_from_ms\x18\x08 \x01(\x03\"\xc9\x01\n\x0f\x45xaminedProcess\x12\x0c\n\x04role\x18\x01 \x01(\t\x12\x0c\n\x04name\x18\x02 \x01(\t\x12\x0f\n\x07version\x18\x03 \x01(\t\x12\x0e\n\x06now_ms\x18\x04 \x01(\x03\x12\x14\n\x0c\x64irectory_id\x18\x05 \x01(\t\x12\x14\n\x0cname_servers\x18\x06 \x03(\t\x12\x18\n\x10membership_store\x18\x07 \x01(\t\x12\x33\n\x0c\x63\x65rtificates\x18\x08 \x03(\x0b\x32\x1d.ortoo.v1.CertificateValidity\"j\n\x13\x43\x65rtificateValidity\x12\x0f\n\x07setting\x18\x01 \x01(\t\x12\x0c\n\x04path\x18\x02 \x01(\t\x12\x10\n\x08is_roots\x18\x03 \x01(\x08\x12\x11\n\tbegins_ms\x18\x04 \x01(\x03\x12\x0f\n\x07\x65nds_ms\x18\x05 \x01(\x03\x32`\n\x0f\x46indingsService\x12M\n\x0cListFindings\x12\x1d.ortoo.v1.ListFindingsRequest\x1a\x1e.ortoo.v1.ListFindingsResponseB\x12Z\x10ortoo/v1;ortoov1b\x06proto3')
 
 _globals = globals()
 _builder.BuildMessageAndEnumDescriptors(DESCRIPTOR, _globals)
@@ -28,10 +28,12 @@ if _descriptor._USE_C_DESCRIPTORS == False:
   _globals['_LISTFINDINGSRESPONSE']._serialized_end=277
   _globals['_CALLEDPROCESS']._serialized_start=279
   _globals['_CALLEDPROCESS']._serialized_end=354
-  _globals['_FINDING']._serialized_start=356
-  _globals['_FINDING']._serialized_end=464
-  _globals['_EXAMINEDPROCESS']._serialized_start=467
-  _globals['_EXAMINEDPROCESS']._serialized_end=615
-  _globals['_FINDINGSSERVICE']._serialized_start=617
-  _globals['_FINDINGSSERVICE']._serialized_end=713
+  _globals['_FINDING']._serialized_start=357
+  _globals['_FINDING']._serialized_end=505
+  _globals['_EXAMINEDPROCESS']._serialized_start=508
+  _globals['_EXAMINEDPROCESS']._serialized_end=709
+  _globals['_CERTIFICATEVALIDITY']._serialized_start=711
+  _globals['_CERTIFICATEVALIDITY']._serialized_end=817
+  _globals['_FINDINGSSERVICE']._serialized_start=819
+  _globals['_FINDINGSSERVICE']._serialized_end=915
 # @@protoc_insertion_point(module_scope)

@@ -132,6 +132,8 @@ class Finding(_message.Message):
     REMEDY_FIELD_NUMBER: _builtins.int
     CRITICAL_FIELD_NUMBER: _builtins.int
     PROCESS_FIELD_NUMBER: _builtins.int
+    SINCE_MS_FIELD_NUMBER: _builtins.int
+    SEEN_FROM_MS_FIELD_NUMBER: _builtins.int
     name: _builtins.str
     """A short name that never changes."""
     observed: _builtins.str
@@ -146,6 +148,12 @@ class Finding(_message.Message):
     """
     process: _builtins.str
     """The process that reports it, such as "enode enode-0"."""
+    since_ms: _builtins.int
+    """Since when the process that reports it has seen it at each of its checks, milliseconds since 1970-01-01 UTC; 0 = an
+    older version. Equal to `seen_from_ms` of this process = perhaps longer.
+    """
+    seen_from_ms: _builtins.int
+    """Since when that process has checked, milliseconds since 1970-01-01 UTC: its start."""
     def __init__(
         self,
         *,
@@ -155,10 +163,12 @@ class Finding(_message.Message):
         remedy: _builtins.str = ...,
         critical: _builtins.bool = ...,
         process: _builtins.str = ...,
+        since_ms: _builtins.int = ...,
+        seen_from_ms: _builtins.int = ...,
     ) -> None: ...
     _HasFieldArgType: _TypeAlias = _Never  # noqa: Y015
     def HasField(self, field_name: _HasFieldArgType) -> _builtins.bool: ...
-    _ClearFieldArgType: _TypeAlias = _typing.Literal["critical", b"critical", "impact", b"impact", "name", b"name", "observed", b"observed", "process", b"process", "remedy", b"remedy"]  # noqa: Y015
+    _ClearFieldArgType: _TypeAlias = _typing.Literal["critical", b"critical", "impact", b"impact", "name", b"name", "observed", b"observed", "process", b"process", "remedy", b"remedy", "seen_from_ms", b"seen_from_ms", "since_ms", b"since_ms"]  # noqa: Y015
     def ClearField(self, field_name: _ClearFieldArgType) -> None: ...
     def WhichOneof(self, oneof_group: _Never) -> None: ...
 
@@ -177,6 +187,7 @@ class ExaminedProcess(_message.Message):
     DIRECTORY_ID_FIELD_NUMBER: _builtins.int
     NAME_SERVERS_FIELD_NUMBER: _builtins.int
     MEMBERSHIP_STORE_FIELD_NUMBER: _builtins.int
+    CERTIFICATES_FIELD_NUMBER: _builtins.int
     role: _builtins.str
     """"name server", "enode" or "snode"."""
     name: _builtins.str
@@ -193,6 +204,10 @@ class ExaminedProcess(_message.Message):
     def name_servers(self) -> _containers.RepeatedScalarFieldContainer[_builtins.str]:
         """The addresses of the name servers that an enode or a snode uses."""
 
+    @_builtins.property
+    def certificates(self) -> _containers.RepeatedCompositeFieldContainer[Global___CertificateValidity]:
+        """The files of certificates that it uses."""
+
     def __init__(
         self,
         *,
@@ -203,11 +218,50 @@ class ExaminedProcess(_message.Message):
         directory_id: _builtins.str = ...,
         name_servers: _abc.Iterable[_builtins.str] | None = ...,
         membership_store: _builtins.str = ...,
+        certificates: _abc.Iterable[Global___CertificateValidity] | None = ...,
     ) -> None: ...
     _HasFieldArgType: _TypeAlias = _Never  # noqa: Y015
     def HasField(self, field_name: _HasFieldArgType) -> _builtins.bool: ...
-    _ClearFieldArgType: _TypeAlias = _typing.Literal["directory_id", b"directory_id", "membership_store", b"membership_store", "name", b"name", "name_servers", b"name_servers", "now_ms", b"now_ms", "role", b"role", "version", b"version"]  # noqa: Y015
+    _ClearFieldArgType: _TypeAlias = _typing.Literal["certificates", b"certificates", "directory_id", b"directory_id", "membership_store", b"membership_store", "name", b"name", "name_servers", b"name_servers", "now_ms", b"now_ms", "role", b"role", "version", b"version"]  # noqa: Y015
     def ClearField(self, field_name: _ClearFieldArgType) -> None: ...
     def WhichOneof(self, oneof_group: _Never) -> None: ...
 
 Global___ExaminedProcess: _TypeAlias = ExaminedProcess  # noqa: Y015
+
+@_typing.final
+class CertificateValidity(_message.Message):
+    """The validity of the certificates in a file."""
+
+    DESCRIPTOR: _descriptor.Descriptor
+
+    SETTING_FIELD_NUMBER: _builtins.int
+    PATH_FIELD_NUMBER: _builtins.int
+    IS_ROOTS_FIELD_NUMBER: _builtins.int
+    BEGINS_MS_FIELD_NUMBER: _builtins.int
+    ENDS_MS_FIELD_NUMBER: _builtins.int
+    setting: _builtins.str
+    """The setting that names the file."""
+    path: _builtins.str
+    """The file."""
+    is_roots: _builtins.bool
+    """True = trusted roots, which serve until the last one expires. Others serve until the first one expires."""
+    begins_ms: _builtins.int
+    """The begin of the validity, milliseconds since 1970-01-01 UTC; 0 = the file cannot be read."""
+    ends_ms: _builtins.int
+    """The end of the validity, milliseconds since 1970-01-01 UTC."""
+    def __init__(
+        self,
+        *,
+        setting: _builtins.str = ...,
+        path: _builtins.str = ...,
+        is_roots: _builtins.bool = ...,
+        begins_ms: _builtins.int = ...,
+        ends_ms: _builtins.int = ...,
+    ) -> None: ...
+    _HasFieldArgType: _TypeAlias = _Never  # noqa: Y015
+    def HasField(self, field_name: _HasFieldArgType) -> _builtins.bool: ...
+    _ClearFieldArgType: _TypeAlias = _typing.Literal["begins_ms", b"begins_ms", "ends_ms", b"ends_ms", "is_roots", b"is_roots", "path", b"path", "setting", b"setting"]  # noqa: Y015
+    def ClearField(self, field_name: _ClearFieldArgType) -> None: ...
+    def WhichOneof(self, oneof_group: _Never) -> None: ...
+
+Global___CertificateValidity: _TypeAlias = CertificateValidity  # noqa: Y015

@@ -395,3 +395,205 @@ class QueryOffsetGroupsResponse(_message.Message):
     def WhichOneof(self, oneof_group: _Never) -> None: ...
 
 Global___QueryOffsetGroupsResponse: _TypeAlias = QueryOffsetGroupsResponse  # noqa: Y015
+
+@_typing.final
+class ListLagSamplesRequest(_message.Message):
+    """The recorded lags that are requested from an enode."""
+
+    DESCRIPTOR: _descriptor.Descriptor
+
+    GROUP_FIELD_NUMBER: _builtins.int
+    FROM_MS_FIELD_NUMBER: _builtins.int
+    group: _builtins.str
+    """The group."""
+    from_ms: _builtins.int
+    """Only samples of this time or later, milliseconds since 1970-01-01 UTC."""
+    def __init__(
+        self,
+        *,
+        group: _builtins.str = ...,
+        from_ms: _builtins.int = ...,
+    ) -> None: ...
+    _HasFieldArgType: _TypeAlias = _Never  # noqa: Y015
+    def HasField(self, field_name: _HasFieldArgType) -> _builtins.bool: ...
+    _ClearFieldArgType: _TypeAlias = _typing.Literal["from_ms", b"from_ms", "group", b"group"]  # noqa: Y015
+    def ClearField(self, field_name: _ClearFieldArgType) -> None: ...
+    def WhichOneof(self, oneof_group: _Never) -> None: ...
+
+Global___ListLagSamplesRequest: _TypeAlias = ListLagSamplesRequest  # noqa: Y015
+
+@_typing.final
+class ListLagSamplesResponse(_message.Message):
+    """The recorded lags of a group on one enode, at most an hour."""
+
+    DESCRIPTOR: _descriptor.Descriptor
+
+    SAMPLED_AT_MS_FIELD_NUMBER: _builtins.int
+    TOPICS_FIELD_NUMBER: _builtins.int
+    IS_PARTIAL_FIELD_NUMBER: _builtins.int
+    INTERVAL_MS_FIELD_NUMBER: _builtins.int
+    is_partial: _builtins.bool
+    """True = the enode has too many series, and does not record all of them."""
+    interval_ms: _builtins.int
+    """The time between two samples, milliseconds."""
+    @_builtins.property
+    def sampled_at_ms(self) -> _containers.RepeatedScalarFieldContainer[_builtins.int]:
+        """The times of the samples, oldest first."""
+
+    @_builtins.property
+    def topics(self) -> _containers.RepeatedCompositeFieldContainer[Global___TopicLagSamples]:
+        """The topics in which the group had unfinished messages at one of these times."""
+
+    def __init__(
+        self,
+        *,
+        sampled_at_ms: _abc.Iterable[_builtins.int] | None = ...,
+        topics: _abc.Iterable[Global___TopicLagSamples] | None = ...,
+        is_partial: _builtins.bool = ...,
+        interval_ms: _builtins.int = ...,
+    ) -> None: ...
+    _HasFieldArgType: _TypeAlias = _Never  # noqa: Y015
+    def HasField(self, field_name: _HasFieldArgType) -> _builtins.bool: ...
+    _ClearFieldArgType: _TypeAlias = _typing.Literal["interval_ms", b"interval_ms", "is_partial", b"is_partial", "sampled_at_ms", b"sampled_at_ms", "topics", b"topics"]  # noqa: Y015
+    def ClearField(self, field_name: _ClearFieldArgType) -> None: ...
+    def WhichOneof(self, oneof_group: _Never) -> None: ...
+
+Global___ListLagSamplesResponse: _TypeAlias = ListLagSamplesResponse  # noqa: Y015
+
+@_typing.final
+class TopicLagSamples(_message.Message):
+    """The samples of one topic. The values are in the order of `sampled_at_ms`."""
+
+    DESCRIPTOR: _descriptor.Descriptor
+
+    TOPIC_ID_FIELD_NUMBER: _builtins.int
+    LAG_MESSAGES_FIELD_NUMBER: _builtins.int
+    RETENTION_LEFT_MS_FIELD_NUMBER: _builtins.int
+    topic_id: _builtins.int
+    """The topic."""
+    @_builtins.property
+    def lag_messages(self) -> _containers.RepeatedScalarFieldContainer[_builtins.int]:
+        """The number of unfinished messages; -1 = not recorded."""
+
+    @_builtins.property
+    def retention_left_ms(self) -> _containers.RepeatedScalarFieldContainer[_builtins.int]:
+        """The time until retention reaches the oldest of them, milliseconds; -1 = not known, or not at all."""
+
+    def __init__(
+        self,
+        *,
+        topic_id: _builtins.int = ...,
+        lag_messages: _abc.Iterable[_builtins.int] | None = ...,
+        retention_left_ms: _abc.Iterable[_builtins.int] | None = ...,
+    ) -> None: ...
+    _HasFieldArgType: _TypeAlias = _Never  # noqa: Y015
+    def HasField(self, field_name: _HasFieldArgType) -> _builtins.bool: ...
+    _ClearFieldArgType: _TypeAlias = _typing.Literal["lag_messages", b"lag_messages", "retention_left_ms", b"retention_left_ms", "topic_id", b"topic_id"]  # noqa: Y015
+    def ClearField(self, field_name: _ClearFieldArgType) -> None: ...
+    def WhichOneof(self, oneof_group: _Never) -> None: ...
+
+Global___TopicLagSamples: _TypeAlias = TopicLagSamples  # noqa: Y015
+
+@_typing.final
+class ListLagHistoryRequest(_message.Message):
+    """The group whose recorded lag is requested."""
+
+    DESCRIPTOR: _descriptor.Descriptor
+
+    GROUP_FIELD_NUMBER: _builtins.int
+    TOPIC_FIELD_NUMBER: _builtins.int
+    FROM_MS_FIELD_NUMBER: _builtins.int
+    group: _builtins.str
+    """The group."""
+    topic: _builtins.str
+    """Only this topic and the group's retries, as in DescribeLag; empty = all topics that the caller may see."""
+    from_ms: _builtins.int
+    """Only samples of this time or later, milliseconds since 1970-01-01 UTC."""
+    def __init__(
+        self,
+        *,
+        group: _builtins.str = ...,
+        topic: _builtins.str = ...,
+        from_ms: _builtins.int = ...,
+    ) -> None: ...
+    _HasFieldArgType: _TypeAlias = _Never  # noqa: Y015
+    def HasField(self, field_name: _HasFieldArgType) -> _builtins.bool: ...
+    _ClearFieldArgType: _TypeAlias = _typing.Literal["from_ms", b"from_ms", "group", b"group", "topic", b"topic"]  # noqa: Y015
+    def ClearField(self, field_name: _ClearFieldArgType) -> None: ...
+    def WhichOneof(self, oneof_group: _Never) -> None: ...
+
+Global___ListLagHistoryRequest: _TypeAlias = ListLagHistoryRequest  # noqa: Y015
+
+@_typing.final
+class ListLagHistoryResponse(_message.Message):
+    """The lag of a group over the last hour."""
+
+    DESCRIPTOR: _descriptor.Descriptor
+
+    SAMPLES_FIELD_NUMBER: _builtins.int
+    INTERVAL_MS_FIELD_NUMBER: _builtins.int
+    UNREACHABLE_ENODES_FIELD_NUMBER: _builtins.int
+    IS_PARTIAL_FIELD_NUMBER: _builtins.int
+    interval_ms: _builtins.int
+    """The time between two samples, milliseconds."""
+    is_partial: _builtins.bool
+    """True = an enode has too many series, and does not record all of them."""
+    @_builtins.property
+    def samples(self) -> _containers.RepeatedCompositeFieldContainer[Global___LagSample]:
+        """Oldest first, at most 360."""
+
+    @_builtins.property
+    def unreachable_enodes(self) -> _containers.RepeatedScalarFieldContainer[_builtins.str]:
+        """Enodes that were unreachable, or that run an older version. Their messages are missing."""
+
+    def __init__(
+        self,
+        *,
+        samples: _abc.Iterable[Global___LagSample] | None = ...,
+        interval_ms: _builtins.int = ...,
+        unreachable_enodes: _abc.Iterable[_builtins.str] | None = ...,
+        is_partial: _builtins.bool = ...,
+    ) -> None: ...
+    _HasFieldArgType: _TypeAlias = _Never  # noqa: Y015
+    def HasField(self, field_name: _HasFieldArgType) -> _builtins.bool: ...
+    _ClearFieldArgType: _TypeAlias = _typing.Literal["interval_ms", b"interval_ms", "is_partial", b"is_partial", "samples", b"samples", "unreachable_enodes", b"unreachable_enodes"]  # noqa: Y015
+    def ClearField(self, field_name: _ClearFieldArgType) -> None: ...
+    def WhichOneof(self, oneof_group: _Never) -> None: ...
+
+Global___ListLagHistoryResponse: _TypeAlias = ListLagHistoryResponse  # noqa: Y015
+
+@_typing.final
+class LagSample(_message.Message):
+    """The lag of a group at one time."""
+
+    DESCRIPTOR: _descriptor.Descriptor
+
+    AT_MS_FIELD_NUMBER: _builtins.int
+    LAG_MESSAGES_FIELD_NUMBER: _builtins.int
+    RETENTION_LEFT_MS_FIELD_NUMBER: _builtins.int
+    IS_INCOMPLETE_FIELD_NUMBER: _builtins.int
+    at_ms: _builtins.int
+    """When it was taken, milliseconds since 1970-01-01 UTC."""
+    lag_messages: _builtins.int
+    """The number of unfinished messages, retries included."""
+    retention_left_ms: _builtins.int
+    """The time until retention reaches the oldest of them, milliseconds; absent = not known, or not at all."""
+    is_incomplete: _builtins.bool
+    """True = an enode took no sample at this time, so that the lag may be larger."""
+    def __init__(
+        self,
+        *,
+        at_ms: _builtins.int = ...,
+        lag_messages: _builtins.int = ...,
+        retention_left_ms: _builtins.int | None = ...,
+        is_incomplete: _builtins.bool = ...,
+    ) -> None: ...
+    _HasFieldArgType: _TypeAlias = _typing.Literal["_retention_left_ms", b"_retention_left_ms", "retention_left_ms", b"retention_left_ms"]  # noqa: Y015
+    def HasField(self, field_name: _HasFieldArgType) -> _builtins.bool: ...
+    _ClearFieldArgType: _TypeAlias = _typing.Literal["_retention_left_ms", b"_retention_left_ms", "at_ms", b"at_ms", "is_incomplete", b"is_incomplete", "lag_messages", b"lag_messages", "retention_left_ms", b"retention_left_ms"]  # noqa: Y015
+    def ClearField(self, field_name: _ClearFieldArgType) -> None: ...
+    _WhichOneofReturnType__retention_left_ms: _TypeAlias = _typing.Literal["retention_left_ms"]  # noqa: Y015
+    _WhichOneofArgType__retention_left_ms: _TypeAlias = _typing.Literal["_retention_left_ms", b"_retention_left_ms"]  # noqa: Y015
+    def WhichOneof(self, oneof_group: _WhichOneofArgType__retention_left_ms) -> _WhichOneofReturnType__retention_left_ms | None: ...
+
+Global___LagSample: _TypeAlias = LagSample  # noqa: Y015

@@ -12,11 +12,12 @@ from google.protobuf.internal import builder as _builder
 _sym_db = _symbol_database.Default()
 
 
+from ortoo.v1 import enode_replicas_pb2 as ortoo_dot_v1_dot_enode__replicas__pb2
 from ortoo.v1 import replica_report_pb2 as ortoo_dot_v1_dot_replica__report__pb2
 from ortoo.v1 import topic_pb2 as ortoo_dot_v1_dot_topic__pb2
 
 
-DESCRIPTOR = _descriptor_pool.Default().AddSerializedFile(b'\n\x1cortoo/v1/replica_admin.proto\x12\x08ortoo.v1\x1a\x1dortoo/v1/replica_report.proto\x1a\x14ortoo/v1/topic.proto\"$\n\x13ListReplicasRequest\x12\r\n\x05\x65node\x18\x01 \x01(\t\"<\n\x14ListReplicasResponse\x12$\n\x06\x65nodes\x18\x01 \x03(\x0b\x32\x14.ortoo.v1.ReplicaSet\"\xb3\x01\n\nReplicaSet\x12\r\n\x05\x65node\x18\x01 \x01(\t\x12\x0e\n\x06set_id\x18\x02 \x01(\t\x12#\n\x06leader\x18\x03 \x01(\x0b\x32\x13.ortoo.v1.ReplicaId\x12$\n\x08proposal\x18\x04 \x01(\x0b\x32\x12.ortoo.v1.Proposal\x12)\n\x08replicas\x18\x05 \x03(\x0b\x32\x17.ortoo.v1.ReplicaStatus\x12\x10\n\x08majority\x18\x06 \x01(\r\"\xe4\x02\n\rReplicaStatus\x12$\n\x07replica\x18\x01 \x01(\x0b\x32\x13.ortoo.v1.ReplicaId\x12*\n\x05state\x18\x02 \x01(\x0e\x32\x1b.ortoo.v1.EnodeReplicaState\x12\x0f\n\x07\x61\x64\x64ress\x18\x03 \x01(\t\x12\x17\n\x0freplica_address\x18\x04 \x01(\t\x12\x0c\n\x04role\x18\x05 \x01(\t\x12\r\n\x05\x65poch\x18\x06 \x01(\x04\x12\x1f\n\x04tail\x18\x07 \x01(\x0b\x32\x11.ortoo.v1.LogTail\x12\x11\n\tcommitted\x18\x08 \x01(\x04\x12\x14\n\x0cis_electable\x18\t \x01(\x08\x12\x18\n\x10is_leader_silent\x18\n \x01(\x08\x12\x1c\n\x0freported_ms_ago\x18\x0b \x01(\rH\x00\x88\x01\x01\x12\x16\n\tlag_bytes\x18\x0c \x01(\x04H\x01\x88\x01\x01\x42\x12\n\x10_reported_ms_agoB\x0c\n\n_lag_bytes\"5\n\x12\x41\x63\x63\x65ptStoreRequest\x12\r\n\x05\x65node\x18\x01 \x01(\t\x12\x10\n\x08store_id\x18\x02 \x01(\t\".\n\x13\x41\x63\x63\x65ptStoreResponse\x12\x17\n\x0f\x66ormer_store_id\x18\x01 \x01(\t\"1\n\x12\x46orgetEnodeRequest\x12\r\n\x05\x65node\x18\x01 \x01(\t\x12\x0c\n\x04lose\x18\x02 \x01(\x08\"q\n\x13\x46orgetEnodeResponse\x12\x16\n\x0ereduced_topics\x18\x01 \x03(\t\x12\x14\n\x0cmoved_topics\x18\x02 \x03(\t\x12\x1b\n\x13lost_deleted_topics\x18\x03 \x03(\t\x12\x0f\n\x07version\x18\x04 \x01(\x04\"J\n\x13\x45lectReplicaRequest\x12\r\n\x05\x65node\x18\x01 \x01(\t\x12$\n\x07replica\x18\x02 \x01(\x0b\x32\x13.ortoo.v1.ReplicaId\"<\n\x14\x45lectReplicaResponse\x12$\n\x08proposal\x18\x01 \x01(\x0b\x32\x12.ortoo.v1.ProposalB\x12Z\x10ortoo/v1;ortoov1b\x06proto3')
+DESCRIPTOR = _descriptor_pool.Default().AddSerializedFile(b'\n\x1cortoo/v1/replica_admin.proto\x12\x08ortoo.v1\x1a\x1dortoo/v1/enode_replicas.proto\x1a\x1dortoo/v1/replica_report.proto\x1a\x14ortoo/v1/topic.proto\"$\n\x13ListReplicasRequest\x12\r\n\x05\x65node\x18\x01 \x01(\t\"<\n\x14ListReplicasResponse\x12$\n\x06\x65nodes\x18\x01 \x03(\x0b\x32\x14.ortoo.v1.ReplicaSet\"\xb3\x01\n\nReplicaSet\x12\r\n\x05\x65node\x18\x01 \x01(\t\x12\x0e\n\x06set_id\x18\x02 \x01(\t\x12#\n\x06leader\x18\x03 \x01(\x0b\x32\x13.ortoo.v1.ReplicaId\x12$\n\x08proposal\x18\x04 \x01(\x0b\x32\x12.ortoo.v1.Proposal\x12)\n\x08replicas\x18\x05 \x03(\x0b\x32\x17.ortoo.v1.ReplicaStatus\x12\x10\n\x08majority\x18\x06 \x01(\r\"\xe4\x02\n\rReplicaStatus\x12$\n\x07replica\x18\x01 \x01(\x0b\x32\x13.ortoo.v1.ReplicaId\x12*\n\x05state\x18\x02 \x01(\x0e\x32\x1b.ortoo.v1.EnodeReplicaState\x12\x0f\n\x07\x61\x64\x64ress\x18\x03 \x01(\t\x12\x17\n\x0freplica_address\x18\x04 \x01(\t\x12\x0c\n\x04role\x18\x05 \x01(\t\x12\r\n\x05\x65poch\x18\x06 \x01(\x04\x12\x1f\n\x04tail\x18\x07 \x01(\x0b\x32\x11.ortoo.v1.LogTail\x12\x11\n\tcommitted\x18\x08 \x01(\x04\x12\x14\n\x0cis_electable\x18\t \x01(\x08\x12\x18\n\x10is_leader_silent\x18\n \x01(\x08\x12\x1c\n\x0freported_ms_ago\x18\x0b \x01(\rH\x00\x88\x01\x01\x12\x16\n\tlag_bytes\x18\x0c \x01(\x04H\x01\x88\x01\x01\x42\x12\n\x10_reported_ms_agoB\x0c\n\n_lag_bytes\"5\n\x12\x41\x63\x63\x65ptStoreRequest\x12\r\n\x05\x65node\x18\x01 \x01(\t\x12\x10\n\x08store_id\x18\x02 \x01(\t\".\n\x13\x41\x63\x63\x65ptStoreResponse\x12\x17\n\x0f\x66ormer_store_id\x18\x01 \x01(\t\"1\n\x12\x46orgetEnodeRequest\x12\r\n\x05\x65node\x18\x01 \x01(\t\x12\x0c\n\x04lose\x18\x02 \x01(\x08\"q\n\x13\x46orgetEnodeResponse\x12\x16\n\x0ereduced_topics\x18\x01 \x03(\t\x12\x14\n\x0cmoved_topics\x18\x02 \x03(\t\x12\x1b\n\x13lost_deleted_topics\x18\x03 \x03(\t\x12\x0f\n\x07version\x18\x04 \x01(\x04\"J\n\x13\x45lectReplicaRequest\x12\r\n\x05\x65node\x18\x01 \x01(\t\x12$\n\x07replica\x18\x02 \x01(\x0b\x32\x13.ortoo.v1.ReplicaId\"<\n\x14\x45lectReplicaResponse\x12$\n\x08proposal\x18\x01 \x01(\x0b\x32\x12.ortoo.v1.Proposal\"!\n\x10ListDisksRequest\x12\r\n\x05\x65node\x18\x01 \x01(\t\"9\n\x11ListDisksResponse\x12$\n\x05\x64isks\x18\x01 \x03(\x0b\x32\x15.ortoo.v1.ReplicaDisk\"p\n\x0bReplicaDisk\x12\r\n\x05\x65node\x18\x01 \x01(\t\x12\x0f\n\x07replica\x18\x02 \x01(\r\x12\x0f\n\x07\x61\x64\x64ress\x18\x03 \x01(\t\x12!\n\x04\x64isk\x18\x04 \x01(\x0b\x32\x13.ortoo.v1.DiskState\x12\r\n\x05\x65rror\x18\x05 \x01(\tB\x12Z\x10ortoo/v1;ortoov1b\x06proto3')
 
 _globals = globals()
 _builder.BuildMessageAndEnumDescriptors(DESCRIPTOR, _globals)
@@ -24,24 +25,30 @@ _builder.BuildTopDescriptorsAndMessages(DESCRIPTOR, 'ortoo.v1.replica_admin_pb2'
 if _descriptor._USE_C_DESCRIPTORS == False:
   _globals['DESCRIPTOR']._options = None
   _globals['DESCRIPTOR']._serialized_options = b'Z\020ortoo/v1;ortoov1'
-  _globals['_LISTREPLICASREQUEST']._serialized_start=95
-  _globals['_LISTREPLICASREQUEST']._serialized_end=131
-  _globals['_LISTREPLICASRESPONSE']._serialized_start=133
-  _globals['_LISTREPLICASRESPONSE']._serialized_end=193
-  _globals['_REPLICASET']._serialized_start=196
-  _globals['_REPLICASET']._serialized_end=375
-  _globals['_REPLICASTATUS']._serialized_start=378
-  _globals['_REPLICASTATUS']._serialized_end=734
-  _globals['_ACCEPTSTOREREQUEST']._serialized_start=736
-  _globals['_ACCEPTSTOREREQUEST']._serialized_end=789
-  _globals['_ACCEPTSTORERESPONSE']._serialized_start=791
-  _globals['_ACCEPTSTORERESPONSE']._serialized_end=837
-  _globals['_FORGETENODEREQUEST']._serialized_start=839
-  _globals['_FORGETENODEREQUEST']._serialized_end=888
-  _globals['_FORGETENODERESPONSE']._serialized_start=890
-  _globals['_FORGETENODERESPONSE']._serialized_end=1003
-  _globals['_ELECTREPLICAREQUEST']._serialized_start=1005
-  _globals['_ELECTREPLICAREQUEST']._serialized_end=1079
-  _globals['_ELECTREPLICARESPONSE']._serialized_start=1081
-  _globals['_ELECTREPLICARESPONSE']._serialized_end=1141
+  _globals['_LISTREPLICASREQUEST']._serialized_start=126
+  _globals['_LISTREPLICASREQUEST']._serialized_end=162
+  _globals['_LISTREPLICASRESPONSE']._serialized_start=164
+  _globals['_LISTREPLICASRESPONSE']._serialized_end=224
+  _globals['_REPLICASET']._serialized_start=227
+  _globals['_REPLICASET']._serialized_end=406
+  _globals['_REPLICASTATUS']._serialized_start=409
+  _globals['_REPLICASTATUS']._serialized_end=765
+  _globals['_ACCEPTSTOREREQUEST']._serialized_start=767
+  _globals['_ACCEPTSTOREREQUEST']._serialized_end=820
+  _globals['_ACCEPTSTORERESPONSE']._serialized_start=822
+  _globals['_ACCEPTSTORERESPONSE']._serialized_end=868
+  _globals['_FORGETENODEREQUEST']._serialized_start=870
+  _globals['_FORGETENODEREQUEST']._serialized_end=919
+  _globals['_FORGETENODERESPONSE']._serialized_start=921
+  _globals['_FORGETENODERESPONSE']._serialized_end=1034
+  _globals['_ELECTREPLICAREQUEST']._serialized_start=1036
+  _globals['_ELECTREPLICAREQUEST']._serialized_end=1110
+  _globals['_ELECTREPLICARESPONSE']._serialized_start=1112
+  _globals['_ELECTREPLICARESPONSE']._serialized_end=1172
+  _globals['_LISTDISKSREQUEST']._serialized_start=1174
+  _globals['_LISTDISKSREQUEST']._serialized_end=1207
+  _globals['_LISTDISKSRESPONSE']._serialized_start=1209
+  _globals['_LISTDISKSRESPONSE']._serialized_end=1266
+  _globals['_REPLICADISK']._serialized_start=1268
+  _globals['_REPLICADISK']._serialized_end=1380
 # @@protoc_insertion_point(module_scope)

@@ -7,6 +7,7 @@ from collections import abc as _abc
 from google.protobuf import descriptor as _descriptor
 from google.protobuf import message as _message
 from google.protobuf.internal import containers as _containers
+from ortoo.v1 import enode_replicas_pb2 as _enode_replicas_pb2
 from ortoo.v1 import replica_report_pb2 as _replica_report_pb2
 from ortoo.v1 import topic_pb2 as _topic_pb2
 import builtins as _builtins
@@ -358,3 +359,89 @@ class ElectReplicaResponse(_message.Message):
     def WhichOneof(self, oneof_group: _Never) -> None: ...
 
 Global___ElectReplicaResponse: _TypeAlias = ElectReplicaResponse  # noqa: Y015
+
+@_typing.final
+class ListDisksRequest(_message.Message):
+    """The enode whose disks are requested."""
+
+    DESCRIPTOR: _descriptor.Descriptor
+
+    ENODE_FIELD_NUMBER: _builtins.int
+    enode: _builtins.str
+    """The enode's name; empty = all enodes."""
+    def __init__(
+        self,
+        *,
+        enode: _builtins.str = ...,
+    ) -> None: ...
+    _HasFieldArgType: _TypeAlias = _Never  # noqa: Y015
+    def HasField(self, field_name: _HasFieldArgType) -> _builtins.bool: ...
+    _ClearFieldArgType: _TypeAlias = _typing.Literal["enode", b"enode"]  # noqa: Y015
+    def ClearField(self, field_name: _ClearFieldArgType) -> None: ...
+    def WhichOneof(self, oneof_group: _Never) -> None: ...
+
+Global___ListDisksRequest: _TypeAlias = ListDisksRequest  # noqa: Y015
+
+@_typing.final
+class ListDisksResponse(_message.Message):
+    """The disks of replicas."""
+
+    DESCRIPTOR: _descriptor.Descriptor
+
+    DISKS_FIELD_NUMBER: _builtins.int
+    @_builtins.property
+    def disks(self) -> _containers.RepeatedCompositeFieldContainer[Global___ReplicaDisk]:
+        """By enode and replica."""
+
+    def __init__(
+        self,
+        *,
+        disks: _abc.Iterable[Global___ReplicaDisk] | None = ...,
+    ) -> None: ...
+    _HasFieldArgType: _TypeAlias = _Never  # noqa: Y015
+    def HasField(self, field_name: _HasFieldArgType) -> _builtins.bool: ...
+    _ClearFieldArgType: _TypeAlias = _typing.Literal["disks", b"disks"]  # noqa: Y015
+    def ClearField(self, field_name: _ClearFieldArgType) -> None: ...
+    def WhichOneof(self, oneof_group: _Never) -> None: ...
+
+Global___ListDisksResponse: _TypeAlias = ListDisksResponse  # noqa: Y015
+
+@_typing.final
+class ReplicaDisk(_message.Message):
+    """The disk of one replica."""
+
+    DESCRIPTOR: _descriptor.Descriptor
+
+    ENODE_FIELD_NUMBER: _builtins.int
+    REPLICA_FIELD_NUMBER: _builtins.int
+    ADDRESS_FIELD_NUMBER: _builtins.int
+    DISK_FIELD_NUMBER: _builtins.int
+    ERROR_FIELD_NUMBER: _builtins.int
+    enode: _builtins.str
+    """The enode's name."""
+    replica: _builtins.int
+    """The number of the replica; 0 = not known, because it did not answer."""
+    address: _builtins.str
+    """host:port of the replica."""
+    error: _builtins.str
+    """Why the replica did not answer; empty = it did."""
+    @_builtins.property
+    def disk(self) -> _enode_replicas_pb2.DiskState:
+        """Its disk; absent = not measured yet, or there is an error."""
+
+    def __init__(
+        self,
+        *,
+        enode: _builtins.str = ...,
+        replica: _builtins.int = ...,
+        address: _builtins.str = ...,
+        disk: _enode_replicas_pb2.DiskState | None = ...,
+        error: _builtins.str = ...,
+    ) -> None: ...
+    _HasFieldArgType: _TypeAlias = _typing.Literal["disk", b"disk"]  # noqa: Y015
+    def HasField(self, field_name: _HasFieldArgType) -> _builtins.bool: ...
+    _ClearFieldArgType: _TypeAlias = _typing.Literal["address", b"address", "disk", b"disk", "enode", b"enode", "error", b"error", "replica", b"replica"]  # noqa: Y015
+    def ClearField(self, field_name: _ClearFieldArgType) -> None: ...
+    def WhichOneof(self, oneof_group: _Never) -> None: ...
+
+Global___ReplicaDisk: _TypeAlias = ReplicaDisk  # noqa: Y015

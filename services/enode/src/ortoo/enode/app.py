@@ -10,12 +10,14 @@ from typing import Any
 from ortoo.common.cluster.address_server import resolve_name_servers, update_name_servers
 from ortoo.common.cluster.addresses import advertised_address_of
 from ortoo.common.cluster.dynamic_settings import DynamicSettings
+from ortoo.common.errors.finding_history import CHECK_INTERVAL_S as FINDINGS_INTERVAL_S
 from ortoo.common.errors.findings import Findings
 from ortoo.common.grpc import bulk_calls
 from ortoo.common.grpc.cluster_token import ClusterToken, cluster_channels, cluster_token
 from ortoo.common.grpc.inner.guard import inner_guards
 from ortoo.common.grpc.server import AddServicer, GrpcServer
 from ortoo.common.grpc.tls import cluster_listener
+from ortoo.common.machine.certificates import certificate_files
 from ortoo.common.machine.descriptors import Descriptors
 from ortoo.common.process.background import Background
 from ortoo.common.process.clock import Clock, SystemClock
@@ -23,7 +25,7 @@ from ortoo.common.process.memory_budget import MemoryBudget
 from ortoo.common.process.randomness import Randomness
 from ortoo.common.process.service import Running
 from ortoo.common.process.settings import LoadedSettings
-from ortoo.common.telemetry.findings_service import findings_servicer
+from ortoo.common.telemetry.findings_service import LocalFindings, findings_servicer
 from ortoo.common.telemetry.process_metrics import register_connections, register_memory
 from ortoo.common.telemetry.role import RoleTelemetry
 from ortoo.common.telemetry.settings_service import settings_servicer
@@ -126,12 +128,13 @@ async def open_enode(
         register_replica(metrics, process)
         found = Findings("enode", settings.name, [process.findings, memory.findings, telemetry.findings, live.findings])
         found.identity = process.cluster_identity
+        local_findings = LocalFindings(found, clock, certificate_files(settings))
         add_operator_service: AddServicer = partial(
             add_EnodeReplicasServiceServicer_to_server, process.operator_service
         )
         services = [
             (REPLICAS_NAME, add_operator_service),
-            findings_servicer(found, clock),
+            findings_servicer(local_findings),
             settings_servicer("enode", live),
         ]
         peers_max = min(PEERS_MAX, descriptors.connections // 4) if settings.replica_listen_address else 0
@@ -159,6 +162,7 @@ async def open_enode(
         stack.push_async_callback(process.stop)
         await stack.enter_async_context(process.server)
         background.every("certificates", CERTIFICATES_INTERVAL_S, channels.renew, clock=clock)
+        background.every("findings", FINDINGS_INTERVAL_S, local_findings.check, clock=clock)
         background.every("in sync", CHECK_INTERVAL_S, in_sync.check, clock=clock)
         await process.start()
         stack.push_async_callback(process.leave)

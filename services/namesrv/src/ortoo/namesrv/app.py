@@ -6,12 +6,14 @@ from pathlib import Path
 
 from ortoo.common.cluster.dynamic_settings import DynamicSettings
 from ortoo.common.errors import Unavailable
+from ortoo.common.errors.finding_history import CHECK_INTERVAL_S
 from ortoo.common.errors.findings import ClusterIdentity, Findings
 from ortoo.common.grpc.cluster_token import cluster_token, read_token
 from ortoo.common.grpc.inner.guard import inner_guards
 from ortoo.common.grpc.server import GrpcServer
 from ortoo.common.grpc.tls import cluster_listener
 from ortoo.common.logs.logger import get_logger
+from ortoo.common.machine.certificates import certificate_files
 from ortoo.common.machine.descriptors import Descriptors
 from ortoo.common.process.background import Background
 from ortoo.common.process.clock import Clock, SystemClock
@@ -20,7 +22,7 @@ from ortoo.common.process.randomness import Randomness
 from ortoo.common.process.retry import Backoff
 from ortoo.common.process.service import Running
 from ortoo.common.process.settings import LoadedSettings
-from ortoo.common.telemetry.findings_service import findings_servicer
+from ortoo.common.telemetry.findings_service import LocalFindings, findings_servicer
 from ortoo.common.telemetry.process_metrics import register_connections, register_memory
 from ortoo.common.telemetry.role import RoleTelemetry
 from ortoo.common.telemetry.settings_service import settings_servicer
@@ -110,11 +112,13 @@ async def open_namesrv(
         found = Findings("name server", settings.name, [catalog.findings, handlers.findings])
         found.identity = lambda: ClusterIdentity(directory.directory_id)
         found.sources += [memory.findings, telemetry.findings, live.findings]
+        local_findings = LocalFindings(found, clock, certificate_files(settings))
+        background.every("findings", CHECK_INTERVAL_S, local_findings.check, clock=clock)
         server = GrpcServer(
             settings.listen_address,
             [
                 (service.NAME, lambda grpc_server: service.add_name_service(grpc_server, handlers)),
-                findings_servicer(found, clock),
+                findings_servicer(local_findings),
                 settings_servicer("namesrv", live),
             ],
             outermost=[telemetry.calls],

@@ -9,11 +9,13 @@ from ortoo.common.cluster.address_server import update_name_servers
 from ortoo.common.cluster.addresses import advertised_address_of
 from ortoo.common.cluster.dynamic_settings import DynamicSettings
 from ortoo.common.cluster.registrations import Registrations
+from ortoo.common.errors.finding_history import CHECK_INTERVAL_S as FINDINGS_INTERVAL_S
 from ortoo.common.errors.findings import Findings
 from ortoo.common.grpc.cluster_token import cluster_channels, cluster_token
 from ortoo.common.grpc.layers.layer import Guard, Layer
 from ortoo.common.grpc.server import GrpcServer
 from ortoo.common.grpc.tls import TlsListener, cluster_listener
+from ortoo.common.machine.certificates import certificate_files
 from ortoo.common.machine.descriptors import Descriptors
 from ortoo.common.process.background import Background
 from ortoo.common.process.clock import Clock, SystemClock
@@ -22,6 +24,7 @@ from ortoo.common.process.randomness import Randomness
 from ortoo.common.process.service import Running
 from ortoo.common.process.settings import LoadedSettings
 from ortoo.common.records.message import Message
+from ortoo.common.telemetry.findings_service import LocalFindings
 from ortoo.common.telemetry.process_metrics import register_connections, register_memory
 from ortoo.common.telemetry.role import RoleTelemetry
 from ortoo.snode.clients import ClientComponents
@@ -46,6 +49,7 @@ from ortoo.snode.push.sessions import PushSessions
 from ortoo.snode.rocketmq.clients.routes import endpoints_of
 from ortoo.snode.rocketmq.rpc.activities import MessagingActivities
 from ortoo.snode.rpc.layers.access import PermissionLayer, RocketmqErrorLayer, RocketmqSignIn, SignIn
+from ortoo.snode.rpc.layers.audit import AuditLayer
 from ortoo.snode.rpc.layers.interceptors import FlowControlLayer, InterceptorLayer, TlsRequiredLayer
 from ortoo.snode.rpc.layers.namespaces import NamespaceLayer
 from ortoo.snode.rpc.services import QUEUE_FRONT_METHODS, Services
@@ -148,7 +152,7 @@ async def open_snode(
             clients,
             policy,
             gateway,
-            findings,
+            LocalFindings(findings, clock, certificate_files(settings)),
             live,
             send_latency,
         )
@@ -204,6 +208,7 @@ async def open_snode(
             ("sweep clients", CLIENT_SWEEP_INTERVAL_S, gateway.client_activity.sweep),
             ("sweep pop consumers", CLIENT_SWEEP_INTERVAL_S, clients.pop_consumers.sweep),
             ("sweep lite topics", CLIENT_SWEEP_INTERVAL_S, gateway.lite_expiry.sweep),
+            ("findings", FINDINGS_INTERVAL_S, services.findings.check),
             ("certificates", CERTIFICATE_POLL_INTERVAL_S, channels.renew),
             ("renew leases", LEASE_RENEW_INTERVAL_S, gateway.leases.renew),
             ("old streams", ages.interval_s, ages.end_due),
@@ -259,8 +264,8 @@ def _around(
         layers.append(PermissionLayer(policy.access, sign_in))
     if settings.rocketmq_signatures_required:
         known = policy.access.authentication if policy.access is not None else None
-        guards.append(RocketmqSignIn(known or Authentication(name_server, clock, settings)))
-    layers.append(FlowControlLayer(policy.flow_control))
+        guards.append(RocketmqSignIn(known or Authentication(name_server, clock, settings), policy.audit))
+    layers += [FlowControlLayer(policy.flow_control), AuditLayer(policy.audit)]
     if policy.interceptors is not None:
         layers.append(InterceptorLayer(policy.interceptors))
     return guards, layers

@@ -12,6 +12,8 @@ from ortoo.cli.terminal.output import Columns, CommandOutput, OutputTable
 if TYPE_CHECKING:
     from ortoo.client import Client, ReplicaSetInfo
 
+GIB = 1 << 30
+DAY_MS = 86_400_000
 Number = Annotated[int, typer.Argument(help="The replica's number, as `enode replicas` prints it.")]
 Disk = Annotated[str, typer.Option(help="The replica's disk, if two disks have the same number.")]
 
@@ -43,6 +45,29 @@ async def show(
     return CommandOutput(
         replica_sets, (OutputTable(columns, rows), *(_leaderless(one) for one in replica_sets if one.leader is None))
     )
+
+
+async def disks(
+    mq: "Client",
+    enode: Annotated[
+        str, typer.Argument(help="The enode; without it, all enodes.", autocompletion=complete_enodes)
+    ] = "",
+) -> CommandOutput:
+    """Show the free space of each replica's disk, and the time until the disk is full."""
+    found = await mq.admin.replicas.list_disks(enode)
+    columns: Columns = {
+        "ENODE": "enode",
+        "REPLICA": lambda one: one.replica or "-",
+        "FREE": lambda one: "-" if one.disk is None else f"{one.disk.free_bytes / GIB:.1f} GiB",
+        "SIZE": lambda one: "-" if one.disk is None else f"{one.disk.size_bytes / GIB:.1f} GiB",
+        "FREE INODES": lambda one: "-" if one.disk is None or not one.disk.inodes else one.disk.free_inodes,
+        "FULL IN": lambda one: (
+            "-" if one.disk is None or one.disk.full_in_ms is None else f"{one.disk.full_in_ms / DAY_MS:.1f} days"
+        ),
+        "ADDRESS": "address",
+        "ERROR": "error",
+    }
+    return CommandOutput(found, OutputTable(columns, found))
 
 
 def _ago(time_ms: int | None) -> str:

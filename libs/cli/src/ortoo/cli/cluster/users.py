@@ -50,6 +50,48 @@ def _yes(is_granted: bool) -> str:
     return "yes" if is_granted else "no"
 
 
+async def permissions(
+    mq: "Client",
+    after: Annotated[str, typer.Option(help="Only users behind this access key.")] = "",
+    limit: Annotated[int, typer.Option(min=1, max=1_000, help="Maximum number of users.")] = 100,
+) -> CommandOutput:
+    """Show the permissions of users, from the access file of the snode that answers."""
+    found = await mq.admin.users.list_permissions(after=after, limit=limit)
+    columns: Columns = {
+        "ACCESS KEY": "access_key",
+        "ADMIN": "admin",
+        "TOPICS": lambda one: ", ".join(f"{it.name}={it.grant}" for it in one.topics),
+        "GROUPS": lambda one: ", ".join(f"{it.name}={it.grant}" for it in one.groups),
+    }
+    if not found.access_file:
+        return CommandOutput(found.users, "no access_file is set: every caller may do everything")
+    trusted = ", ".join(found.trusted_addresses)
+    text = [f"callers from {trusted} may do everything without a signature"] if trusted else []
+    return CommandOutput(found.users, [*text, OutputTable(columns, found.users)])
+
+
+async def audit(
+    mq: "Client",
+    refused: Annotated[bool, typer.Option("--refused", help="Refused calls instead of changes.")] = False,
+    limit: Annotated[int, typer.Option(min=1, max=1_000, help="Maximum number of entries.")] = 100,
+) -> CommandOutput:
+    """Show the last calls of operators that changed something, or the last refused calls. The latest is first."""
+    found = await mq.admin.users.list_audit_entries(refused=refused, limit=limit)
+    columns: Columns = {
+        "TIME": lambda one: text_of_time(one.at_ms),
+        "USER": lambda one: one.user or "-",
+        "ADDRESS": "peer",
+        "SNODE": "snode",
+        "CALL": "method",
+        **({"CALLS": "count"} if refused else {"TARGET": "target"}),
+        "ERROR": "error",
+    }
+    text: list[str | OutputTable] = [OutputTable(columns, found.entries)]
+    if found.unreachable_snodes:
+        text.append(f"the entries of {', '.join(found.unreachable_snodes)} are missing, since they do not answer")
+    return CommandOutput(found.entries, text)
+
+
 async def put(
     mq: "Client",
     access_key: AccessKey,

@@ -13,10 +13,11 @@ from ortoo.cli.terminal.targets import target_of
 from ortoo.common.errors import Conflict, Invalid
 
 if TYPE_CHECKING:
-    from ortoo.client import Client, GroupLag, LagByState
+    from ortoo.client import Client, GroupLag, LagByState, LagHistory, LagSample
 
 RETENTION_SHOWN = 0.5
 """A smaller used share of the retention is not shown."""
+MINUTE_MS = 60_000
 
 
 async def show_all(mq: "Client") -> CommandOutput:
@@ -174,8 +175,13 @@ async def lag(
             help="The topic; without it, all topics that its members subscribe to.", autocompletion=complete_topics
         ),
     ] = None,
+    history: Annotated[
+        bool, typer.Option("--history", help="The lag over the last hour, the largest value of each minute.")
+    ] = False,
 ) -> CommandOutput:
     """Show the lag of a group."""
+    if history:
+        return _history(await mq.admin.groups.lag_history(group, topic or ""))
     if topic is not None:
         behind = await mq.admin.describe_lag(group, topic)
         return CommandOutput(_fields(group, topic, behind), _lag(group, topic, behind))
@@ -185,6 +191,26 @@ async def lag(
     all_behind = {name: await mq.admin.describe_lag(group, name) for name in topics}
     fields = [_fields(group, name, one) for name, one in all_behind.items()]
     return CommandOutput(fields, [part for name, one in all_behind.items() for part in _lag(group, name, one)])
+
+
+def _history(found: "LagHistory") -> CommandOutput:
+    """The recorded lags: for JSON each sample, for people the largest one of each minute."""
+    largest: dict[int, LagSample] = {}
+    for one in found.samples:
+        minute = one.at_ms // MINUTE_MS
+        if minute not in largest or one.lag_messages >= largest[minute].lag_messages:
+            largest[minute] = one
+    columns: Columns = {
+        "TIME": lambda one: text_of_time(one.at_ms),
+        "LAG": lambda one: f"{'at least ' if one.is_incomplete else ''}{one.lag_messages}",
+        "UNTIL RETENTION": lambda one: "" if one.retention_left_ms is None else f"{one.retention_left_ms // 1000} s",
+    }
+    text: list[str | OutputTable] = [OutputTable(columns, list(largest.values()))]
+    if found.unreachable_enodes:
+        text.append(f"the lag on {', '.join(found.unreachable_enodes)} is missing, since no process answers for it")
+    if found.is_partial:
+        text.append("an enode has too many topics and groups with lag, and does not record all of them")
+    return CommandOutput(found.samples, text)
 
 
 def _fields(group: str, topic: str, behind: "GroupLag") -> dict[str, Any]:

@@ -7,7 +7,7 @@ from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
-from ortoo.cli.terminal.output import CommandOutput, show
+from ortoo.cli.terminal.output import CommandOutput, show, text_of_time
 from ortoo.client import Forbidden, OrtooError, connect
 from ortoo.client.admin.address_check import CHECK_TIMEOUT_S, check_address
 from ortoo.client.admin.doctor.facts import DETAILS_TIMEOUT_S, collect_facts
@@ -90,5 +90,15 @@ def _lines(found: Sequence[DoctorFinding], snode_addresses: Sequence[str]) -> li
         process = f" ({finding.process})" if finding.process else ""
         impact = f"\n  so {finding.impact}" if finding.impact else ""
         mark = "✗" if finding.critical else "!"
-        lines.append(f"{mark} {finding.name}{process}: {finding.observed}{impact}\n  → {finding.remedy}")
+        lines.append(
+            f"{mark} {finding.name}{process}{_since(finding)}: {finding.observed}{impact}\n  → {finding.remedy}"
+        )
     return lines
+
+
+def _since(finding: DoctorFinding) -> str:
+    """Since when a process sees the problem; empty if it is not known."""
+    if not finding.since_ms:
+        return ""
+    is_older = finding.since_ms <= finding.seen_from_ms
+    return f", {'at least ' if is_older else ''}since {text_of_time(finding.since_ms)}"

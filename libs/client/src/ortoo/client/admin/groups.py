@@ -17,6 +17,7 @@ from ortoo.client.admin.descriptions import (
     QueueOffset,
     TopicMode,
 )
+from ortoo.client.admin.lag import LagHistory
 from ortoo.client.admin.offset_target import offset_target
 from ortoo.client.admin.topic_groups import TopicGroups
 from ortoo.client.core.connection import Connection
@@ -26,7 +27,7 @@ from ortoo.common.errors.status import error_of
 from ortoo.common.groups.retry_policy import RetryKind, RetryPolicy
 from ortoo.common.grpc.enum_values import known_or
 from ortoo.common.grpc.messages import read, write
-from ortoo.v1 import client_pb2, consumer_pb2, record_pb2, session_pb2, topic_pb2
+from ortoo.v1 import client_pb2, consumer_pb2, lag_pb2, record_pb2, session_pb2, topic_pb2
 from ortoo.v1.admin_pb2_grpc import AdminServiceStub
 
 _MODES = EnumNames("mode", topic_pb2.DeliveryMode, unspecified="any", separator="-")
@@ -44,6 +45,14 @@ class GroupAdmin:
         answer = await self._call("DescribeGroup", client_pb2.DescribeGroupRequest(name=name))
         members = tuple(map(_group_member_info, answer.members))
         return read(GroupDescription, answer, group=group_info(answer.group), members=members)
+
+    async def lag_history(self, group: str, topic: str = "", *, from_ms: int = 0) -> LagHistory:
+        """The lag of a group over the last hour, in one topic or in all of its topics, with its retries.
+
+        Errors: NotFound, Unsupported when the snode is older.
+        """
+        request = lag_pb2.ListLagHistoryRequest(group=group, topic=topic, from_ms=from_ms)
+        return read(LagHistory, await self._call("ListLagHistory", request))
 
     async def update(self, name: str, **changes: Unpack[GroupChanges]) -> GroupInfo:
         """Change the settings that are given; a group that does not exist is created. Errors: Invalid.

@@ -58,3 +58,30 @@ class GroupLag:
     """The same messages by state; a snode of an older version reports none."""
     unreachable_enodes: tuple[str, ...] = ()
     """Enodes that could not be reached; their queues are missing, so the lag may be larger."""
+
+
+@dataclass(frozen=True, slots=True)
+class LagSample:
+    """The lag of a group at one time."""
+
+    at_ms: int
+    lag_messages: int
+    """The unfinished messages, with those that wait in retries."""
+    retention_left_ms: int | None = None
+    """Time until retention reaches the oldest of them; None = not known, or not at all."""
+    is_incomplete: bool = False
+    """Whether an enode took no sample at this time, so that the lag may be larger."""
+
+
+@dataclass(frozen=True, slots=True)
+class LagHistory:
+    """The lag of a group over the last hour, as far as the leaders of the enodes have led."""
+
+    samples: tuple[LagSample, ...]
+    """Oldest first."""
+    interval_ms: int
+    """Time between two samples."""
+    unreachable_enodes: tuple[str, ...] = ()
+    """Enodes whose messages are missing."""
+    is_partial: bool = False
+    """Whether an enode has too many topics and groups with lag, and does not record all of them."""

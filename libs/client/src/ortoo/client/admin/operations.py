@@ -31,6 +31,24 @@ class ClusterFinding:
     """True if something does not work because of it; False if it may soon, or needs a look."""
     process: str = ""
     """The process that reports it, such as `enode enode-0`; empty for a comparison of several processes."""
+    since_ms: int = 0
+    """Since when each check of that process has found it; 0 = an older version, which does not report it."""
+    seen_from_ms: int = 0
+    """Since when that process has checked. If `since_ms` is equal, the problem may be older."""
+
+
+@dataclass(frozen=True, slots=True)
+class CertificateValidity:
+    """The validity of the certificates in a file that a process uses."""
+
+    setting: str
+    """The setting that names the file."""
+    path: str
+    is_roots: bool
+    """Whether they are trusted roots, which serve until the last one expires; others until the first one does."""
+    begins_ms: int
+    """0 = the file cannot be read."""
+    ends_ms: int
 
 
 @dataclass(frozen=True, slots=True)
@@ -43,6 +61,8 @@ class ExaminedProcess:
     version: str
     now_ms: int
     """Its clock when it answered."""
+    certificates: tuple[CertificateValidity, ...] = ()
+    """The files of certificates that it uses."""
 
 
 @dataclass(frozen=True, slots=True)

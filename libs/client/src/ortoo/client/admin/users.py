@@ -6,7 +6,7 @@ from functools import partial
 
 from ortoo.client.core.connection import Connection
 from ortoo.common.grpc.messages import read
-from ortoo.v1 import access_pb2, namesrv_pb2
+from ortoo.v1 import access_pb2, audit_pb2, namesrv_pb2
 from ortoo.v1.admin_pb2_grpc import AdminServiceStub
 
 
@@ -44,6 +44,71 @@ class CallerAccess:
     """In the order of the given names."""
 
 
+@dataclass(frozen=True, slots=True)
+class NamePermission:
+    """The permission on a name, or on all names with a beginning."""
+
+    name: str
+    """A name, or the beginning of names with `*` at its end."""
+    grant: str
+    """PUB, SUB, PUB|SUB or DENY."""
+
+
+@dataclass(frozen=True, slots=True)
+class UserPermissions:
+    """The permissions of a user in the access file of a snode."""
+
+    access_key: str
+    admin: bool
+    """Whether the user may do everything."""
+    topics: tuple[NamePermission, ...]
+    groups: tuple[NamePermission, ...]
+
+
+@dataclass(frozen=True, slots=True)
+class AccessPermissions:
+    """One page of the permissions of users."""
+
+    access_file: str
+    """The snode's access file; empty = every caller may do everything."""
+    users: tuple[UserPermissions, ...]
+    """By access key. Users without an entry have no permissions."""
+    trusted_addresses: tuple[str, ...]
+    """Networks whose callers need not sign and may do everything."""
+
+
+@dataclass(frozen=True, slots=True)
+class AuditEntry:
+    """One call that changed something, or several refused calls of one user, address and method."""
+
+    at_ms: int
+    """When it ended; for several calls the last one."""
+    snode: str
+    user: str
+    """The signed-in user; empty = the call was not signed, or its signature was refused."""
+    peer: str
+    """The address of the caller."""
+    method: str
+    """Such as "AdminService/DeleteTopic"."""
+    target: str
+    """The names in the request, such as "topic=orders"."""
+    error: str
+    """Why it failed or was refused; empty = it succeeded."""
+    count: int
+    first_at_ms: int
+    """When the first of several calls ended."""
+
+
+@dataclass(frozen=True, slots=True)
+class AuditEntries:
+    """Entries of the snodes since their start."""
+
+    entries: tuple[AuditEntry, ...]
+    """The latest first."""
+    unreachable_snodes: tuple[str, ...]
+    """Snodes that did not answer; their entries are missing."""
+
+
 class UserAdmin:
     """The operator's calls about users. Available as `Client.admin.users`."""
 
@@ -77,3 +142,16 @@ class UserAdmin:
     async def delete(self, access_key: str) -> None:
         """Delete a user. Errors: NotFound."""
         await self._call("DeleteUser", namesrv_pb2.DeleteUserRequest(access_key=access_key))
+
+    async def list_permissions(self, *, after: str = "", limit: int = 100) -> AccessPermissions:
+        """The permissions of at most `limit` users behind the access key `after`. Errors: Invalid, Unsupported."""
+        request = audit_pb2.ListPermissionsRequest(after=after, limit=limit)
+        return read(AccessPermissions, await self._call("ListPermissions", request))
+
+    async def list_audit_entries(self, *, refused: bool = False, limit: int = 100) -> AuditEntries:
+        """The last calls of operators that changed something, or the last refused calls.
+
+        Errors: Invalid, Unsupported.
+        """
+        request = audit_pb2.ListAuditEntriesRequest(refused=refused, limit=limit)
+        return read(AuditEntries, await self._call("ListAuditEntries", request))

@@ -137,6 +137,7 @@ class Registrations:
                     f"the name server {address} granted no lease: {reason_of(error)}",
                     "when no name server is left, processes do not learn of changes of topics, groups and processes",
                     remedy_for(error, "start it, or check its log and its database; or remove it from namesrv_address"),
+                    subject=address,
                 )
 
     async def _renew(self, address: str, due: asyncio.Event) -> None:

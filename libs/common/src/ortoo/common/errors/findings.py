@@ -17,6 +17,12 @@ class Finding:
     """Whether something does not work because of the problem. Otherwise something may soon fail, or needs a check."""
     process: str = ""
     """The process that reports the problem, such as `enode enode-0`."""
+    subject: str = field(default="", compare=False)
+    """The object of the problem, if a process can report several findings with this name."""
+    since_ms: int = field(default=0, compare=False)
+    """Since when each check of the process has found it; 0 = not known."""
+    seen_from_ms: int = field(default=0, compare=False)
+    """Since when the process has checked. If `since_ms` is equal, the problem may be older."""
 
 
 @dataclass(frozen=True, slots=True)

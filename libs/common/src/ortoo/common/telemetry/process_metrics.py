@@ -170,6 +170,7 @@ def certificate_findings(files: Sequence[CertificateFile], now_ms: int) -> Itera
             "new connections with it fail" if is_over else "no new connection with it succeeds from then on",
             f"replace the file by one with a renewed {kind}; it is read again without a restart",
             critical=found.is_within(EXPIRES_NOW_MS, now_ms),
+            subject=file.setting,
         )
 
 

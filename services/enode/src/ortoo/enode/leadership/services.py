@@ -26,6 +26,8 @@ from ortoo.enode.delays.scheduler import DelayScheduler
 from ortoo.enode.delays.segment_rescue import SegmentRescue
 from ortoo.enode.observe.backlog import Backlogs
 from ortoo.enode.observe.findings import EnodeFindings
+from ortoo.enode.observe.lag_history import CHECK_INTERVAL_S as LAG_CHECK_INTERVAL_S
+from ortoo.enode.observe.lag_history import LagHistory
 from ortoo.enode.observe.metrics import (
     register_backlogs,
     register_groups,
@@ -169,6 +171,8 @@ class EnodeServices:
                 stack.callback(self.background.spawn(name, work).cancel)
             lines = self.handlers.pops.lines
             self.background.every("idle groups", FORGET_IDLE_INTERVAL_S, lines.forget_idle, clock=self.clock)
+            history = self.handlers.lag_history
+            self.background.every("lag history", LAG_CHECK_INTERVAL_S, history.sample, clock=self.clock)
             self.background.every("silent groups", CHECK_INTERVAL_S, self.groups.check, clock=self.clock)
             self.background.spawn("locks", self.handlers.attached.follow_locks(self.clock))
             own_findings = EnodeFindings(self.store, self.handlers.backlogs, self.clock)
@@ -217,7 +221,16 @@ async def open_enode_services(
         attached = AttachedSnodes(store)
         schedules = ScheduleRunner(store, background, clock=clock)
         handlers = EnodeService(
-            store, topics, traced_appends, deduplicated, pops, retry_copies, attached, backlogs, schedules
+            store,
+            topics,
+            traced_appends,
+            deduplicated,
+            pops,
+            retry_copies,
+            attached,
+            backlogs,
+            LagHistory(backlogs),
+            schedules,
         )
         yield EnodeServices(
             settings, background, clock, randomness, store, groups, delays, transactions, schedules, appends, handlers

@@ -49,6 +49,8 @@ class GroupBacklog:
     """Store time of the oldest unfinished message; 0 = no message is unfinished."""
     retention_used: float = 0.0
     """The share of its retention that the oldest unfinished message has used; 0 without retention."""
+    measured_at_ms: int = 0
+    """The time at which `retention_used` was computed."""
     lost: int = 0
     """Messages that retention deleted before the group finished them, as far as this process knows."""
     lost_at_ms: int = 0
@@ -133,6 +135,7 @@ class Backlogs:
 
     def _measure_queue(self, backlog: GroupBacklog, queue: QueueLog, popped: PopQueue) -> None:
         now_ms, first_unfinished, place = self.clock.now_ms(), -1, (backlog.topic_id, backlog.group)
+        backlog.measured_at_ms = backlog.measured_at_ms or now_ms
         for piece in popped.intervals.unfinished(queue.begin_offset, queue.end_offset):
             count, state = piece.end - piece.first, piece.state
             first_unfinished = piece.first if first_unfinished < 0 else first_unfinished
@@ -155,7 +158,8 @@ class Backlogs:
         if first_unfinished >= 0:
             stored_at_ms, position = _stored_at(queue, first_unfinished, self.store.engine.catalog.active.base)
             backlog.oldest_at_ms = _earlier(backlog.oldest_at_ms, stored_at_ms)
-            backlog.retention_used = max(backlog.retention_used, self._retention_used(stored_at_ms, position))
+            used = self._retention_used(stored_at_ms, position, backlog.measured_at_ms)
+            backlog.retention_used = max(backlog.retention_used, used)
 
     def _measure_retries(self, backlog: GroupBacklog) -> None:
         """Count the copies that are stored in the retry topic, and those whose back-off has not ended."""
@@ -183,14 +187,14 @@ class Backlogs:
         pieces = intervals.unfinished(max(queue.begin_offset, offset), queue.end_offset)
         return sum(piece.end - piece.first for piece in pieces)
 
-    def _retention_used(self, stored_at_ms: int, position: int) -> float:
+    def _retention_used(self, stored_at_ms: int, position: int, now_ms: int) -> float:
         engine = self.store.engine
         settings = engine.housekeeping.settings
         if settings.retention_requires_acknowledgement:
             return 0.0
         used = 0.0
         if settings.retention_age_ms and stored_at_ms:
-            used = (self.clock.now_ms() - stored_at_ms) / settings.retention_age_ms
+            used = (now_ms - stored_at_ms) / settings.retention_age_ms
         if settings.retention_bytes:
             used = max(used, (engine.appender.appended_position - position) / settings.retention_bytes)
         return max(0.0, used)

@@ -86,6 +86,7 @@ class EnodeFindings:
                 f"{damage.length_bytes} bytes of {damage.file} at {damage.position} are wrong: {damage.reason}",
                 "reads of these places fail with DATA_LOSS; everything else is served",
                 "ortoo-enode inspect DIR --verify lists every place, ortoo-enode repair DIR the remedies",
+                subject=f"{damage.file} {damage.position}",
             )
         if appender.hanging:
             yield Finding(
@@ -129,6 +130,7 @@ class EnodeFindings:
                 "no consumer processes them, and retention deletes them in the end",
                 f"ortoo dlq list {group} shows the reasons; ortoo dlq replay {group} sends them again",
                 critical=False,
+                subject=group,
             )
         if parked := state.halves.select(parked_only=True, limit=LISTED_MAX):
             groups = ", ".join(sorted({one.producer_group for one in parked}))
@@ -171,6 +173,7 @@ class EnodeFindings:
                 "after the last attempt they are parked as dead letters",
                 f"{_shown_by(one)} shows more; look at the consumers' logs",
                 critical=False,
+                subject=f"{one.group} {one.topic}",
             )
 
     def _retention(self, backlogs: Sequence[GroupBacklog]) -> Iterator[Finding]:
@@ -183,6 +186,7 @@ class EnodeFindings:
                     f"retention deleted {one.lost} messages of {one.topic} before group {one.group} finished them",
                     "the group never gets these messages",
                     "raise store.retention_age_ms or store.retention_bytes, or run more consumers",
+                    subject=f"{one.group} {one.topic}",
                 )
         for one in sorted(backlogs, key=lambda one: -one.retention_used)[:LISTED_MAX]:
             if one.retention_used > RETENTION_USED_MAX:
@@ -193,6 +197,7 @@ class EnodeFindings:
                     "retention deletes messages whether or not the group has finished them",
                     "raise store.retention_age_ms or store.retention_bytes, or run more consumers; "
                     f"{_shown_by(one)} shows more",
+                    subject=f"{one.group} {one.topic}",
                 )
 
 

@@ -9,6 +9,7 @@ from ortoo.common.grpc.errors import Context
 from ortoo.common.grpc.messages import read, write
 from ortoo.common.process.long_work import in_slices
 from ortoo.enode.changes.groups import GroupMode
+from ortoo.enode.observe.lag_history import INTERVAL_MS
 from ortoo.enode.pops.interruptions import Interruption
 from ortoo.enode.pops.retry_copies import OrderedFailure
 from ortoo.enode.rpc.handlers import EnodeHandlers
@@ -88,6 +89,19 @@ class GroupHandlers(EnodeHandlers):
                 if one is not None
             ]
         return lag_pb.DescribeLagsResponse(lags=lags)
+
+    async def ListLagSamples(
+        self, request: lag_pb.ListLagSamplesRequest, context: Context
+    ) -> lag_pb.ListLagSamplesResponse:
+        """List the recorded lags of a group."""
+        check_group_name(request.group)
+        times, topics = self.lag_history.of_group(request.group, request.from_ms)
+        return lag_pb.ListLagSamplesResponse(
+            sampled_at_ms=times,
+            topics=[write(lag_pb.TopicLagSamples, one) for one in topics],
+            is_partial=self.lag_history.is_partial,
+            interval_ms=INTERVAL_MS,
+        )
 
     async def RecordFailedAttempt(
         self, request: lag_pb.RecordFailedAttemptRequest, context: Context

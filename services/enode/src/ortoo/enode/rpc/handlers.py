@@ -11,6 +11,7 @@ from ortoo.enode.appends.deduplicated import DeduplicatedAppends
 from ortoo.enode.appends.router import AppendRouter
 from ortoo.enode.cluster.topic_copies import TopicCopies
 from ortoo.enode.observe.backlog import Backlogs
+from ortoo.enode.observe.lag_history import LagHistory
 from ortoo.enode.pops.leasing import PopLeasing
 from ortoo.enode.pops.retry_copies import RetryCopies
 from ortoo.enode.rpc.streams.attach import AttachedSnodes
@@ -36,6 +37,7 @@ class EnodeHandlers(EnodeServiceServicer):
     retry_copies: RetryCopies
     attached: AttachedSnodes
     backlogs: Backlogs
+    lag_history: LagHistory
     schedules: ScheduleRunner
     streams: StreamRunner = field(init=False)
     """Set by the server, which ends them when it stops."""

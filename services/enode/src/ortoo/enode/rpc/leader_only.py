@@ -60,6 +60,7 @@ CONSISTENCY: Mapping[str, Consistency] = {
     "PopQueues": Consistency.CONFIRMED,
     "DescribeDeliveries": Consistency.CONFIRMED,
     "DescribeLags": Consistency.CONFIRMED,
+    "ListLagSamples": Consistency.ANY,
     "RecordFailedAttempt": Consistency.CONFIRMED,
     "RecordInterruptions": Consistency.CONFIRMED,
     "SettlePopped": Consistency.CONFIRMED,

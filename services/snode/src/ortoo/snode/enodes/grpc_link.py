@@ -13,8 +13,8 @@ from ortoo.common.grpc.messages import read, write
 from ortoo.common.records.sealed_batch import SealedBatch
 from ortoo.snode.cluster.routes import DeliveryMode
 from ortoo.snode.cluster.wire import encode_batch
-from ortoo.snode.enodes.append_wire import encode_append
 from ortoo.snode.enodes.grpc_pops import GrpcPopLink
+from ortoo.snode.enodes.lag_samples import LagSamples
 from ortoo.snode.enodes.link import (
     AppendedBatch,
     DeferredMessage,
@@ -39,7 +39,8 @@ from ortoo.snode.enodes.link import (
     TrimmedRange,
     VerdictSource,
 )
-from ortoo.snode.enodes.schedule_wire import decode_schedule, encode_schedule
+from ortoo.snode.enodes.wire.append_wire import encode_append
+from ortoo.snode.enodes.wire.schedule_wire import decode_schedule, encode_schedule
 from ortoo.v1 import enode_deferred_pb2 as deferred_pb
 from ortoo.v1 import enode_delivery_modes_pb2 as lives_pb
 from ortoo.v1 import enode_locks_pb2 as locks_pb
@@ -114,6 +115,11 @@ class GrpcEnodeLink(GrpcPopLink):
         request = lag_pb.DescribeLagsRequest(group=group)
         response = await self._repeat(lambda stub: stub.DescribeLags, request)
         return [read(TopicLag, one) for one in response.lags]
+
+    async def list_lag_samples(self, group: str, from_ms: int) -> LagSamples:
+        """The lags of a group that the enode recorded at `from_ms` or later."""
+        request = lag_pb.ListLagSamplesRequest(group=group, from_ms=from_ms)
+        return read(LagSamples, await self._repeat(lambda stub: stub.ListLagSamples, request))
 
     async def record_failed_attempt(
         self,

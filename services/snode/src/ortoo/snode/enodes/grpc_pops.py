@@ -15,7 +15,8 @@ from ortoo.common.groups.pop import (
     StaleMessage,
 )
 from ortoo.common.grpc.messages import write
-from ortoo.snode.enodes.pop_wire import (
+from ortoo.snode.enodes.replica_link import ReplicaLink
+from ortoo.snode.enodes.wire.pop_wire import (
     decode_popped,
     decode_stale,
     encode_pop,
@@ -23,7 +24,6 @@ from ortoo.snode.enodes.pop_wire import (
     encode_retry,
     encode_settlement,
 )
-from ortoo.snode.enodes.replica_link import ReplicaLink
 from ortoo.v1 import enode_pop_pb2 as pop_pb
 
 

@@ -14,11 +14,11 @@ from ortoo.common.grpc import bulk_calls
 from ortoo.common.grpc.bulk_field import BulkMessage
 from ortoo.common.process.background import Background
 from ortoo.common.process.clock import Clock
-from ortoo.snode.enodes.append_wire import decode_append_response, decode_fetch_response
 from ortoo.snode.enodes.held_appends import RETRY_DELAY_MAX_S, RETRY_DELAY_MIN_S, HeldAppends
 from ortoo.snode.enodes.link import AppendedBatch, FetchedBatches, LockKey
-from ortoo.snode.enodes.pop_wire import check_lease_response, decode_await_response
 from ortoo.snode.enodes.request_stream import PEER_RETRY_S, PendingRequest, RequestStream
+from ortoo.snode.enodes.wire.append_wire import decode_append_response, decode_fetch_response
+from ortoo.snode.enodes.wire.pop_wire import check_lease_response, decode_await_response
 from ortoo.v1 import enode_pb2 as pb
 from ortoo.v1 import enode_pop_pb2 as pop_pb
 from ortoo.v1.enode_pb2_grpc import EnodeServiceStub

@@ -25,6 +25,7 @@ from ortoo.common.telemetry.metrics import Metrics
 from ortoo.snode.cluster.directory import DirectoryCache
 from ortoo.snode.cluster.name_server import NameServerClient
 from ortoo.snode.policy.access_rules import AccessRules, Grant, RequiredPermission, Resource, parse_access_rules
+from ortoo.snode.policy.audit import AuditLog
 from ortoo.snode.policy.principal import Principal
 from ortoo.snode.policy.required_permissions import required_permissions
 from ortoo.snode.policy.watched_file import WatchedFile
@@ -130,14 +131,18 @@ def _unauthenticated(message: str) -> Forbidden:
 class AccessControl:
     """The access rules in a file, which is reloaded when it changes, and the users of the name server."""
 
-    def __init__(self, path: str, authentication: Authentication, directory: DirectoryCache) -> None:
-        """Follow the file at `path`. `file.load` raises Invalid if the file is missing or wrong."""
+    def __init__(self, path: str, authentication: Authentication, directory: DirectoryCache, audit: AuditLog) -> None:
+        """Follow the file at `path`, and record refused calls in `audit`.
+
+        `file.load` raises Invalid if the file is missing or wrong.
+        """
         self.rules = AccessRules({})
         """The current rules; a new object after each change."""
         self.refused_count = 0
         """Number of refused calls and requests."""
         self.authentication = authentication
         self.directory = directory
+        self._audit = audit
         self.file = WatchedFile(path, "rules of access", self._apply_rules)
         self._streams: dict[CallAccess, Callable[[Forbidden], None]] = {}
 
@@ -147,6 +152,11 @@ class AccessControl:
             "ortoo_access_refused_total", "Requests refused for missing permissions.", lambda: self.refused_count
         )
         metrics.gauge("ortoo_access_users", "Users in the access file.", lambda: len(self.rules.users))
+
+    def note_refusal(self, user: str, peer: str, method: str, error: Forbidden) -> None:
+        """Count and record a refused call or request; `user` is empty if its signature was refused."""
+        self.refused_count += 1
+        self._audit.record_refusal(user, peer, method, error.message)
 
     def add_stream(self, call: "CallAccess", end: Callable[[Forbidden], None]) -> None:
         """Register a stream or a waiting poll; `end` is called when its user loses a permission that it needs."""
@@ -221,8 +231,8 @@ class CallAccess:
                 headers, SignedCall(self._method, request), own_client=own_client
             )
             self._user, self._secret_key = authenticated
-        except Forbidden:
-            self._access.refused_count += 1
+        except Forbidden as error:
+            self._note_refusal(error)
             raise
 
     def authorize(self, request: Any) -> None:
@@ -248,8 +258,9 @@ class CallAccess:
     async def recheck_user(self) -> None:
         """Refuse the call if the secret of its user has changed. Errors: Forbidden, Unavailable."""
         if self._user is not None and await self._access.authentication.get_secret(self._user) != self._secret_key:
-            self._access.refused_count += 1
-            raise _unauthenticated(f"user {self._user} was changed or deleted; sign in again")
+            error = _unauthenticated(f"user {self._user} was changed or deleted; sign in again")
+            self._note_refusal(error)
+            raise error
 
     def _check(self, permissions: "list[RequiredPermission] | dict[RequiredPermission, None]") -> None:
         try:
@@ -258,6 +269,9 @@ class CallAccess:
                     raise _unauthenticated("this address is no longer trusted; sign in again")
                 return
             self._rules.check(self._user, permissions)
-        except Forbidden:
-            self._access.refused_count += 1
+        except Forbidden as error:
+            self._note_refusal(error)
             raise
+
+    def _note_refusal(self, error: Forbidden) -> None:
+        self._access.note_refusal(self._user or "", self._peer, self._method, error)

@@ -45,6 +45,11 @@ READING = Grant.SUB | Grant.BROWSE
 """Either permits reads that take no lease and move no offset."""
 
 
+def grant_text(grant: Grant) -> str:
+    """The permissions as in an access file, such as "PUB|SUB"."""
+    return "|".join(one.name or "" for one in Grant if one & grant) or "DENY"
+
+
 class Resource(enum.Enum):
     """The kind of a resource: a topic or a group."""
 
@@ -117,7 +122,7 @@ class AccessRules:
                 continue
             if permission.resource is Resource.CLUSTER:
                 raise Forbidden(f"user {access_key} is not an admin; only admins may do this", field="access")
-            what = "|".join(grant.name or "" for grant in Grant if grant & permission.grant)
+            what = grant_text(permission.grant)
             raise Forbidden(
                 f"user {access_key} has no {what} for {permission.resource.value} {permission.name!r}; an operator "
                 "may grant it",

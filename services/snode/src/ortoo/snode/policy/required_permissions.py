@@ -212,6 +212,10 @@ REQUIRED_PERMISSIONS: Mapping[str, PermissionsOf] = {
     ),
     **{f"AdminService/{name}": _reads for name in ("Tail", "FindMessages")},
     "AdminService/DescribeLag": lambda request, _: [_group(request.group, READING), _topic(request.topic, ANY)],
+    "AdminService/ListLagHistory": lambda request, _: [
+        _group(request.group, READING),
+        *([_topic(request.topic, ANY)] if request.topic else []),
+    ],
     **{f"AdminService/{name}": _schedules for name in ("CreateSchedule", "DescribeSchedule")},
     **{f"AdminService/{name}": _schedules for name in ("SuspendSchedule", "ResumeSchedule", "DeleteSchedule")},
     "AdminService/DescribeGroup": lambda request, _: [_group(request.name, READING)],
@@ -230,7 +234,7 @@ REQUIRED_PERMISSIONS: Mapping[str, PermissionsOf] = {
             *("DescribeFlowControl", "UpdateFlowControl", "UndeleteTopic", "ListDeletedTopics"),
             *("ListOrphanedTopics", "AdoptTopics", "UndeleteGroup", "ListDeletedGroups"),
             *("ListReplicas", "HandOver", "ElectReplica", "AddReplica", "RemoveReplica", "AcceptStore"),
-            *("ForgetEnode", "ListSchedules", "TrimTopic"),
+            *("ForgetEnode", "ListSchedules", "TrimTopic", "ListDisks", "ListPermissions", "ListAuditEntries"),
         )
     },
     **{f"ExternalScaler/{name}": _scales for name in ("IsActive", "StreamIsActive", "GetMetricSpec", "GetMetrics")},

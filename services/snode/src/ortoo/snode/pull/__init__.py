@@ -11,6 +11,7 @@ from ortoo.snode.membership.group_membership import Membership
 from ortoo.snode.observe.traffic import Traffic
 from ortoo.snode.pull.backlogs import BacklogReader
 from ortoo.snode.pull.lag import ConsumerLag
+from ortoo.snode.pull.lag_history import LagHistoryReader
 from ortoo.snode.pull.message_search import MessageSearch
 from ortoo.snode.pull.offsets import OffsetOperations
 from ortoo.snode.pull.processor import PullProcessor
@@ -36,6 +37,7 @@ class PullComponents:
         self.reader = QueueReader(watch, links, runtime.background)
         self.processor = PullProcessor(watch, links, settings, membership, traffic, clock)
         self.backlogs = BacklogReader(cluster.directory, links)
+        self.lag_history = LagHistoryReader(cluster.directory, links)
         self.lag = ConsumerLag(watch, links, self.reader, self.backlogs, clock)
         self.offset_operations = OffsetOperations(watch, links, self.reader)
         self.search = MessageSearch(watch, links)

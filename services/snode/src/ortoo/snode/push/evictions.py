@@ -62,6 +62,7 @@ class SlowEvictions:
                 f"look at the log of {one.client_id} and at its stacks (py-spy dump): its handler hangs or is slow. "
                 f"For slower handlers: ortoo group update {one.group} --slow-grace-ms MS",
                 critical=False,
+                subject=f"{one.group} {one.client_id}",
             )
 
     def _all(self) -> list[Eviction]:

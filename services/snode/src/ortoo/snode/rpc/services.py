@@ -7,8 +7,8 @@ from typing import Any
 from apache.rocketmq.v2.admin_pb2_grpc import add_AdminServicer_to_server
 from apache.rocketmq.v2.service_pb2_grpc import add_MessagingServiceServicer_to_server
 from ortoo.common.cluster.dynamic_settings import DynamicSettings
-from ortoo.common.errors.findings import Findings
 from ortoo.common.grpc.server import AddServicer
+from ortoo.common.telemetry.findings_service import LocalFindings
 from ortoo.keda.externalscaler_pb2_grpc import add_ExternalScalerServicer_to_server
 from ortoo.snode.clients import ClientComponents
 from ortoo.snode.cluster import ClusterView
@@ -23,8 +23,9 @@ from ortoo.snode.push.sessions import PushSessions
 from ortoo.snode.rocketmq.rpc import service as rocketmq
 from ortoo.snode.rocketmq.rpc.activities import MessagingActivities
 from ortoo.snode.rpc import consumer, producer, reply, session
-from ortoo.snode.rpc.operators import admin, dead_letter, deliveries, findings, scaler, settings
-from ortoo.snode.rpc.operators.message_trace import MessageTracer
+from ortoo.snode.rpc.operators import admin, dead_letter, findings, scaler, settings
+from ortoo.snode.rpc.operators.explanation import deliveries
+from ortoo.snode.rpc.operators.explanation.message_trace import MessageTracer
 from ortoo.snode.rpc.streams import LongCalls
 from ortoo.snode.send import SendComponents
 from ortoo.snode.topics import TopicComponents
@@ -65,7 +66,7 @@ class Services:
         clients: ClientComponents,
         policy: Policy,
         activities: MessagingActivities,
-        own_findings: Findings,
+        own_findings: LocalFindings,
         live: DynamicSettings[Any],
         send_latency: SendLatency,
     ) -> None:
@@ -101,7 +102,10 @@ class Services:
             long_calls=long_calls,
         )
         looking_after = dead_letter.DeadLetterService(pop.dead_letters, long_calls, operating.check_group_exists)
-        finding = findings.ClusterFindings(own_findings, runtime, cluster, policy, clients.directory.membership)
+        self.findings = finding = findings.ClusterFindings(
+            own_findings, runtime, cluster, policy, clients.directory.membership
+        )
+        """Checks this process regularly."""
         setting = settings.ClusterSettings(live, cluster, runtime.channels, policy)
         delivering = deliveries.DeliveryService(
             cluster,

@@ -27,6 +27,10 @@ class DoctorFinding:
     """The effect of the problem."""
     process: str = ""
     """The process that reports the problem; empty for an observation of this command."""
+    since_ms: int = 0
+    """Since when each check of that process has found it; 0 = not known."""
+    seen_from_ms: int = 0
+    """Since when that process has checked. If `since_ms` is equal, the problem may be older."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -142,7 +146,16 @@ def _reported_findings(facts: Facts) -> Iterator[DoctorFinding]:
         observed = f"the processes were not asked for what they know themselves: {facts.reported_error}"
         yield DoctorFinding("processes not queried", observed, remedy, critical=False)
     for one in facts.reported:
-        yield DoctorFinding(one.name, one.observed, one.remedy, one.critical, one.impact, one.process)
+        yield DoctorFinding(
+            one.name,
+            one.observed,
+            one.remedy,
+            one.critical,
+            one.impact,
+            one.process,
+            one.since_ms,
+            one.seen_from_ms,
+        )
 
 
 def _process_findings(facts: Facts) -> Iterator[DoctorFinding]:

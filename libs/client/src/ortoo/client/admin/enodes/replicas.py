@@ -1,5 +1,6 @@
 """The operator's calls about replicas of enodes. All go through AdminService, so grpcurl can call them too."""
 
+from collections.abc import Sequence
 from dataclasses import dataclass
 from functools import partial
 
@@ -71,6 +72,33 @@ class ForgottenEnode:
     """Deleted topics that can no longer be restored."""
 
 
+@dataclass(frozen=True, slots=True)
+class DiskState:
+    """The space on the disk of a data folder."""
+
+    free_bytes: int
+    size_bytes: int
+    free_inodes: int
+    """Files that the disk can still have."""
+    inodes: int
+    """Files that the disk can have; 0 = no limit."""
+    full_in_ms: int | None = None
+    """Time until the disk is full at the rate of the last hours; None = not foreseeable, or retention prevents it."""
+
+
+@dataclass(frozen=True, slots=True)
+class ReplicaDisk:
+    """The disk of one replica, or the reason why it is not known."""
+
+    enode: str
+    replica: int
+    """The number of the replica; 0 = not known."""
+    address: str
+    disk: DiskState | None
+    """None = not measured yet, or there is an error."""
+    error: str = ""
+
+
 class ReplicaAdmin:
     """The operator's calls about the replicas of enodes. Available as `Client.admin.replicas`."""
 
@@ -82,6 +110,11 @@ class ReplicaAdmin:
         """The replicas of one enode, or of all enodes with several replicas. Errors: NotFound."""
         answer = await self._call("ListReplicas", replica_admin_pb2.ListReplicasRequest(enode=enode))
         return tuple(map(_replica_set, answer.enodes))
+
+    async def list_disks(self, enode: str = "") -> Sequence[ReplicaDisk]:
+        """The disk of each replica of one enode or of all, by enode and replica. Errors: NotFound, Unsupported."""
+        answer = await self._call("ListDisks", replica_admin_pb2.ListDisksRequest(enode=enode))
+        return tuple(read(ReplicaDisk, one) for one in answer.disks)
 
     async def transfer_leadership(self, enode: str, to: int | None = None) -> int:
         """Transfer leadership to a replica, by default the replica with the longest log; returns its number.

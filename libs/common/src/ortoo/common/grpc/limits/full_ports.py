@@ -69,6 +69,7 @@ class FullPorts:
                     "further connections are closed at once; open ones are served",
                     "raise connections_max or the limit of open files (ulimit -n, LimitNOFILE=), close idle clients, "
                     "or add a snode",
+                    subject=str(port),
                 )
 
 

@@ -33,7 +33,9 @@ async def describe(visit: Visit) -> Response:
     """One client: its identity, and the queues that it has."""
     client_id = visit.query("id")
     found = await visit.admin.groups.describe_client(client_id, ask_client=False)
-    return visit.page("client.html", title=f"Client {printable_line(client_id)}", found=found)
+    return visit.page(
+        "client.html", title=f"Client {printable_line(client_id)}", commands=(("clients", client_id),), found=found
+    )
 
 
 PAGES = (Page("/clients", show), Page("/client", describe))

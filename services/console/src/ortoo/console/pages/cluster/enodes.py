@@ -1,5 +1,6 @@
 """The enodes and their replicas, live: leader, state and lag, and the transfer of leadership."""
 
+import asyncio
 from typing import Any
 
 from starlette.responses import HTMLResponse, Response
@@ -9,11 +10,20 @@ from ortoo.console.cluster.partial import ask
 from ortoo.console.web.visit import Page, Visit
 
 REPLICA_MAX = 1_000
+FREE_LOW = 0.1
+"""A smaller share of free space or inodes is marked, as the doctor does."""
+FULL_SOON_MS = 3 * 86_400_000
+"""A disk that is full within this time is marked, as the doctor does."""
 
 
 async def show(visit: Visit) -> Response:
     """The page of all enodes."""
-    commands = (("cluster",), ("enode", "replicas"), ("enode", "hand-over", "ENODE", "--to", "REPLICA"))
+    commands = (
+        ("cluster",),
+        ("enode", "disks"),
+        ("enode", "replicas"),
+        ("enode", "hand-over", "ENODE", "--to", "REPLICA"),
+    )
     return visit.page("enodes.html", title="Enodes", commands=commands, **await _state(visit))
 
 
@@ -24,9 +34,16 @@ async def refresh(visit: Visit) -> Response:
 
 async def _state(visit: Visit) -> dict[str, Any]:
     """The values of the page. Errors: those of the snode."""
-    cluster = await visit.admin.describe_cluster()
-    replica_sets = await ask(visit.admin.replicas.list())
-    return {"enodes": cluster.enodes, "replica_sets": replica_sets}
+    cluster, replica_sets, disks = await asyncio.gather(
+        visit.admin.describe_cluster(), ask(visit.admin.replicas.list()), ask(visit.admin.replicas.list_disks())
+    )
+    return {
+        "enodes": cluster.enodes,
+        "replica_sets": replica_sets,
+        "disks": disks,
+        "free_low": FREE_LOW,
+        "full_soon_ms": FULL_SOON_MS,
+    }
 
 
 async def hand_over(visit: Visit) -> Response:

@@ -1,5 +1,6 @@
 """One group: its lag by state, its members and its settings, and pause, resume and deletion."""
 
+import asyncio
 from dataclasses import dataclass
 from typing import Any
 
@@ -8,6 +9,7 @@ from starlette.responses import HTMLResponse, Response
 from ortoo.client import GroupDescription, LagByState, TopicMode, TopicProgress
 from ortoo.common.machine.printable import printable_line
 from ortoo.console.cluster.partial import ask
+from ortoo.console.pages.groups.lag_history import recorded, table_rows
 from ortoo.console.web.rendering import path_segment
 from ortoo.console.web.visit import Page, Visit
 
@@ -29,17 +31,22 @@ class TopicRow:
 
 async def show(visit: Visit) -> Response:
     """The page of one group."""
-    state = await _state(visit)
-    name = visit.name()
+    name, topic = visit.name(), visit.query("topic")
+    state, history = await asyncio.gather(_state(visit), recorded(visit, name, topic))
     topics = [row.progress.topic for row in state["rows"]]
     return visit.page(
         "group.html",
         title=f"Group {printable_line(name)}",
         commands=(
             ("group", "describe", name),
-            *(("lag", name, topic) for topic in topics[:COMMANDS_MAX]),
+            *(("lag", name, one) for one in topics[:COMMANDS_MAX]),
+            ("lag", name, *((topic,) if topic else ()), "--history"),
             ("group", "update", name, "--consume" if not state["described"].group.consume_enabled else "--no-consume"),
         ),
+        topics=topics,
+        topic=topic,
+        history=history,
+        history_rows=table_rows(history.value.samples) if history.value is not None else [],
         **state,
     )
 

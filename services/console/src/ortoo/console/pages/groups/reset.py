@@ -27,11 +27,11 @@ async def show(visit: Visit) -> Response:
         resetting = visit.admin.groups.reset_offsets(group, topic, **_target(visit), force=force, dry_run=True)
         preview = await ask(resetting)
     changes = [one for one in preview.value or () if one.offset != one.previous]
-    words = ("reset-offset", group, topic, "--to", visit.query("value") or target)
+    words = ("reset-offset", group, topic or "TOPIC", "--to", visit.query("value") or target or "TIME")
     return visit.page(
         "reset.html",
         title=f"Reset offsets of {printable_line(group)}",
-        commands=((*words, "--dry-run"), words) if topic and target else (),
+        commands=((*words, "--dry-run"), *((words,) if topic and target else ())),
         group=group,
         topic=topic,
         topics=[one.topic for one in described.value.progress] if described.value else [],

@@ -4,10 +4,13 @@ from starlette.responses import Response
 
 from ortoo.client import DelayedMessage
 from ortoo.console.cluster.partial import Answer, ask
+from ortoo.console.pages.messages.time_line import time_line
 from ortoo.console.web.rendering import query_of
 from ortoo.console.web.visit import Page, Visit
 
 PAGE_MESSAGES = 100
+LINE_MESSAGES = 2_000
+"""Number of messages on the time line."""
 
 
 async def show(visit: Visit) -> Response:
@@ -15,21 +18,23 @@ async def show(visit: Visit) -> Response:
     topic, from_ms = visit.query("topic"), visit.query_number("from_ms")
     found: Answer[list[DelayedMessage]] = Answer()
     if topic:
-        found = await ask(visit.admin.list_delayed(topic, from_ms=from_ms, limit=PAGE_MESSAGES + 1))
-    messages = found.value or []
+        found = await ask(visit.admin.list_delayed(topic, from_ms=from_ms, limit=LINE_MESSAGES + 1))
+    on_line, messages = found.value or [], (found.value or [])[: PAGE_MESSAGES + 1]
     # The next page begins at the time of the first message beyond this page, so that none of that time is left out.
     has_more = len(messages) > PAGE_MESSAGES and messages[-1].deliver_at_ms > messages[0].deliver_at_ms
     following = {"topic": topic, "from_ms": messages[PAGE_MESSAGES].deliver_at_ms if has_more else None}
     return visit.page(
         "delayed.html",
         title="Delayed messages",
-        commands=(("delay", "list", topic), ("delay", "cancel", "HANDLE")) if topic else (),
+        commands=(("delay", "list", topic or "TOPIC"), ("delay", "cancel", "HANDLE")),
         topic=topic,
         found=found,
         messages=messages[:PAGE_MESSAGES],
         is_cut=len(messages) > PAGE_MESSAGES and not has_more,
         next_address=f"/delayed{query_of(following)}" if has_more else "",
         is_first=not from_ms,
+        line=time_line([one.deliver_at_ms for one in on_line[:LINE_MESSAGES]]),
+        line_is_cut=len(on_line) > LINE_MESSAGES,
     )
 
 

@@ -7,10 +7,12 @@ from dataclasses import dataclass
 from ortoo.common.errors import Conflict, Invalid, OrtooError, Unavailable
 from ortoo.common.grpc.errors import Context
 from ortoo.common.grpc.messages import read, write
+from ortoo.enode.observe.disk_space import full_in_s
 from ortoo.enode.replication.driver import Driver
 from ortoo.enode.replication.protocol.events import AddLearner, RemoveReplica
 from ortoo.enode.replication.protocol.identity import ReplicaId
 from ortoo.enode.replication.protocol.roles import Follower, Leader
+from ortoo.enode.store.housekeeping import Housekeeping
 from ortoo.v1 import enode_replicas_pb2 as pb
 from ortoo.v1 import replica_report_pb2
 from ortoo.v1.enode_replicas_pb2_grpc import EnodeReplicasServiceServicer
@@ -49,6 +51,7 @@ class EnodeReplicasService(EnodeReplicasServiceServicer):
             replicas=self._describe_replicas(driver),
             committed=replica.log.committed,
             tail=write(replica_report_pb2.LogTail, replica.log.tail),
+            disk=_disk_state(driver.log.engine.housekeeping),
         )
         leader = role.leader.replica if isinstance(role, Follower) else replica.identity.replica
         if isinstance(role, Follower | Leader):
@@ -143,3 +146,11 @@ class EnodeReplicasService(EnodeReplicasServiceServicer):
         if driver.leading_epoch is None:
             raise self.not_leading_error()
         return driver
+
+
+def _disk_state(housekeeping: Housekeeping) -> pb.DiskState | None:
+    """The space on the disk of the data folder; None before the first measurement."""
+    space, left_s = housekeeping.space.space, full_in_s(housekeeping)
+    if space is None:
+        return None
+    return write(pb.DiskState, space, full_in_ms=None if left_s is None else round(left_s * 1000))

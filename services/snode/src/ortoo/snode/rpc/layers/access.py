@@ -3,13 +3,14 @@
 from typing import Any
 
 from apache.rocketmq.v2 import service_pb2
-from ortoo.common.errors import OrtooError
+from ortoo.common.errors import Forbidden, OrtooError
 from ortoo.common.grpc.bulk_field import BulkMessage
 from ortoo.common.grpc.completion_queue.context import headers_of
 from ortoo.common.grpc.layers.layer import Guard, Layer, ServedCall
 from ortoo.common.grpc.signature import SignedCall
 from ortoo.common.telemetry.call_metrics import report_status
 from ortoo.snode.policy.access import AccessControl, Authentication, CallAccess
+from ortoo.snode.policy.audit import AuditLog
 from ortoo.snode.policy.principal import PRINCIPAL, Principal
 from ortoo.snode.rocketmq.protocol.caller import peer_of
 from ortoo.snode.rocketmq.protocol.codes import grpc_status_name, status_of
@@ -76,14 +77,18 @@ class RocketmqSignIn(Guard):
 
     services = (f"/{_SERVICE.full_name}/",)
 
-    def __init__(self, authentication: Authentication) -> None:
+    def __init__(self, authentication: Authentication, audit: AuditLog) -> None:
+        """Refused calls are recorded in `audit`."""
         self._authentication = authentication
+        self._audit = audit
 
     async def enter(self, call: ServedCall) -> None:
         """Check the signature of the call. Errors: Forbidden (field `authorization`), Unavailable."""
         try:
             user, _ = await self._authentication.authenticate(headers_of(call.context), SignedCall("", None))
         except OrtooError as error:
+            if isinstance(error, Forbidden):
+                self._audit.record_refusal("", peer_of(call.context), call.method.name, error.message)
             _told_first(call, error)
             raise
         if PRINCIPAL.get().user != user:  # otherwise the rules of access have set the same user with its permissions

@@ -4,7 +4,7 @@ import contextlib
 from collections.abc import AsyncIterator, Callable, Sequence
 from dataclasses import dataclass
 
-from ortoo.common.cluster.names import TOPICS_MAX
+from ortoo.common.cluster.names import TOPICS_MAX, check_group_name
 from ortoo.common.errors import Invalid, NotFound
 from ortoo.common.filters.message_filter import compile_filter
 from ortoo.common.grpc.enum_values import check_known
@@ -18,6 +18,7 @@ from ortoo.snode.policy.principal import PRINCIPAL
 from ortoo.snode.pull.message_search import SearchRequest
 from ortoo.snode.pull.queue_reader import PlacedMessage
 from ortoo.snode.rpc.conversion import body_text
+from ortoo.snode.rpc.operators.audit import AuditAdminHandlers
 from ortoo.snode.rpc.operators.groups import GroupAdminHandlers, decode_target
 from ortoo.snode.rpc.operators.replicas import ReplicaAdminHandlers
 from ortoo.snode.rpc.streams import LongCalls
@@ -31,7 +32,7 @@ NAME = pb.DESCRIPTOR.services_by_name["AdminService"].full_name
 
 
 @dataclass(kw_only=True, eq=False)
-class AdminService(ReplicaAdminHandlers, GroupAdminHandlers):
+class AdminService(ReplicaAdminHandlers, GroupAdminHandlers, AuditAdminHandlers):
     """The service for operators."""
 
     sending: SendComponents
@@ -113,6 +114,25 @@ class AdminService(ReplicaAdminHandlers, GroupAdminHandlers):
             lag_messages=lag.messages,
             by_state=write(lag_pb2.LagByState, lag.by_state),
             unreachable_enodes=lag.unreachable_enodes,
+        )
+
+    async def ListLagHistory(
+        self, request: lag_pb2.ListLagHistoryRequest, context: Context
+    ) -> lag_pb2.ListLagHistoryResponse:
+        """The lag of a group over the last hour, in one topic or in those that the caller may see."""
+        check_group_name(request.group, "group")
+        if request.topic:
+            topics = [(await self.cluster.watch.topic(request.topic)).name]
+        else:
+            topics = await self.visible_topics(request.group)
+        if not topics:
+            await self.check_group_exists(request.group)
+        found = await self.pull.lag_history.read(request.group, topics, request.from_ms)
+        return lag_pb2.ListLagHistoryResponse(
+            samples=[write(lag_pb2.LagSample, one) for one in found.samples],
+            interval_ms=found.interval_ms,
+            unreachable_enodes=found.unreachable_enodes,
+            is_partial=found.is_partial,
         )
 
     async def ListDelayedMessages(

@@ -80,6 +80,7 @@ def away_enodes(directory: DirectoryCache, probed: Sequence[ProbedProcess]) -> I
             f"enode {enode.name}{at} has no lease{state}, and {count} queues on it ({_shown(topics)})",
             "the messages on it wait, and sends to its queues fail or go to other enodes",
             f"{remedy}. If it is permanently lost, `ortoo enode forget {enode.name}` shows the loss",
+            subject=enode.name,
         )
 
 
@@ -114,6 +115,7 @@ def unreachable_processes(own_name: str, probed: Sequence[ProbedProcess]) -> Ite
                     f"{one.failure}",
                     "its clients wait and fail",
                     remedy_for(one.error, "check its CPU time, its log and the network; restart it if it is frozen"),
+                    subject=one.name,
                 )
             for call in one.answer.called if one.answer is not None else ():
                 calls.setdefault((call.role, call.name, call.address), {})[one.name] = call.error
@@ -147,12 +149,13 @@ def _unreachable(
             impact,
             f"check the network between it and {snodes} (routes, firewall, NetworkPolicy), and their certificates and "
             "cluster_token_file",
+            subject=name,
         )
     if role == NAME_SERVER:
         remedy = "start it, or check its log and its database; or remove it from namesrv_address"
     else:
         remedy = "check its CPU time, its log and the network; restart it if it is frozen"
-    return Finding(kind, f"{observed}: {reason}", impact, remedy_for(error, remedy))
+    return Finding(kind, f"{observed}: {reason}", impact, remedy_for(error, remedy), subject=name)
 
 
 def differing_directories(own: pb.ListFindingsResponse, probed: Sequence[ProbedProcess]) -> Iterator[Finding]:
@@ -209,6 +212,7 @@ def differing_clocks(probed: Sequence[ProbedProcess]) -> Iterator[Finding]:
                 f"the clock of {one.text} is {abs(one.ahead_ms) / 1000:.1f} s {ahead} a snode's",
                 "delayed messages are early or late, ages and expiry are wrong",
                 "synchronise the clocks (chronyc tracking, timedatectl)",
+                subject=one.text,
             )
 
 

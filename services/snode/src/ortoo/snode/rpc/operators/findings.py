@@ -2,11 +2,12 @@
 
 import asyncio
 from collections.abc import Iterable, Iterator
-from dataclasses import dataclass, replace
+from dataclasses import dataclass, field, replace
 from itertools import chain, islice
 
 from ortoo.common.errors import OrtooError
-from ortoo.common.errors.findings import Finding, Findings
+from ortoo.common.errors.finding_history import FindingHistory
+from ortoo.common.errors.findings import Finding
 from ortoo.common.errors.status import rpc_errors
 from ortoo.common.grpc.errors import Context
 from ortoo.common.telemetry.findings_service import NAME as NAME
@@ -48,17 +49,28 @@ class ClusterFindings(FindingsServiceServicer):
     All processes are queried at once, each with a timeout.
     """
 
-    own: Findings
+    own: LocalFindings
     runtime: Runtime
     cluster: ClusterView
     policy: Policy
     membership: Membership
+    _filters: FindingHistory = field(default_factory=FindingHistory)
+    _away: FindingHistory = field(default_factory=FindingHistory)
+    _compared: FindingHistory = field(default_factory=FindingHistory)
+    """Findings of comparisons, which are made only for a request."""
+
+    async def check(self) -> None:
+        """Examine what this process knows without calls, so that it is known since when each finding is seen."""
+        now_ms = self.runtime.clock.now_ms()
+        await self.own.check()
+        self._filters.check(differing_filters(self.membership), now_ms)
+        self._away.check(away_enodes(self.cluster.directory, ()), now_ms)
 
     async def ListFindings(self, request: pb.ListFindingsRequest, context: Context) -> pb.ListFindingsResponse:
         """The current findings of this process or of all processes."""
         timeout_s = (request.timeout_ms or TIMEOUT_MS) / 1000
-        own = await LocalFindings(self.own, self.runtime.clock).answer()
-        own.findings.extend(findings_to(list(differing_filters(self.membership))))
+        own, now_ms = await self.own.answer(), self.runtime.clock.now_ms()
+        own.findings.extend(findings_to(self._filters.check(differing_filters(self.membership), now_ms)))
         if request.local_only:
             if request.include_reachability:
                 with_lease = (one for one in self._enodes() if not one.is_away)
@@ -70,15 +82,17 @@ class ClusterFindings(FindingsServiceServicer):
         answers = [own, *(one.answer for one in probed if one.answer is not None)]
         # Several snodes report the same group, because each of them has members of it.
         found = list(dict.fromkeys(finding for answer in answers for finding in findings_of(answer)))
-        found += chain(
-            away_enodes(self.cluster.directory, probed),
-            unreachable_processes(self.own.name, probed),
+        now_ms = self.runtime.clock.now_ms()
+        found += self._away.check(away_enodes(self.cluster.directory, probed), now_ms)
+        compared = chain(
+            unreachable_processes(self.own.own.name, probed),
             differing_directories(own, probed),
             differing_membership_stores(answers),
             differing_clocks(probed),
             differing_versions(answers),
             unexamined_processes(self.cluster.directory, probed),
         )
+        found += self._compared.check(compared, now_ms)
         processes = [process for answer in answers for process in answer.processes]
         return pb.ListFindingsResponse(findings=findings_to(found), processes=processes)
 
@@ -93,7 +107,7 @@ class ClusterFindings(FindingsServiceServicer):
 
     def _other_snodes(self) -> Iterator[ProbedProcess]:
         for snode in self.cluster.directory.snodes():
-            if snode.alive and snode.name != self.own.name:
+            if snode.alive and snode.name != self.own.own.name:
                 yield ProbedProcess("snode", snode.name, snode.cluster_address or snode.address)
 
     async def _probe_all(self, processes: Iterable[ProbedProcess], timeout_s: float) -> list[ProbedProcess]:
@@ -139,6 +153,7 @@ def differing_filters(membership: Membership) -> Iterator[Finding]:
             f"({'; '.join(sorted(texts)[:SHOWN_MAX])})",
             "a pull skips messages that only other members want, and a push session waits up to 10 min before them",
             "give all members one filter, or a group for each filter",
+            subject=f"{group} {topic}",
         )
 
 

@@ -63,7 +63,7 @@ class GroupAdminHandlers(admin_pb2_grpc.AdminServiceServicer):
         check_group_name(request.name, "name")
         group = await self.cluster.name_server.stored_group(request.name)
         members = await self.clients.consumers(request.name)
-        topics = list(filter(PRINCIPAL.get().may_see, await self._topics_of(request.name)))
+        topics = await self.visible_topics(request.name)
         backlogs = await self.pull.backlogs.read(request.name)
         progress = [await self._progress(request.name, topic, backlogs) for topic in topics]
         return pb.DescribeGroupResponse(
@@ -179,6 +179,10 @@ class GroupAdminHandlers(admin_pb2_grpc.AdminServiceServicer):
         subscribed = {topic for member in await self.clients.consumers(group) for topic in member.topics}
         consumed = {one.topic for one in await self.topics.delivery_modes.list_modes(group)}
         return sorted(subscribed | consumed)
+
+    async def visible_topics(self, group: str) -> list[str]:
+        """The topics that the group subscribes to now, or has consumed, and that the caller may see."""
+        return list(filter(PRINCIPAL.get().may_see, await self._topics_of(group)))
 
     async def check_group_exists(self, name: str) -> None:
         """Refuse a group that was not created and has never consumed. Errors: NotFound."""

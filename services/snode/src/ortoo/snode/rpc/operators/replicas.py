@@ -1,13 +1,15 @@
 """AdminService for the replicas of enodes: the name server lists them, the leader makes changes."""
 
+import asyncio
 from collections.abc import Awaitable, Callable, Sequence
 from dataclasses import dataclass
 from typing import Any, TypeVar
 
-from ortoo.common.errors import Conflict, Invalid, NotFound, NotLeader, Unavailable
+from ortoo.common.errors import Conflict, Invalid, NotFound, NotLeader, OrtooError, Unavailable
 from ortoo.common.errors.status import rpc_errors
 from ortoo.common.grpc.enum_values import name_of
 from ortoo.common.grpc.errors import Context
+from ortoo.snode.cluster import ClusterView
 from ortoo.snode.cluster.runtime import Runtime
 from ortoo.snode.rpc.operators.directory import DirectoryAdminHandlers, forward
 from ortoo.v1 import enode_replicas_pb2 as pb
@@ -17,6 +19,8 @@ from ortoo.v1.enode_replicas_pb2_grpc import EnodeReplicasServiceStub
 CHANGE_TIMEOUT_S = 10.0
 """Timeout of a transfer of leadership, or of a change of replicas."""
 LIST_TIMEOUT_S = 3.0
+DISK_TIMEOUT_S = 1.5
+"""Timeout of a replica, shorter than the timeouts of clients, so that they get the answers of the others."""
 WAITING, LEARNING, AWAY = (
     topic_pb2.ENODE_REPLICA_STATE_WAITING,
     topic_pb2.ENODE_REPLICA_STATE_LEARNING,
@@ -24,6 +28,33 @@ WAITING, LEARNING, AWAY = (
 )
 A = TypeVar("A")
 Method = Callable[[EnodeReplicasServiceStub], Callable[..., Awaitable[A]]]
+
+
+@dataclass(frozen=True, slots=True)
+class EnodeProcess:
+    """A process of an enode: the enode alone, or one of its replicas."""
+
+    enode: str
+    address: str
+    alive: bool
+    replica: int = 0
+    """The number of the replica; 0 = the name server does not know it."""
+
+
+async def enode_processes(cluster: ClusterView) -> list[EnodeProcess]:
+    """The processes of all enodes. Errors: those of the name server."""
+    with rpc_errors(cluster.name_server.peer, is_internal=True):
+        request = replica_admin_pb2.ListReplicasRequest()
+        known = await cluster.name_server.stub.ListReplicas(request, timeout=LIST_TIMEOUT_S)
+    found = [
+        EnodeProcess(one.enode, replica.address, replica.state != AWAY, replica.replica.number)
+        for one in known.enodes
+        for replica in one.replicas
+        if replica.address
+    ]
+    with_replicas = {one.enode for one in found}
+    alone = (one for one in cluster.directory.expected_enodes() if one.name not in with_replicas)
+    return [*found, *(EnodeProcess(one.name, one.address, one.alive) for one in alone)]
 
 
 @dataclass(kw_only=True, eq=False)
@@ -41,6 +72,34 @@ class ReplicaAdminHandlers(DirectoryAdminHandlers):
 
     ForgetEnode = forward("ForgetEnode", lambda it, _, answer: it.cluster.watch.wait_for_version(answer.version))
     """Remove an enode that does not come back from all topics."""
+
+    async def ListDisks(
+        self, request: replica_admin_pb2.ListDisksRequest, context: Context
+    ) -> replica_admin_pb2.ListDisksResponse:
+        """The disk of each replica of one enode or of all. A replica that does not answer has an error instead."""
+        processes = [one for one in await enode_processes(self.cluster) if request.enode in ("", one.enode)]
+        if not processes and request.enode:
+            raise NotFound(f"there is no enode {request.enode}; `ortoo cluster` lists the enodes", field="enode")
+        disks = await asyncio.gather(*map(self._disk, processes))
+        return replica_admin_pb2.ListDisksResponse(disks=sorted(disks, key=lambda one: (one.enode, one.replica)))
+
+    async def _disk(self, process: EnodeProcess) -> replica_admin_pb2.ReplicaDisk:
+        found = replica_admin_pb2.ReplicaDisk(enode=process.enode, replica=process.replica, address=process.address)
+        if not process.alive:
+            found.error = "the process is not running, or its lease has expired"
+            return found
+        channel = self.runtime.channels.channel_to(process.address)
+        try:
+            with rpc_errors(f"enode {process.enode}", is_internal=True):
+                request = pb.DescribeReplicasRequest(enode=process.enode)
+                answer = await EnodeReplicasServiceStub(channel).DescribeReplicas(request, timeout=DISK_TIMEOUT_S)
+        except OrtooError as error:
+            found.error = str(error)
+            return found
+        found.replica = answer.replica.number
+        if answer.HasField("disk"):
+            found.disk.CopyFrom(answer.disk)
+        return found
 
     async def HandOver(self, request: pb.HandOverRequest, context: Context) -> pb.HandOverResponse:
         """Transfer leadership of an enode to another replica."""

@@ -14,7 +14,7 @@ from ortoo.common.telemetry.settings_service import LocalSettings
 from ortoo.snode.cluster import ClusterView
 from ortoo.snode.policy import Policy
 from ortoo.snode.policy.principal import PRINCIPAL
-from ortoo.v1 import replica_admin_pb2, topic_pb2
+from ortoo.snode.rpc.operators.replicas import enode_processes
 from ortoo.v1 import settings_pb2 as pb
 from ortoo.v1.settings_pb2_grpc import SettingsServiceServicer, SettingsServiceStub
 
@@ -141,19 +141,8 @@ class ClusterSettings(SettingsServiceServicer):
                 # The order does not depend on the snode that answers.
                 return [one for _, one in sorted({own.name: own, **known}.items())]
             case "enode":
-                return await self._enodes()
+                return [
+                    TargetProcess(role, one.enode, one.address, one.alive)
+                    for one in await enode_processes(self.cluster)
+                ]
         raise Invalid(f"{role!r}; expected namesrv, enode or snode", field="role")
-
-    async def _enodes(self) -> list[TargetProcess]:
-        with rpc_errors(self.cluster.name_server.peer, is_internal=True):
-            request = replica_admin_pb2.ListReplicasRequest()
-            known = await self.cluster.name_server.stub.ListReplicas(request, timeout=TIMEOUT_S)
-        found = [
-            TargetProcess("enode", one.enode, replica.address, replica.state != topic_pb2.ENODE_REPLICA_STATE_AWAY)
-            for one in known.enodes
-            for replica in one.replicas
-            if replica.address
-        ]
-        with_replicas = {one.name for one in found}
-        alone = (one for one in self.cluster.directory.expected_enodes() if one.name not in with_replicas)
-        return [*found, *(TargetProcess("enode", one.name, one.address, one.alive) for one in alone)]

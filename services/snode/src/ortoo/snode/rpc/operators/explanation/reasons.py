@@ -8,7 +8,7 @@ from ortoo.snode.cluster.routes import Queue, Topic
 from ortoo.snode.enodes.link import DeferredMessage, LagByState
 from ortoo.snode.pull.queue_reader import PlacedMessage
 from ortoo.snode.push.evictions import Eviction
-from ortoo.snode.rpc.operators.message_trace import BlockingMessage
+from ortoo.snode.rpc.operators.explanation.message_trace import BlockingMessage
 from ortoo.v1 import delivery_pb2 as pb
 
 FAILING_ATTEMPTS_MIN = 3

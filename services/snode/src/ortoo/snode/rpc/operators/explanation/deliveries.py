@@ -29,8 +29,8 @@ from ortoo.snode.pull.message_search import MessageSearch, SearchRequest
 from ortoo.snode.pull.queue_reader import PlacedMessage
 from ortoo.snode.pull.read_sizes import ANSWER_BYTES_MAX
 from ortoo.snode.push.evictions import SlowEvictions
-from ortoo.snode.rpc.operators.message_trace import BlockingMessage, MessageTracer
-from ortoo.snode.rpc.operators.reasons import (
+from ortoo.snode.rpc.operators.explanation.message_trace import BlockingMessage, MessageTracer
+from ortoo.snode.rpc.operators.explanation.reasons import (
     ConsumptionState,
     GroupQueueState,
     SilentConsumer,

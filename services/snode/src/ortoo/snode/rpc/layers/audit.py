@@ -1,0 +1,27 @@
+"""Records the calls with which operators change something."""
+
+from ortoo.common.errors import OrtooError
+from ortoo.common.grpc.layers.layer import Layer, ServedCall
+from ortoo.snode.policy.audit import AuditLog, is_change, target_of
+from ortoo.snode.policy.principal import PRINCIPAL
+from ortoo.snode.rocketmq.protocol.caller import peer_of
+
+
+class AuditLayer(Layer):
+    """Adds an entry for each change, when its call has ended."""
+
+    services = ("/ortoo.v1.AdminService/", "/ortoo.v1.DeadLetterService/", "/ortoo.v1.SettingsService/")
+
+    def __init__(self, audit: AuditLog) -> None:
+        self._audit = audit
+
+    def enter(self, call: ServedCall) -> None:
+        """Note the target, because a handler may change the request."""
+        if is_change(call.method.name, call.request):
+            call.kept[self] = target_of(call.request)
+
+    def leave(self, call: ServedCall) -> None:
+        """Add the entry."""
+        if (target := call.kept.get(self)) is not None:
+            error = call.error.message if isinstance(call.error, OrtooError) else str(call.error or "")
+            self._audit.record_change(PRINCIPAL.get().user, peer_of(call.context), call.method.name, target, error)

@@ -1,0 +1,116 @@
+"""The permissions of users, the changes of operators and refused calls, over all snodes."""
+
+import asyncio
+from pathlib import Path
+
+import pytest
+
+from ortoo.client import Forbidden, Message, NotFound, connect
+from ortoo.verification.servers import command
+from ortoo.verification.servers.cluster import open_cluster
+from ortoo.verification.servers.valkey import valkey
+from tests.integration.guarded_cluster import as_user, guarded
+
+
+async def test_a_change_is_recorded_with_its_user_and_object(tmp_path: Path) -> None:
+    """A refused change is a refused call and no change; a failed one has its error. Secrets are in no entry."""
+    async with (
+        guarded(tmp_path) as cluster,
+        as_user(cluster, "ann") as ann,
+        as_user(cluster, "shop") as shop,
+        asyncio.timeout(60),
+    ):
+        await ann.admin.create_topic("orders")
+        await ann.admin.users.put("new", secret_key="very secret")
+        with pytest.raises(NotFound):
+            await ann.admin.delete_topic("missing")
+        for _ in range(3):
+            with pytest.raises(Forbidden):
+                await shop.admin.delete_topic("orders")
+        async with as_user(cluster, "shop", "wrong") as unknown:
+            with pytest.raises(Forbidden):
+                await unknown.admin.describe_topic("t")
+        changes = await ann.admin.users.list_audit_entries()
+        assert [(one.user, one.method.partition("/")[2], one.target) for one in changes.entries] == [
+            ("ann", "DeleteTopic", "name=missing"),
+            ("ann", "PutUser", "user.access_key=new"),
+            ("ann", "CreateTopic", "name=orders"),
+        ]
+        assert "missing" in changes.entries[0].error
+        assert not changes.entries[1].error
+        assert {one.snode for one in changes.entries} == {"snode-0"}
+        assert {one.peer for one in changes.entries} == {"127.0.0.1"}
+        refused = await ann.admin.users.list_audit_entries(refused=True)
+        found = {(one.user, one.method): one for one in refused.entries}
+        assert found["shop", "AdminService/DeleteTopic"].count == 3
+        assert "not an admin" in found["shop", "AdminService/DeleteTopic"].error
+        assert "signature of 'shop'" in found["", "AdminService/DescribeTopic"].error
+        assert "very secret" not in str(changes) + str(refused)
+        with pytest.raises(Forbidden):
+            await shop.admin.users.list_audit_entries()
+
+
+async def test_permissions_are_listed_in_pages(tmp_path: Path) -> None:
+    """As in the access file, by access key. Without a file every caller may do everything."""
+    async with guarded(tmp_path) as cluster, as_user(cluster, "ann") as ann, asyncio.timeout(60):
+        found = await ann.admin.users.list_permissions()
+        assert found.access_file.endswith("access.toml")
+        assert [(one.access_key, one.admin) for one in found.users] == [
+            ("ann", True),
+            ("reader", False),
+            ("shop", False),
+        ]
+        assert {one.name: one.grant for one in found.users[2].groups} == {"g": "SUB", "g-tick": "SUB", "closed": "DENY"}
+        page = await ann.admin.users.list_permissions(after="ann", limit=1)
+        assert [one.access_key for one in page.users] == ["reader"]
+    (tmp_path / "open").mkdir()
+    async with open_cluster(tmp_path / "open") as cluster, connect(cluster.address) as mq, asyncio.timeout(60):
+        assert await mq.admin.users.list_permissions() == type(found)("", (), ())
+        shown = await command.run(["ortoo", "user", "permissions"], cluster.address)
+        assert "every caller may do everything" in shown.stdout
+
+
+async def test_entries_of_all_snodes_are_listed(tmp_path: Path) -> None:
+    """Each snode has its own, and any of them lists all, the latest first."""
+    async with valkey(tmp_path / "valkey") as store, asyncio.timeout(90):
+        settings = {"snode": {"redis_url": store.url}}
+        async with open_cluster(tmp_path, snodes=2, settings=settings) as cluster:
+
+            async def create(snode: str, topic: str) -> None:
+                async with connect(cluster.address_of(snode)) as mq:
+                    await mq.admin.create_topic(topic)
+
+            await create("snode-0", "first")
+            await create("snode-1", "second")
+            async with connect(cluster.address_of("snode-0")) as mq:
+                both = await mq.admin.users.list_audit_entries()
+                assert [(one.snode, one.target) for one in both.entries] == [
+                    ("snode-1", "name=second"),
+                    ("snode-0", "name=first"),
+                ]
+                shown = await command.run(["ortoo", "audit", "--limit", "1"], cluster.address_of("snode-1"))
+                assert "name=second" in shown.stdout
+                assert "name=first" not in shown.stdout
+
+
+async def test_disks_of_all_enodes_are_listed(tmp_path: Path) -> None:
+    """Free space and inodes of each, and the reason for one that does not answer."""
+    async with open_cluster(tmp_path, enodes=2) as cluster, connect(cluster.address) as mq, asyncio.timeout(90):
+        await cluster.create_topic("t", queues=1)
+        async with mq.producer("t") as producer:
+            await producer.send(Message(b"x"))
+        while any(one.disk is None for one in await mq.admin.replicas.list_disks()):
+            await cluster.clock.sleep(0.1)
+        first, second = await mq.admin.replicas.list_disks()
+        assert (first.enode, second.enode) == ("enode-0", "enode-1")
+        assert first.disk is not None
+        assert 0 < first.disk.free_bytes <= first.disk.size_bytes
+        shown = await command.run(["ortoo", "enode", "disks", "enode-0"], cluster.address)
+        assert shown.exit_code == 0, shown.stderr
+        assert "GiB" in shown.stdout
+        with pytest.raises(NotFound, match="no enode"):
+            await mq.admin.replicas.list_disks("missing")
+        await cluster.close("enode-1")
+        _, away = await mq.admin.replicas.list_disks()
+        assert (away.enode, away.disk) == ("enode-1", None)
+        assert away.error
