@@ -23,7 +23,7 @@ PATHS = (
     *("/users", "/settings", "/audit", "/sign-in"),
 )
 """Addresses of all pages."""
-PARTS = ("/state", "/left", "/live", "/body")
+PARTS = ("/state", "/left", "/live", "/body", "/lag-history")
 """Ends of addresses whose answers are no pages: parts of pages, server-sent events, and a file."""
 
 
@@ -73,7 +73,8 @@ async def test_every_page_shows_its_commands(scene: Scene) -> None:
         while not (clients := await scene.mq.admin.groups.list_clients("members")):
             await scene.cluster.clock.sleep(0.1)
         page = await scene.page("/")
-        paths = (*PATHS[:-1], f"/message?{place}", f"/client?id={clients[0].client_id}")
+        calling = [path for path in PATHS if path not in ("/nothing-here", "/sign-in")]
+        paths = (*calling, f"/message?{place}", f"/client?id={clients[0].client_id}")
         for path in paths:
             await page.goto(scene.url(path))
             await page.get_by_text("The same on the command line").click()
