@@ -31,7 +31,7 @@ PARTS = ("/state", "/left", "/live", "/body", "/lag-history")
 async def scene(tmp_path_factory: pytest.TempPathFactory) -> AsyncIterator[Scene]:
     """A cluster with a topic with messages, and a group that has consumed one of them."""
     async with open_scene(tmp_path_factory.mktemp("looks")) as opened:
-        await opened.cluster.create_topic("orders")
+        await opened.cluster.create_topic("orders", queues=1)
         async with opened.mq.producer("orders") as producer:
             for number in range(3):
                 await producer.send(Message(b"x" * 400 + b"%d" % number, "tag", ("key-1",), properties={"a": "b"}))
