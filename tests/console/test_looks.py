@@ -66,7 +66,7 @@ async def test_every_page_fits_400_pixels_and_is_accessible(scene: Scene, scheme
 
 
 async def test_every_page_shows_its_commands(scene: Scene) -> None:
-    """The `ortoo` command and the calls with grpcurl, without secrets. Each page of the console is one of the paths."""
+    """The `ortoo` command and the calls with grpcurl, without secrets."""
     [message] = [one async for one in scene.mq.admin.tail_last("orders", 1, follow=False)]
     place = f"topic=orders&enode={message.queue.enode}&queue={message.queue.queue_id}&offset={message.offset}"
     async with scene.mq.consumer("members", ["orders"]):
@@ -81,11 +81,6 @@ async def test_every_page_shows_its_commands(scene: Scene) -> None:
             shown = await page.locator(".commands code").all_inner_texts()
             assert any(one.startswith("ortoo ") for one in shown), path
             assert any(one.startswith("grpcurl ") for one in shown), path
-    shapes = {re.sub(r"\{name\}", "[^/]+", one.path) for one in ALL_PAGES if not one.is_action}
-    fragments = {"/overview/state", "/message/body", "/topics/[^/]+/live", "/groups/[^/]+/state", "/enodes/state"}
-    visited = {path.partition("?")[0] for path in (*paths, "/sign-in")}
-    for shape in shapes - fragments - {"/groups/[^/]+/lag-history"}:
-        assert any(re.fullmatch(shape, path) for path in visited), shape
 
 
 async def test_the_keyboard_alone_finds_a_message(scene: Scene) -> None:
