@@ -13,7 +13,8 @@ from playwright.async_api import Browser, BrowserContext, ConsoleMessage, Page, 
 from ortoo.client import Client, connect
 from ortoo.console.app import open_console
 from ortoo.console.settings import ConsoleSettings
-from ortoo.verification.servers.cluster import InProcessCluster, open_cluster
+from ortoo.enode.log.settings import StoreSettings
+from ortoo.verification.servers.cluster import SMALL_STORE, InProcessCluster, open_cluster
 
 VENDOR = Path(__file__).parent / "vendor"
 AXE = (VENDOR / "axe-4.14.1.min.js").read_text(encoding="utf-8")
@@ -89,6 +90,7 @@ async def open_scene(
     console: dict[str, Any] | None = None,
     settings: dict[str, dict[str, Any]] | None = None,
     enodes: int = 1,
+    store: StoreSettings = SMALL_STORE,
     user: tuple[str, str] = ("", ""),
     client_id: str = "",
 ) -> AsyncIterator[Scene]:
@@ -100,7 +102,7 @@ async def open_scene(
     if program is None:
         pytest.skip("chromium is not installed; install it, such as by `apt-get install chromium`")
     async with contextlib.AsyncExitStack() as parts:
-        cluster = await parts.enter_async_context(open_cluster(folder, settings=settings, enodes=enodes))
+        cluster = await parts.enter_async_context(open_cluster(folder, settings=settings, enodes=enodes, store=store))
         chosen = ConsoleSettings(
             **{"listen_address": "127.0.0.1:0", "snode_address": cluster.address, **(console or {})}
         )

@@ -61,7 +61,7 @@ async def test_every_page_needs_a_sign_in(scene: Scene) -> None:
     await page.wait_for_url("**/sign-in?next=/topics")
     assert await serious_findings(page) == []
     await sign_in(page, "ann", "wrong")
-    await page.get_by_text("The cluster refuses the sign-in: the signature of 'ann' is wrong").wait_for()
+    await page.get_by_text("The sign-in is refused: the signature of 'ann' is wrong").wait_for()
     await sign_in(page, "ann")
     await page.wait_for_url("**/topics")
     await page.get_by_role("link", name="salaries").wait_for()
@@ -72,20 +72,16 @@ async def test_every_page_needs_a_sign_in(scene: Scene) -> None:
 
 
 async def test_a_user_sees_what_its_permissions_allow(scene: Scene) -> None:
-    """The user reads its topic. Lists and other topics are refused with the reason, and so are actions."""
+    """The user reads its topic, without the actions of others. Lists and other topics are refused with the reason."""
     page = await scene.page("/sign-in")
     await sign_in(page, "reader")
     await page.get_by_role("heading", name="You may not do this").wait_for()
     await page.goto(scene.url("/topics/orders"))
     await page.locator("tbody").get_by_text("visible").first.wait_for()
     await page.get_by_text("not shown:").wait_for()
-    await page.get_by_label("Body").fill("forbidden")
-    await page.get_by_role("button", name="Send message").click()
-    await page.get_by_role("heading", name="You may not do this").wait_for()
+    assert await page.locator("main form[method=post]").count() == 0
     await page.goto(scene.url("/topics/salaries"))
     await page.get_by_role("heading", name="You may not do this").wait_for()
-    [stored] = [one async for one in scene.mq.admin.tail_last("orders", 5, follow=False)]
-    assert stored.message.body == b"visible"
 
 
 async def test_the_cookie_is_closed_to_scripts_and_changes_at_the_sign_in(scene: Scene) -> None:

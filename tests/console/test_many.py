@@ -10,7 +10,7 @@ pytest.importorskip("playwright", reason="Playwright is not installed; run `make
 
 from playwright.async_api import Page
 
-from ortoo.client import Message, PopSettings
+from bench.dead_letters import park_many
 from tests.console.scene import Scene, open_scene
 
 pytestmark = [pytest.mark.browser, pytest.mark.deep, pytest.mark.timeout(1_200)]
@@ -31,18 +31,11 @@ async def ready_ms(page: Page, url: str) -> float:
 
 
 async def fill(scene: Scene) -> None:
-    """Create the topics, and park the messages of one of them."""
+    """Create the topics, and the dead letters. `python -m bench.console --dead-letters 1000000` fills more."""
     for first in range(0, TOPICS, AT_ONCE):
         creating = (scene.cluster.create_topic(f"t-{n:05}", queues=1) for n in range(first, first + AT_ONCE))
         await asyncio.gather(*creating)
-    async with scene.mq.producer("t-00000") as producer:
-        await (await producer.send_many([Message(b"%d" % number) for number in range(DEAD_LETTERS)]))
-    left = DEAD_LETTERS
-    async with scene.mq.pop_consumer("g", "t-00000", settings=PopSettings(messages_max=1_000)) as consumer:
-        while left > 0:
-            messages = await consumer.pop()
-            await asyncio.gather(*(one.park("broken") for one in messages))
-            left -= len(messages)
+    await park_many(scene.mq, "g", "failing", DEAD_LETTERS)
 
 
 async def test_pages_of_long_lists_are_fast(tmp_path: Path) -> None:

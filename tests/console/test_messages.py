@@ -66,7 +66,7 @@ async def test_a_delayed_message_is_explained_and_cancelled(scene: Scene) -> Non
     page = await scene.page(f"/messages?topic=orders&text={receipt.message_id}")
     await page.get_by_role("heading", name="Not stored in the topic yet").wait_for()
     assert "the message is delayed for another" in await page.locator("main").inner_text()
-    await page.goto(scene.url("/delayed?topic=orders"))
+    await page.get_by_role("link", name="Delayed messages of the topic").click()
     await page.get_by_text(receipt.message_id).wait_for()
     assert await serious_findings(page) == []
     await page.get_by_role("button", name="Cancel message").click()

@@ -21,7 +21,7 @@ class Right(NamedTuple):
 
 
 class DocumentedRights(NamedTuple):
-    """The rights for a method; None = only admins may call it."""
+    """The rights for a method; None = only admins may call it, and no right = every user may."""
 
     rights: tuple[Right, ...] | None
 
@@ -49,8 +49,9 @@ def read_page(methods: Iterable[str], text: str | None = None) -> dict[tuple[str
             continue
         rights_text = row["rights"].replace("\\|", "|")
         rights = tuple(Right(one["kind"], frozenset(one["grants"].split("|"))) for one in _RIGHT.finditer(rights_text))
-        assert bool(rights) is not (rights_text == "`admin`"), f"neither rights nor `admin`: {rights_text}"
-        documented = DocumentedRights(rights or None)
+        without_rights = {"`admin`": None, "a valid signature": ()}
+        assert bool(rights) is not (rights_text in without_rights), f"no known permissions: {rights_text}"
+        documented = DocumentedRights(rights or without_rights[rights_text])
         if row["methods"] == ALL_OTHERS:
             others[row["service"]] = documented
         for method in _METHOD.finditer(row["methods"]):

@@ -55,6 +55,10 @@ access_key = "receiver"
 topics = { t = "SUB" }
 groups = { g = "SUB" }
 [[user]]
+access_key = "looker"
+topics = { t = "BROWSE" }
+groups = { g = "BROWSE" }
+[[user]]
 access_key = "topical"
 topics = { t = "PUB|SUB" }
 [[user]]
@@ -64,7 +68,7 @@ observer = true
 access_key = "ann"
 admin = true
 """
-USERS = ("powerless", "elsewhere", "disabled", "sender", "receiver", "topical", "watch", "ann")
+USERS = ("powerless", "elsewhere", "disabled", "sender", "receiver", "looker", "topical", "watch", "ann")
 FILES = (
     producer_pb2, consumer_pb2, session_pb2, reply_pb2, dead_letter_pb2, admin_pb2, delivery_pb2, findings_pb2,
     settings_pb2, s, rocketmq_admin, externalscaler_pb2,

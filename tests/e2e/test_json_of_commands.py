@@ -30,11 +30,8 @@ from ortoo.client import (
     connect,
 )
 from ortoo.client.admin.admin import Admin
-from ortoo.client.admin.replicas import ReplicaAdmin
-from ortoo.client.admin.topics import (
-    Adoption,
-    TopicPlacement,
-)
+from ortoo.client.admin.enodes.replicas import ReplicaAdmin
+from ortoo.client.admin.topics import Adoption, TopicPlacement
 from ortoo.verification.servers import command
 from ortoo.verification.servers.cluster import open_cluster
 

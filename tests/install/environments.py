@@ -126,14 +126,29 @@ class Environment:
     @contextmanager
     def cluster(self) -> Iterator[str]:
         """Run `ortoo dev` of this environment on a free port; the address of its snode."""
-        command = ("ortoo", "dev", "--listen-address", "127.0.0.1:0", "--data-dir", str(self.folder / "data"))
-        with subprocess.Popen(
-            command, env=self.environ(), cwd=self.folder, stdout=subprocess.PIPE, text=True
-        ) as process:
+        options = ("--listen-address", "127.0.0.1:0", "--data-dir", str(self.folder / "data"))
+        with self._running("ortoo", "dev", *options) as address:
+            yield address
+
+    @contextmanager
+    def console(self, snode_address: str) -> Iterator[str]:
+        """Run `ortoo-console` of this environment on a free port; its address."""
+        variables = {
+            "ORTOO_CONSOLE_LISTEN_ADDRESS": "127.0.0.1:0",
+            "ORTOO_CONSOLE_SNODE_ADDRESS": snode_address,
+        }
+        with self._running("ortoo-console", variables=variables) as address:
+            yield address
+
+    @contextmanager
+    def _running(self, *command: str, variables: dict[str, str] | None = None) -> Iterator[str]:
+        """Run a process until the end of the block; the address in the line that says that it is ready."""
+        environ = self.environ() | (variables or {})
+        with subprocess.Popen(command, env=environ, cwd=self.folder, stdout=subprocess.PIPE, text=True) as process:
             assert process.stdout is not None
             try:
-                found = re.match(r"ready on (\S+:\d+)", process.stdout.readline())
-                assert found, "ortoo dev ended before it was ready"
+                found = re.match(r"ready \S+ (\S+:\d+)", process.stdout.readline())
+                assert found, f"{command[0]} ended before it was ready"
                 yield found[1]
             finally:
                 process.send_signal(SIGINT)

@@ -15,7 +15,7 @@ pytestmark = [pytest.mark.install, pytest.mark.timeout(600)]
 def test_every_archive_carries_its_licence(archives: Path) -> None:
     """Each wheel and each archive of sources has the licence and the notices as files with content."""
     wheels, sources = sorted(archives.glob("*.whl")), sorted(archives.glob("*.tar.gz"))
-    assert len(wheels) == len(sources) == 10
+    assert len(wheels) == len(sources) == 11
     for wheel in wheels:
         names = zipfile.ZipFile(wheel).namelist()
         for file in ("LICENSE", "NOTICE"):
@@ -35,6 +35,7 @@ def test_ortoo_itself_has_no_modules(archives: Path) -> None:
     assert all(name.split("/")[0].endswith(".dist-info") for name in zipfile.ZipFile(wheel).namelist())
     extras = (
         "avro",
+        "console",
         "lake",
         "lz4",
         "msgpack",

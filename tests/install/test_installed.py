@@ -3,6 +3,7 @@
 import re
 import shutil
 import sys
+import urllib.request
 from pathlib import Path
 
 import pytest
@@ -127,6 +128,18 @@ def test_examples_run(application: Environment, address: str) -> None:
     application.run("python", "-W", "error", script, "load", "people", "people.csv", address=address)
     dumped = application.run("python", "-W", "error", script, "dump", "people", address=address)
     assert dumped.stdout.splitlines()[:2] == ["name,town", "Ann,Ulm"]
+
+
+def test_the_console_shows_the_cluster(servers: Environment, address: str) -> None:
+    """Its templates and static files are installed, and every check of the doctor runs."""
+    with servers.console(address) as console:
+        pages = {}
+        for path in ("/", "/static/console.js", "/static/htmx-2.0.11.min.js"):
+            with urllib.request.urlopen(f"http://{console}{path}", timeout=60) as answer:
+                pages[path] = answer.read().decode()
+    assert "No problem found" in pages["/"]
+    assert "EventSource" in pages["/static/console.js"]
+    assert "htmx" in pages["/static/htmx-2.0.11.min.js"]
 
 
 def test_an_application_is_type_checked(application: Environment) -> None:

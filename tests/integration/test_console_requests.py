@@ -17,6 +17,8 @@ from ortoo.console.settings import ConsoleSettings
 from ortoo.console.web import server
 from ortoo.v1 import namesrv_pb2
 from ortoo.verification.servers.cluster import open_cluster
+from ortoo.verification.servers.ports import free_address
+from ortoo.verification.servers.scrape import scraped
 
 SECRET = "s3cret"
 RULES = """
@@ -108,3 +110,21 @@ async def test_connections_without_a_request_are_closed(tmp_path: Path, monkeypa
                 writer.write(sent.encode())
                 answer = await reader.read()
                 assert answer.count(b"200 OK") == sent.count(whole)
+
+
+async def test_the_metrics_count_requests_by_page(tmp_path: Path) -> None:
+    """An address that a browser invents is not a label, so that browsers make no series."""
+    metrics = free_address()
+    chosen = ConsoleSettings(listen_address="127.0.0.1:0", snode_address="127.0.0.1:1", metrics_address=metrics)
+    async with asyncio.timeout(60), open_console(chosen) as console:
+        visitor = Visitor(console.address)
+        for path in ("/invented-1", "/invented-2"):
+            assert (await visitor.request("GET", path))[0] == 404
+        assert (await visitor.request("POST", "/topics/orders/send", body="x"))[0] == 403
+        series = await scraped(metrics)
+    assert series["ortoo_console_requests_total"] == {
+        (("page", "/"), ("status", "404")): 2.0,
+        (("page", "/topics/{name}/send"), ("status", "403")): 1.0,
+    }
+    assert series["ortoo_console_request_seconds_count"][(("page", "/topics/{name}/send"),)] == 1.0
+    assert series["ortoo_console_sessions"] == {(): 1.0}

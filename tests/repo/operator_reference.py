@@ -14,6 +14,8 @@ from ortoo.cli.app import app
 from ortoo.common import errors
 from ortoo.common.errors.status import FAILURE_METADATA_KEY, TABLE
 from ortoo.common.telemetry.metrics import Family, Metrics
+from ortoo.console.app import open_console
+from ortoo.console.settings import ConsoleSettings
 from ortoo.verification.servers.cluster import open_cluster
 
 MADE = "`make docs` makes this page from the code. "
@@ -43,7 +45,8 @@ further metrics of replicas.
 """
 COMMON_OPTIONS = {"address", "as_json", "help"}
 ROLES = {"rocketmq_topic_number": "Name server", "ortoo_segments": "Enode", "ortoo_pop_consumers": "Snode"}
-"""A metric that only one role has, and the role."""
+CONSOLE = ("ortoo_console_sessions", "Console")
+"""A metric that only one role has, and the role. The console has a part of the metrics of every role."""
 
 
 def cell(text: object) -> str:
@@ -103,7 +106,7 @@ def _name(argument: Any) -> str:
 
 
 def registered() -> list[Mapping[str, Family]]:
-    """The metrics of a cluster with one process of each role, by name."""
+    """The metrics of a cluster with one process of each role, and of a console, by name."""
     made: list[Metrics] = []
     create = Metrics.__init__
 
@@ -113,7 +116,10 @@ def registered() -> list[Mapping[str, Family]]:
 
     async def run() -> list[Mapping[str, Family]]:
         with tempfile.TemporaryDirectory() as folder:
-            async with open_cluster(Path(folder)):
+            async with (
+                open_cluster(Path(folder)) as cluster,
+                open_console(ConsoleSettings(listen_address="127.0.0.1:0", snode_address=cluster.address)),
+            ):
                 return [dict(one._families) for one in made]
 
     with patch.object(Metrics, "__init__", recorded):
@@ -125,9 +131,9 @@ def metrics_page() -> str:
     found = registered()
     by_role = {
         title: {name: family for families in found if marker in families for name, family in families.items()}
-        for marker, title in ROLES.items()
+        for marker, title in (*ROLES.items(), CONSOLE)
     }
-    shared = set.intersection(*(set(families) for families in by_role.values()))
+    shared = set.intersection(*(set(by_role[title]) for title in ROLES.values()))
     every = {name: by_role["Snode"][name] for name in shared}
     parts = [METRICS]
     for title, families in (("Every role", every), *by_role.items()):

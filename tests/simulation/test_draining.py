@@ -95,7 +95,7 @@ def test_a_topic_that_lies_on_one_enode_alone_stops_a_drain() -> None:
 
 def test_a_drain_sees_what_is_delayed_behind_much_elsewhere(monkeypatch: pytest.MonkeyPatch) -> None:
     """More delayed messages on other enodes than a list may have do not hide the remaining ones here."""
-    monkeypatch.setattr("ortoo.cli.cluster.draining.LISTED_MAX", 3)
+    monkeypatch.setattr("ortoo.client.admin.enodes.draining.LISTED_MAX", 3)
 
     async def script(stage: ScriptedCluster) -> None:
         async with stage.connect("operator") as client:

@@ -5,6 +5,7 @@ from typing import Any
 import pytest
 
 from ortoo.client import Client, ConsumerSettings, Message, PopSettings, Sql
+from ortoo.snode.pop.dead_letters import CHUNK_ROWS, DeadLetters
 from ortoo.testing.simulation.cluster.cluster import ClusterShape
 from tests.simulation.scripted_cluster import ScriptedCluster, play
 
@@ -140,5 +141,54 @@ def test_more_than_one_answer_holds_comes_in_several(monkeypatch: pytest.MonkeyP
                 at = offsets[-1] + 1
             assert offsets == list(range(40))
             assert answers > 3
+
+    play(script)
+
+
+def test_a_message_among_the_newest_dead_letters_is_parked_and_not_finished(monkeypatch: pytest.MonkeyPatch) -> None:
+    """The oldest dead letters would hide it if the search began with them and stopped at its limit."""
+    monkeypatch.setattr("ortoo.snode.rpc.operators.explanation.deliveries.DEAD_LETTERS_MAX", 5)
+
+    async def script(stage: ScriptedCluster) -> None:
+        async with stage.connect("app") as client:
+            await client.admin.ensure_topic("t", queue_count=1)
+            async with client.producer("t") as producer:
+                sent = [await producer.send(b"%d" % number) for number in range(9)]
+            async with client.pop_consumer("g", "t", "*", PopSettings(messages_max=1)) as consumer:
+                for _ in sent:
+                    [message] = await consumer.pop()
+                    await message.park("broken")
+            assert set(await why(client, sent[-1].message_id)) == {"parked"}
+
+    play(script)
+
+
+def test_a_page_of_dead_letters_costs_one_call_for_many(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Each dead letter is a batch of its own, and is not queried alone. The page reads no rows beyond a chunk."""
+    asked: list[int] = []
+    not_replayed = DeadLetters._not_replayed
+
+    async def counted(self: DeadLetters, topic: Any, group: str, queue: Any, offsets: list[int]) -> set[int]:
+        asked.append(len(offsets))
+        return await not_replayed(self, topic, group, queue, offsets)
+
+    monkeypatch.setattr(DeadLetters, "_not_replayed", counted)
+
+    async def script(stage: ScriptedCluster) -> None:
+        async with stage.connect("app") as client:
+            await client.admin.ensure_topic("t", queue_count=1)
+            async with client.producer("t") as producer:
+                await producer.send_many([b"%d" % number for number in range(400)])
+                await producer.flush()
+            async with client.pop_consumer("g", "t", "*", PopSettings(messages_max=40)) as consumer:
+                for _ in range(10):
+                    for one in await consumer.pop():
+                        await one.park("broken")
+            queue = (await client.admin.describe_topic("%DLQ%g")).queues[0].queue
+            for after in (None, (queue, 199), (queue, 299)):
+                asked.clear()
+                page = client.admin.list_dead_letters("g", dead_letters_max=51, include_replayed=True, after=after)
+                assert len([one async for one in page]) == 51
+                assert asked == [CHUNK_ROWS]
 
     play(script)

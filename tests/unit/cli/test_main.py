@@ -10,9 +10,9 @@ import pytest
 from typer.testing import CliRunner
 
 from ortoo.cli.app import app, main
-from ortoo.cli.cluster.draining import RemainingMessages
 from ortoo.cli.terminal.output import json_lines
 from ortoo.client import Queue
+from ortoo.client.admin.enodes.draining import RemainingMessages
 from ortoo.client.core.credentials import current_profile
 from ortoo.common.errors import NotFound, Unavailable, Unsupported
 from ortoo.common.errors.findings import process_version

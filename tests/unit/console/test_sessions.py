@@ -24,10 +24,10 @@ class SetClock(SystemClock):
 class Scene:
     """Sessions on a virtual clock, and the credentials whose last session has ended."""
 
-    def __init__(self, sessions_max: int = 3, idle_s: float = 100.0) -> None:
+    def __init__(self, sessions_max: int = 3, idle_s: float = 100.0, lifetime_s: float = 1_000.0) -> None:
         self.clock = SetClock()
         self.ended: list[Credentials | None] = []
-        self.sessions = BrowserSessions(sessions_max, idle_s, self.clock, Randomness(1), self.ended.append)
+        self.sessions = BrowserSessions(sessions_max, idle_s, lifetime_s, self.clock, Randomness(1), self.ended.append)
 
 
 def test_tokens_are_secret_and_differ() -> None:
@@ -92,3 +92,17 @@ def test_a_session_knows_that_it_has_ended() -> None:
     assert not session.is_ended
     scene.sessions.end(session.token)
     assert session.is_ended
+
+
+def test_a_session_ends_with_its_lifetime_although_it_is_used() -> None:
+    """A page that refreshes itself uses its session for ever. An endless answer asks whether its session has ended."""
+    scene = Scene(idle_s=100.0, lifetime_s=250.0)
+    session = scene.sessions.begin(ANN)
+    for _ in range(3):
+        scene.clock.at_s += 80
+        assert scene.sessions.find(session.token) is session
+    assert not scene.sessions.is_over(session)
+    scene.clock.at_s += 10
+    assert scene.sessions.is_over(session)
+    assert scene.sessions.find(session.token) is None
+    assert scene.ended == [ANN]

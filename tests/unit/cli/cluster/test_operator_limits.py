@@ -4,8 +4,9 @@ from datetime import timedelta
 
 import pytest
 
-from ortoo.cli.cluster import draining, users
+from ortoo.cli.cluster import users
 from ortoo.client import Conflict, Invalid, connect
+from ortoo.client.admin.enodes import draining
 from ortoo.enode.schedules import runner
 from ortoo.testing.pytest_broker import Broker
 
@@ -42,5 +43,5 @@ async def test_a_drain_counts_schedules_beyond_the_limit_of_a_list(
             for name in ("a", "b"):
                 await mq.admin.schedules.create(topic, name, b"x", every=HOUR)
         topics = await mq.admin.list_topics()
-        assert await draining._count_schedules(mq, "enode-0", topics) == 4
-        assert await draining._count_schedules(mq, "enode-1", topics) == 0
+        assert await draining.count_schedules(mq.admin, "enode-0", topics) == 4
+        assert await draining.count_schedules(mq.admin, "enode-1", topics) == 0

@@ -25,6 +25,7 @@ PATTERNS = st.dictionaries(
     st.sampled_from([Grant.DENY, Grant.PUB, Grant.SUB, Grant.PUB | Grant.SUB]),
     max_size=6,
 )
+GRANTS = "give PUB, SUB, BROWSE, several of them with |, or DENY"
 USER = "[[user]]\naccess_key = 'a'\n"
 
 
@@ -158,8 +159,8 @@ def test_who_is_refused_hears_what_is_missing_and_of_what(need: RequiredPermissi
         (USER + "admin = 1", "user[0].admin", "give true or false"),
         (USER + "topics = 'PUB'", "user[0].topics", 'give a table such as { orders = "PUB|SUB" }'),
         (USER + "groups = 'PUB'", "user[0].groups", 'give a table such as { orders = "PUB|SUB" }'),
-        (USER + "topics = { t = 'PUB|X' }", "user[0].topics.t", "'PUB|X'; give PUB, SUB, PUB|SUB or DENY"),
-        (USER + "groups = { g = '' }", "user[0].groups.g", "''; give PUB, SUB, PUB|SUB or DENY"),
+        (USER + "topics = { t = 'PUB|X' }", "user[0].topics.t", f"'PUB|X'; {GRANTS}"),
+        (USER + "groups = { g = '' }", "user[0].groups.g", f"''; {GRANTS}"),
         (
             "trusted_addresses = 'x'\n" + USER,
             "trusted_addresses",

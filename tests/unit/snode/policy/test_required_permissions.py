@@ -14,6 +14,7 @@ from ortoo.snode.policy.access_rules import ADMIN, Grant, RequiredPermission, Re
 from ortoo.snode.policy.required_permissions import REQUIRED_PERMISSIONS, required_permissions
 from ortoo.snode.pop.receipt_handle import ReceiptHandle
 from ortoo.v1 import (
+    access_pb2,
     admin_pb2,
     client_pb2,
     consumer_pb2,
@@ -29,7 +30,8 @@ from ortoo.v1 import (
     topic_pb2,
 )
 
-PUB, SUB, ANY = Grant.PUB, Grant.SUB, Grant.PUB | Grant.SUB
+PUB, SUB, READ = Grant.PUB, Grant.SUB, Grant.SUB | Grant.BROWSE
+ANY = PUB | READ
 SEALS = HandleSeals()
 DELAYED = Handle(HandleKind.DELAYED, "enode-0", 7, 0, 1, 1).encoded(SEALS)
 HALF = Handle(HandleKind.TRANSACTION, "enode-0", 7, 0, 1, 0).encoded(SEALS)
@@ -61,6 +63,7 @@ def name_of(topic_id: int) -> str:
 
 
 BOTH = [group(), topic("t", SUB)]
+READ_BOTH = [group(grant=READ), topic("t", READ)]
 SENT_BY_HANDLE = [topic("of-handle", PUB)]
 BY_HANDLE = [group(), topic("of-handle", SUB)]
 PLACED = d.MessageQueue(topic=named("q"))
@@ -112,7 +115,7 @@ ROWS: list[tuple[str, Any, list[RequiredPermission]]] = [
     (
         "ConsumerService/MeasureQueues",
         pull_pb2.MeasureQueuesRequest(queues=[pull_pb2.MeasuredQueue(queue=QUEUE)]),
-        [topic("t", SUB)],
+        [topic("t", READ)],
     ),
     ("ConsumerService/Ack", pop_pb2.AckRequest(receipts=RECEIPTS), BY_HANDLE),
     ("ConsumerService/Nack", pop_pb2.NackRequest(receipts=RECEIPTS), BY_HANDLE),
@@ -127,11 +130,11 @@ ROWS: list[tuple[str, Any, list[RequiredPermission]]] = [
     ("ConsumerService/Pop", pop_pb2.PopRequest(group="g", topic="t"), BOTH),
     ("ConsumerService/Pop", pop_pb2.PopRequest(group="g", topic="t", attempt_id="a", cancel=True), BOTH),
     ("ConsumerService/Pop", pop_pb2.PopRequest(topic="t"), [topic("t", SUB)]),
-    ("DeliveryService/ListDeliveries", delivery_pb2.ListDeliveriesRequest(group="g", topic="t"), BOTH),
+    ("DeliveryService/ListDeliveries", delivery_pb2.ListDeliveriesRequest(group="g", topic="t"), READ_BOTH),
     (
         "DeliveryService/ListDeliveries",
         delivery_pb2.ListDeliveriesRequest(group="g", topic="t", queue=OTHER),
-        [*BOTH, topic("u", SUB)],
+        [*READ_BOTH, topic("u", READ)],
     ),
     ("FindingsService/ListFindings", None, [ADMIN]),
     ("ReplyService/Reply", reply_pb2.ReplyRequest(topic="t"), [topic("t", SUB)]),
@@ -161,10 +164,19 @@ ROWS: list[tuple[str, Any, list[RequiredPermission]]] = [
         admin_pb2.DescribeTopicsRequest(names=["t", "u"]),
         [topic("t", ANY), topic("u", ANY)],
     ),
-    ("AdminService/DescribeLag", admin_pb2.DescribeLagRequest(group="g", topic="t"), [group(), topic("t", ANY)]),
-    ("AdminService/ListLagHistory", lag_pb2.ListLagHistoryRequest(group="g"), [group()]),
-    ("AdminService/ListLagHistory", lag_pb2.ListLagHistoryRequest(group="g", topic="t"), [group(), topic("t", ANY)]),
-    ("AdminService/DescribeGroup", client_pb2.DescribeGroupRequest(name="g"), [group()]),
+    (
+        "AdminService/DescribeLag",
+        admin_pb2.DescribeLagRequest(group="g", topic="t"),
+        [group(grant=READ), topic("t", ANY)],
+    ),
+    ("AdminService/DescribeGroup", client_pb2.DescribeGroupRequest(name="g"), [group(grant=READ)]),
+    ("AdminService/DescribeAccess", access_pb2.DescribeAccessRequest(topics=["t"], groups=["g"]), []),
+    ("AdminService/ListLagHistory", lag_pb2.ListLagHistoryRequest(group="g"), [group(grant=READ)]),
+    (
+        "AdminService/ListLagHistory",
+        lag_pb2.ListLagHistoryRequest(group="g", topic="t"),
+        [group(grant=READ), topic("t", ANY)],
+    ),
     ("AdminService/ListTopics", None, [ADMIN]),
     ("Admin/ChangeLogLevel", None, [ADMIN]),
     ("AdminService/OfTomorrow", None, [ADMIN]),
@@ -214,13 +226,14 @@ ROWS: list[tuple[str, Any, list[RequiredPermission]]] = [
     ("MessagingService/QueryOffset", s.QueryOffsetRequest(message_queue=PLACED), [topic("q", SUB)]),
 ]  # fmt: skip
 CONSUMING = {
-    "ConsumerService/UnlockQueues", "ConsumerService/QueryOffsets", "ConsumerService/SearchOffset",
-    "ConsumerService/NackMessages", "ConsumerService/Fetch", "DeadLetterService/ListDeadLetters",
-    "DeadLetterService/Peek",
-    "AdminService/Tail", "AdminService/FindMessages", "DeliveryService/ListDeliveries",
-    "DeliveryService/ExplainConsumption",
+    "ConsumerService/UnlockQueues", "ConsumerService/QueryOffsets", "ConsumerService/NackMessages",
 }  # fmt: skip
 """By group and by each topic that they name, like Pull and Pop."""
+READING = {
+    "ConsumerService/SearchOffset", "ConsumerService/Fetch", "DeadLetterService/ListDeadLetters",
+    "DeadLetterService/Peek", "AdminService/Tail", "AdminService/FindMessages", "DeliveryService/ExplainConsumption",
+}  # fmt: skip
+"""By the same names, like ListDeliveries."""
 NAMING = {
     f"MessagingService/{name}"
     for name in (
@@ -244,6 +257,7 @@ def test_methods_that_ask_alike_share_a_rule_and_all_others_are_an_admins() -> N
     """E-247: a method that moves to another row shows here."""
     alike = (
         ("ConsumerService/Pull", CONSUMING),
+        ("DeliveryService/ListDeliveries", READING),
         ("MessagingService/AckMessage", NAMING),
         ("ExternalScaler/IsActive", SCALING),
     )

@@ -117,7 +117,13 @@ FAMILIES: dict[str, tuple[str, dict[str, Callable[..., Any]]]] = {
     ),
     "user": (
         "Show, create and change the users who sign requests.",
-        {"list": users.show_all, "permissions": users.permissions, "put": users.put, "delete": users.delete},
+        {
+            "list": users.show_all,
+            "access": users.access,
+            "permissions": users.permissions,
+            "put": users.put,
+            "delete": users.delete,
+        },
     ),
     "dlq": (
         "Show dead letters and send them again.",

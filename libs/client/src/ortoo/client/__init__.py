@@ -46,6 +46,14 @@ if TYPE_CHECKING:
         TopicMode,
         TopicProgress,
     )
+    from ortoo.client.admin.enodes.replicas import (
+        DiskState,
+        ForgottenEnode,
+        ReplicaAdmin,
+        ReplicaDisk,
+        ReplicaInfo,
+        ReplicaSetInfo,
+    )
     from ortoo.client.admin.groups import GroupAdmin
     from ortoo.client.admin.lag import GroupLag, LagByState, LagHistory, LagSample, QueueLag
     from ortoo.client.admin.operations import (
@@ -55,14 +63,6 @@ if TYPE_CHECKING:
         MessageDelivery,
         ProcessSettings,
         Reason,
-    )
-    from ortoo.client.admin.replicas import (
-        DiskState,
-        ForgottenEnode,
-        ReplicaAdmin,
-        ReplicaDisk,
-        ReplicaInfo,
-        ReplicaSetInfo,
     )
     from ortoo.client.admin.schedules import ListedSchedules, ScheduleAdmin, ScheduleInfo
     from ortoo.client.admin.topics import (
@@ -79,6 +79,8 @@ if TYPE_CHECKING:
         AccessPermissions,
         AuditEntries,
         AuditEntry,
+        CallerAccess,
+        GrantedAccess,
         NamePermission,
         UserAdmin,
         UserInfo,
@@ -144,6 +146,7 @@ __all__ = [
     "App",
     "AuditEntries",
     "AuditEntry",
+    "CallerAccess",
     "Client",
     "ClientClosed",
     "ClientDescription",
@@ -171,6 +174,7 @@ __all__ = [
     "Forbidden",
     "ForgottenEnode",
     "FoundMessages",
+    "GrantedAccess",
     "GroupAdmin",
     "GroupChanges",
     "GroupDescription",
@@ -284,7 +288,7 @@ _MODULES: dict[str, tuple[str, ...]] = {
         "ProcessSettings",
         "Reason",
     ),
-    "ortoo.client.admin.replicas": (
+    "ortoo.client.admin.enodes.replicas": (
         "DiskState",
         "ForgottenEnode",
         "ReplicaAdmin",
@@ -307,6 +311,8 @@ _MODULES: dict[str, tuple[str, ...]] = {
         "AccessPermissions",
         "AuditEntries",
         "AuditEntry",
+        "CallerAccess",
+        "GrantedAccess",
         "NamePermission",
         "UserAdmin",
         "UserInfo",

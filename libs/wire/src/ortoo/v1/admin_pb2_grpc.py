@@ -2,6 +2,7 @@
 """Client and server classes corresponding to protobuf-defined services."""
 import grpc
 
+from ortoo.v1 import access_pb2 as ortoo_dot_v1_dot_access__pb2
 from ortoo.v1 import admin_pb2 as ortoo_dot_v1_dot_admin__pb2
 from ortoo.v1 import audit_pb2 as ortoo_dot_v1_dot_audit__pb2
 from ortoo.v1 import client_pb2 as ortoo_dot_v1_dot_client__pb2
@@ -244,6 +245,11 @@ class AdminServiceStub(object):
                 '/ortoo.v1.AdminService/ListUsers',
                 request_serializer=ortoo_dot_v1_dot_namesrv__pb2.ListUsersRequest.SerializeToString,
                 response_deserializer=ortoo_dot_v1_dot_namesrv__pb2.ListUsersResponse.FromString,
+                )
+        self.DescribeAccess = channel.unary_unary(
+                '/ortoo.v1.AdminService/DescribeAccess',
+                request_serializer=ortoo_dot_v1_dot_access__pb2.DescribeAccessRequest.SerializeToString,
+                response_deserializer=ortoo_dot_v1_dot_access__pb2.DescribeAccessResponse.FromString,
                 )
         self.ListPermissions = channel.unary_unary(
                 '/ortoo.v1.AdminService/ListPermissions',
@@ -654,6 +660,15 @@ class AdminServiceServicer(object):
         context.set_details('Method not implemented!')
         raise NotImplementedError('Method not implemented!')
 
+    def DescribeAccess(self, request, context):
+        """The user that signed the call, and its permissions on topics and groups. Every user may call it.
+
+        grpcurl -plaintext -d '{"topics":["t"],"groups":["g"]}' HOST:PORT ortoo.v1.AdminService/DescribeAccess
+        """
+        context.set_code(grpc.StatusCode.UNIMPLEMENTED)
+        context.set_details('Method not implemented!')
+        raise NotImplementedError('Method not implemented!')
+
     def ListPermissions(self, request, context):
         """The permissions of users, from the access file of the snode that answers.
         """
@@ -972,6 +987,11 @@ def add_AdminServiceServicer_to_server(servicer, server):
                     servicer.ListUsers,
                     request_deserializer=ortoo_dot_v1_dot_namesrv__pb2.ListUsersRequest.FromString,
                     response_serializer=ortoo_dot_v1_dot_namesrv__pb2.ListUsersResponse.SerializeToString,
+            ),
+            'DescribeAccess': grpc.unary_unary_rpc_method_handler(
+                    servicer.DescribeAccess,
+                    request_deserializer=ortoo_dot_v1_dot_access__pb2.DescribeAccessRequest.FromString,
+                    response_serializer=ortoo_dot_v1_dot_access__pb2.DescribeAccessResponse.SerializeToString,
             ),
             'ListPermissions': grpc.unary_unary_rpc_method_handler(
                     servicer.ListPermissions,
@@ -1789,6 +1809,23 @@ class AdminService(object):
         return grpc.experimental.unary_unary(request, target, '/ortoo.v1.AdminService/ListUsers',
             ortoo_dot_v1_dot_namesrv__pb2.ListUsersRequest.SerializeToString,
             ortoo_dot_v1_dot_namesrv__pb2.ListUsersResponse.FromString,
+            options, channel_credentials,
+            insecure, call_credentials, compression, wait_for_ready, timeout, metadata)
+
+    @staticmethod
+    def DescribeAccess(request,
+            target,
+            options=(),
+            channel_credentials=None,
+            call_credentials=None,
+            insecure=False,
+            compression=None,
+            wait_for_ready=None,
+            timeout=None,
+            metadata=None):
+        return grpc.experimental.unary_unary(request, target, '/ortoo.v1.AdminService/DescribeAccess',
+            ortoo_dot_v1_dot_access__pb2.DescribeAccessRequest.SerializeToString,
+            ortoo_dot_v1_dot_access__pb2.DescribeAccessResponse.FromString,
             options, channel_credentials,
             insecure, call_credentials, compression, wait_for_ready, timeout, metadata)
 

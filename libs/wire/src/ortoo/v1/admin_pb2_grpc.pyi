@@ -5,6 +5,7 @@ Operators' calls. Served by every snode, for use with grpcurl."""
 
 from collections import abc as _abc
 from grpc import aio as _aio
+from ortoo.v1 import access_pb2 as _access_pb2
 from ortoo.v1 import admin_pb2 as _admin_pb2
 from ortoo.v1 import audit_pb2 as _audit_pb2
 from ortoo.v1 import client_pb2 as _client_pb2
@@ -164,6 +165,11 @@ class AdminServiceStub:
     """Deletes a user."""
     ListUsers: _aio.UnaryUnaryMultiCallable[_namesrv_pb2.ListUsersRequest, _namesrv_pb2.ListUsersResponse]
     """All users, by access key, without secrets."""
+    DescribeAccess: _aio.UnaryUnaryMultiCallable[_access_pb2.DescribeAccessRequest, _access_pb2.DescribeAccessResponse]
+    """The user that signed the call, and its permissions on topics and groups. Every user may call it.
+
+    grpcurl -plaintext -d '{"topics":["t"],"groups":["g"]}' HOST:PORT ortoo.v1.AdminService/DescribeAccess
+    """
     ListPermissions: _aio.UnaryUnaryMultiCallable[_audit_pb2.ListPermissionsRequest, _audit_pb2.ListPermissionsResponse]
     """The permissions of users, from the access file of the snode that answers."""
     ListAuditEntries: _aio.UnaryUnaryMultiCallable[_audit_pb2.ListAuditEntriesRequest, _audit_pb2.ListAuditEntriesResponse]
@@ -610,6 +616,17 @@ class AdminServiceServicer(metaclass=_abc_1.ABCMeta):
         context: _aio.ServicerContext[_namesrv_pb2.ListUsersRequest, _abc.Awaitable[_namesrv_pb2.ListUsersResponse]],
     ) -> _abc.Awaitable[_namesrv_pb2.ListUsersResponse]:
         """All users, by access key, without secrets."""
+
+    @_abc_1.abstractmethod
+    def DescribeAccess(
+        self,
+        request: _access_pb2.DescribeAccessRequest,
+        context: _aio.ServicerContext[_access_pb2.DescribeAccessRequest, _abc.Awaitable[_access_pb2.DescribeAccessResponse]],
+    ) -> _abc.Awaitable[_access_pb2.DescribeAccessResponse]:
+        """The user that signed the call, and its permissions on topics and groups. Every user may call it.
+
+        grpcurl -plaintext -d '{"topics":["t"],"groups":["g"]}' HOST:PORT ortoo.v1.AdminService/DescribeAccess
+        """
 
     @_abc_1.abstractmethod
     def ListPermissions(

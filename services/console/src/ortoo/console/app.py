@@ -15,6 +15,9 @@ from ortoo.common.process.background import Background
 from ortoo.common.process.clock import Clock, SystemClock
 from ortoo.common.process.randomness import Randomness
 from ortoo.common.process.service import Running
+from ortoo.common.telemetry.endpoint import MetricsEndpoint
+from ortoo.common.telemetry.metrics import Metrics
+from ortoo.common.telemetry.process_metrics import ProcessMetrics
 from ortoo.console.cluster.clients import Clients
 from ortoo.console.pages import ALL_PAGES, error_page
 from ortoo.console.settings import ConsoleSettings
@@ -23,6 +26,8 @@ from ortoo.console.web.protection import Protection
 from ortoo.console.web.rendering import Rendering
 from ortoo.console.web.server import open_server
 from ortoo.console.web.sessions import BrowserSessions
+from ortoo.console.web.sign_in_attempts import SignInAttempts
+from ortoo.console.web.telemetry import RequestMetrics
 
 
 @asynccontextmanager
@@ -34,12 +39,38 @@ async def open_console(
     async with Background("console") as background:
         clients = Clients(settings, clock, randomness, background)
         sessions = BrowserSessions(
-            settings.sessions_max, settings.session_idle_s, clock, randomness, on_last=clients.close
+            settings.sessions_max,
+            settings.session_idle_s,
+            settings.session_lifetime_s,
+            clock,
+            randomness,
+            on_last=clients.close,
         )
         await clients.client(None)  # files that cannot be read prevent the start
-        console = Console(settings, sessions, clients, Rendering(), clock, asyncio.Event())
-        async with open_server(_application(console), settings, console.stopping) as address:
+        console = Console(
+            settings, sessions, clients, Rendering(), clock, SignInAttempts(clock), RequestMetrics(), asyncio.Event()
+        )
+        async with (
+            open_server(_application(console), settings, console.stopping) as address,
+            _telemetry(console),
+        ):
             yield Running(settings.name, address)
+
+
+@asynccontextmanager
+async def _telemetry(console: Console) -> AsyncIterator[None]:
+    """Serve the metrics of the console until the end of the block. Errors: Conflict if the port is taken."""
+    metrics, process = Metrics(), ProcessMetrics("console", console.settings.name, console.clock)
+    process.register(metrics)
+    console.register(metrics)
+    address = console.settings.metrics_address
+    endpoint = MetricsEndpoint(
+        address, metrics, ready=lambda: True, clock=console.clock, on_scrape=process.record_scrape
+    )
+    async with endpoint, Background("telemetry") as background:
+        if address:
+            background.spawn("loop", process.probe_loop())
+        yield
 
 
 def _application(console: Console) -> ASGIApp:

@@ -12,6 +12,21 @@ SIGN_IN_REFUSED = warning(
     "The snode refused the access key or the secret that a browser sent to the console.",
     "Check the user if the event repeats. `ortoo user list` shows the users.",
 )
+SIGN_IN_PAUSED = warning(
+    "sign_in_paused",
+    "The console refused an attempt to sign in without a call, because the address or the user had failed too often.",
+    "Look for a program that guesses secrets, at the address in the line.",
+)
+USER_SIGNED_OUT = info(
+    "user_signed_out",
+    "A user signed out at the console.",
+    "None.",
+)
+BODY_SHOWN = info(
+    "body_shown",
+    "A user requested the content of a message while the console masks contents. The fields name user and message.",
+    "None.",
+)
 CONSOLE_ACTION = info(
     "console_action",
     "A user changed the cluster through the console. The fields name the user, the action and its object.",

@@ -1,5 +1,6 @@
 """The settings of the console, from a file, the environment (`ORTOO_CONSOLE_...`) and the command line."""
 
+import ipaddress
 import os
 from collections.abc import Mapping
 from dataclasses import dataclass
@@ -47,13 +48,23 @@ class ConsoleSettings:
     read_only: bool = False
     """Whether every action is refused. Users can then only look, whatever their permissions are."""
     bodies_hidden: bool = False
-    """Whether pages leave out bodies, keys and properties of messages."""
+    """Whether pages leave out bodies, keys, tags and properties of messages."""
+    bodies_masked: bool = False
+    """Whether pages leave out bodies, keys, tags and properties until a user requests those of one message. Each such
+    request is logged."""
     sessions_max: Annotated[int, NumberRange(1, 100_000)] = 1_000
     """Maximum number of browser sessions. Above it the session that was unused longest ends."""
     session_idle_s: Annotated[float, NumberRange(1, 604_800)] = 28_800.0
     """Time without a request after which a session ends."""
+    session_lifetime_s: Annotated[float, NumberRange(1, 2_592_000)] = 86_400.0
+    """Time after the sign-in at which a session ends, also while it is used."""
+    trusted_proxies: tuple[str, ...] = ()
+    """The addresses or networks of proxies before the console. Their header X-Forwarded-For names the browsers, for the
+    limit on attempts to sign in."""
     live_pages_max: Annotated[int, NumberRange(1, 10_000)] = 100
     """Maximum number of pages that follow a topic at once."""
+    metrics_address: str = ""
+    """host:port where Prometheus scrapes (/metrics, /healthz, /readyz). Empty = no such port."""
     log_level: str = "info"
     """The lowest level that is logged: debug, info, warning or error."""
 
@@ -72,11 +83,23 @@ class ConsoleSettings:
         """The host names that requests may use; empty = all."""
         return self.allowed_hosts or (LOOPBACK_NAMES if self.is_local else ())
 
+    @property
+    def proxy_networks(self) -> tuple[ipaddress.IPv4Network | ipaddress.IPv6Network, ...]:
+        """The networks of trusted proxies. Errors: Invalid."""
+        try:
+            return tuple(ipaddress.ip_network(one) for one in self.trusted_proxies)
+        except ValueError as error:
+            raise Invalid(
+                f"{error}; expected addresses such as 10.1.2.3 or 10.1.0.0/16", field="trusted_proxies"
+            ) from None
+
     def check(self) -> None:
         """Refuse settings that cannot work. Errors: Invalid, naming the field."""
         check_ranges(self)
         check_process_name(self.name, "name")
         check_address(self.listen_address, "listen_address")
+        if self.metrics_address:
+            check_address(self.metrics_address, "metrics_address")
         if not self.snode_addresses or not all(is_address(one) for one in self.snode_addresses):
             raise Invalid(
                 f"{self.snode_address!r}; expected host:port of snodes, separated by `;`", field="snode_address"
@@ -89,6 +112,7 @@ class ConsoleSettings:
             raise Invalid("missing; a certificate needs tls_certificate_file and tls_key_file", field=missing)
         if self.tls_certificate_file and not self.tls_ca_file:
             raise Invalid("missing; a certificate is used only in calls with TLS", field="tls_ca_file")
+        _ = self.proxy_networks
         if self.log_level not in ("debug", "info", "warning", "error"):
             raise Invalid(f"{self.log_level!r}; expected debug, info, warning or error", field="log_level")
 

@@ -25,6 +25,31 @@ async def show_all(mq: "Client") -> CommandOutput:
     return CommandOutput(users, OutputTable(columns, users))
 
 
+async def access(
+    mq: "Client",
+    topic: Annotated[list[str] | None, typer.Option(help="A topic; may be repeated.")] = None,
+    group: Annotated[list[str] | None, typer.Option(help="A group; may be repeated.")] = None,
+) -> CommandOutput:
+    """Show the user that signs the calls, and its permissions on topics and groups."""
+    topics, groups = topic or [], group or []
+    found = await mq.admin.users.describe_access(topics, groups)
+    summary = f"{found.user or 'unsigned calls'}: {'may do everything' if found.admin else 'no admin'}"
+    kinds = (("topic", topics, found.topics), ("group", groups, found.groups))
+    named = [(kind, *one) for kind, names, grants in kinds for one in zip(names, grants, strict=True)]
+    columns: Columns = {
+        "KIND": lambda one: one[0],
+        "NAME": lambda one: one[1],
+        "PUB": lambda one: _yes(one[2].publish),
+        "SUB": lambda one: _yes(one[2].subscribe),
+        "BROWSE": lambda one: _yes(one[2].browse),
+    }
+    return CommandOutput(found, (summary, OutputTable(columns, named)) if named else summary)
+
+
+def _yes(is_granted: bool) -> str:
+    return "yes" if is_granted else "no"
+
+
 async def permissions(
     mq: "Client",
     after: Annotated[str, typer.Option(help="Only users behind this access key.")] = "",

@@ -75,6 +75,7 @@ EXAMPLES: Mapping[str, tuple[str, ...]] = {
     "tx rollback": ("ortoo tx rollback TRANSACTION_ID",),
     "tx resume": ("ortoo tx resume TRANSACTION_ID",),
     "user list": ("ortoo user list",),
+    "user access": ("ortoo user access --topic orders --group billing",),
     "user permissions": ("ortoo user permissions",),
     "user put": ("ortoo user put shop --secret-env SHOP_SECRET", "ortoo user put shop --no-enabled"),
     "user delete": ("ortoo user delete shop",),

@@ -16,10 +16,10 @@ from ortoo.client.admin.descriptions import (
     PeekedMessage,
     ReplayProgress,
 )
+from ortoo.client.admin.enodes.replicas import ReplicaAdmin
 from ortoo.client.admin.groups import GroupAdmin, group_info
 from ortoo.client.admin.lag import GroupLag
 from ortoo.client.admin.operations import Operations
-from ortoo.client.admin.replicas import ReplicaAdmin
 from ortoo.client.admin.schedules import ScheduleAdmin
 from ortoo.client.admin.topics import LISTED_AT_ONCE, UINT64_MAX, TopicCalls, check_count
 from ortoo.client.admin.users import UserAdmin

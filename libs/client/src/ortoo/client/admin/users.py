@@ -1,11 +1,12 @@
 """The operator's calls about users. All go through AdminService, so grpcurl can call them too."""
 
+from collections.abc import Sequence
 from dataclasses import dataclass
 from functools import partial
 
 from ortoo.client.core.connection import Connection
 from ortoo.common.grpc.messages import read
-from ortoo.v1 import audit_pb2, namesrv_pb2
+from ortoo.v1 import access_pb2, audit_pb2, namesrv_pb2
 from ortoo.v1.admin_pb2_grpc import AdminServiceStub
 
 
@@ -17,6 +18,30 @@ class UserInfo:
     enabled: bool
     """Whether its signatures are accepted."""
     created_at_ms: int
+
+
+@dataclass(frozen=True, slots=True)
+class GrantedAccess:
+    """The permissions of a user on a topic or a group."""
+
+    publish: bool
+    subscribe: bool
+    browse: bool
+    """Whether it may read without consuming; also true with `subscribe`."""
+
+
+@dataclass(frozen=True, slots=True)
+class CallerAccess:
+    """The user that signs the calls of a client, and its permissions."""
+
+    user: str
+    """Empty if calls need no signature."""
+    admin: bool
+    """Whether it may do everything."""
+    topics: tuple[GrantedAccess, ...]
+    """In the order of the given names."""
+    groups: tuple[GrantedAccess, ...]
+    """In the order of the given names."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -95,6 +120,14 @@ class UserAdmin:
         """All users, by access key."""
         answer = await self._call("ListUsers", namesrv_pb2.ListUsersRequest())
         return [read(UserInfo, one) for one in answer.users]
+
+    async def describe_access(self, topics: Sequence[str] = (), groups: Sequence[str] = ()) -> CallerAccess:
+        """The user of this client, and its permissions on topics and groups, at most 1,024 of each.
+
+        Errors: Forbidden (field `authorization`) for a wrong signature, Invalid, Unsupported by older servers.
+        """
+        request = access_pb2.DescribeAccessRequest(topics=topics, groups=groups)
+        return read(CallerAccess, await self._call("DescribeAccess", request))
 
     async def put(self, access_key: str, *, secret_key: str = "", enabled: bool | None = None) -> UserInfo:
         """Create or change a user. An empty `secret_key` and `enabled` None are unchanged.

@@ -11,7 +11,7 @@
                 consumer.ack(message)
 
 One thread runs the event loop of each connection. Calls may come from any thread. Without a `with` block, call
-`close()` at the end. The method `with_timeout` of each object returns the object with a time limit for every call.
+`close()` at the end. The method `with_timeout` of each object returns a copy whose calls have a time limit.
 
 A name is imported at its first use, as in `ortoo.client`.
 """

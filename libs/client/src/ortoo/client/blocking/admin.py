@@ -1,8 +1,8 @@
 """The operator's calls, for programs without an event loop."""
 
 from ortoo.client.admin.admin import Admin as AsyncAdmin
+from ortoo.client.admin.enodes.replicas import ReplicaAdmin as AsyncReplicaAdmin
 from ortoo.client.admin.groups import GroupAdmin as AsyncGroupAdmin
-from ortoo.client.admin.replicas import ReplicaAdmin as AsyncReplicaAdmin
 from ortoo.client.admin.schedules import ScheduleAdmin as AsyncScheduleAdmin
 from ortoo.client.admin.users import UserAdmin as AsyncUserAdmin
 from ortoo.client.blocking.facade import BlockingFacade, blocking, iterating
@@ -54,6 +54,7 @@ class BlockingUserAdmin(BlockingFacade[AsyncUserAdmin]):
     """An operator's calls about users; see `ortoo.client.UserAdmin`."""
 
     list = blocking(AsyncUserAdmin.list)
+    describe_access = blocking(AsyncUserAdmin.describe_access)
     put = blocking(AsyncUserAdmin.put)
     delete = blocking(AsyncUserAdmin.delete)
 

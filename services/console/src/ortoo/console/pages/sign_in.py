@@ -1,5 +1,7 @@
 """Sign-in with a user of the cluster, and sign-out."""
 
+import math
+
 from starlette.responses import RedirectResponse, Response
 
 from ortoo.client.core.credentials import Credentials
@@ -8,6 +10,7 @@ from ortoo.common.logs.logger import get_logger
 from ortoo.console import log_events
 from ortoo.console.cluster.authentication import check_authenticated
 from ortoo.console.web.sessions import cookie_name
+from ortoo.console.web.sign_in_attempts import browser_address
 from ortoo.console.web.visit import Page, Visit
 
 KEY_LENGTH_MAX = 1_000
@@ -34,14 +37,23 @@ async def sign_in(visit: Visit) -> Response:
     if not access_key.isascii() or not access_key.isprintable() or FORBIDDEN & set(access_key):
         raise Invalid("expected letters, digits and _ - . @; give the access key of a user", field="access_key")
     credentials = Credentials(access_key, secret_key)
+    attempts, address = visit.console.attempts, _address(visit)
+    wait_s = math.ceil(attempts.begin(address, access_key))
+    if wait_s:
+        _log.emit(log_events.SIGN_IN_PAUSED, user=access_key[:100], address=address)
+        error_text = f"too many failed attempts; wait {wait_s} s, and try again"
+        response = _form(visit, needs_sign_in=True, error=error_text, status=429)
+        response.headers["retry-after"] = str(wait_s)
+        return response
     try:
         await visit.console.check_credentials(credentials)
     except Forbidden as error:
-        _log.emit(log_events.SIGN_IN_REFUSED, user=access_key[:100])
+        _log.emit(log_events.SIGN_IN_REFUSED, user=access_key[:100], address=address)
         return _form(visit, needs_sign_in=True, error=error.message, status=403)
+    attempts.succeed(address, access_key)
     visit.console.sessions.end(visit.session.token)
     visit.session = visit.console.sessions.begin(credentials)
-    _log.emit(log_events.USER_SIGNED_IN, user=access_key)
+    _log.emit(log_events.USER_SIGNED_IN, user=access_key, address=address)
     response = RedirectResponse(local_path(visit.field("next")), 303)
     visit.console.set_cookie(visit.request, response, visit.session)
     return response
@@ -49,10 +61,18 @@ async def sign_in(visit: Visit) -> Response:
 
 async def sign_out(visit: Visit) -> Response:
     """End the session."""
+    _log.emit(log_events.USER_SIGNED_OUT, user=visit.session.user)
     visit.console.sessions.end(visit.session.token)
     response = RedirectResponse("/sign-in", 303)
     response.delete_cookie(cookie_name(visit.request.headers.get("host", "")), path="/")
     return response
+
+
+def _address(visit: Visit) -> str:
+    """The address of the browser, for the limit on attempts."""
+    request = visit.request
+    peer = request.client.host if request.client is not None else ""
+    return browser_address(peer, request.headers.get("x-forwarded-for", ""), visit.settings.proxy_networks)
 
 
 def local_path(text: str) -> str:
@@ -73,6 +93,6 @@ def _form(visit: Visit, *, needs_sign_in: bool, error: str = "", status: int = 2
 
 PAGES = (
     Page("/sign-in", show),
-    Page("/sign-in", sign_in, is_action=True),
-    Page("/sign-out", sign_out, is_action=True),
+    Page("/sign-in", sign_in, is_action=True, changes_cluster=False),
+    Page("/sign-out", sign_out, is_action=True, changes_cluster=False),
 )

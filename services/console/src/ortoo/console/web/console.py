@@ -24,6 +24,7 @@ from ortoo.common.errors import (
 )
 from ortoo.common.logs.logger import get_logger
 from ortoo.common.process.clock import Clock
+from ortoo.common.telemetry.metrics import Metrics
 from ortoo.console import log_events
 from ortoo.console.cluster.authentication import check_authenticated
 from ortoo.console.cluster.clients import Clients
@@ -32,6 +33,8 @@ from ortoo.console.settings import ConsoleSettings
 from ortoo.console.web.forms import read_form
 from ortoo.console.web.rendering import Rendering
 from ortoo.console.web.sessions import BrowserSession, BrowserSessions, cookie_name
+from ortoo.console.web.sign_in_attempts import SignInAttempts
+from ortoo.console.web.telemetry import RequestMetrics
 from ortoo.console.web.visit import Page, Visit
 
 STATUS: Mapping[type[OrtooError], tuple[int, str]] = {
@@ -58,6 +61,8 @@ class Console:
     clients: Clients
     rendering: Rendering
     clock: Clock
+    attempts: SignInAttempts
+    requests: RequestMetrics
     stopping: asyncio.Event
     """Set when the console begins to stop, so that endless answers end."""
     live_pages: int = 0
@@ -76,15 +81,23 @@ class Console:
         """The function that serves a page."""
 
         async def serve(request: Request) -> Response:
+            begun_s = self.clock.monotonic_s()
             session = self.sessions.find(request.cookies.get(cookie_name(request.headers.get("host", "")), ""))
             is_new = session is None
             session = session or self.sessions.begin()
             response = await self._answer(page, request, session, is_new)
             if is_new and "set-cookie" not in response.headers:
                 self.set_cookie(request, response, session)
+            self.requests.observe(page.path, response.status_code, self.clock.monotonic_s() - begun_s)
             return response
 
         return serve
+
+    def register(self, metrics: Metrics) -> None:
+        """Register the metrics of the console."""
+        self.requests.register(metrics)
+        metrics.gauge("ortoo_console_live_pages", "Open pages that follow a topic.", lambda: self.live_pages)
+        metrics.gauge("ortoo_console_sessions", "Sessions of browsers.", lambda: len(self.sessions))
 
     def set_cookie(self, request: Request, response: Response, session: BrowserSession) -> None:
         """Give the browser the token of its session."""
@@ -108,8 +121,10 @@ class Console:
             if page.is_action:
                 visit.form = {} if is_new else await read_form(request)
                 self._check_action(page, visit, is_new)
+            visit.rights = await visit.rights_on(str(request.path_params.get("name", "")))
+            visit.grpcurl.clear()
             response = await page.show(visit)
-            if page.is_action and page.path != SIGN_IN_PATH:
+            if page.is_action and page.changes_cluster:
                 _log.emit(log_events.CONSOLE_ACTION, user=session.user, action=request.url.path, **_logged(visit))
         except OrtooError as error:
             return self._refused(visit, page, error)
@@ -125,7 +140,7 @@ class Console:
         if is_new or not visit.session.is_csrf_token(visit.form.get("csrf_token", "")):
             _log.emit(log_events.REQUEST_REFUSED, reason="token", host="")
             raise Forbidden("the form is from another session; open its page again and repeat the action", field="form")
-        if self.settings.read_only and not page.path.startswith(("/sign-in", "/sign-out")):
+        if self.settings.read_only and page.changes_cluster:
             raise Forbidden("this console is read-only (its setting read_only); use the ortoo command")
 
     def _refused(self, visit: Visit, page: Page, error: OrtooError) -> Response:

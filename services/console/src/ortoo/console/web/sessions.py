@@ -20,8 +20,9 @@ class BrowserSession:
     csrf_token: str
     credentials: Credentials | None
     used_at_s: float
+    ends_at_s: float
     is_ended: bool = False
-    """Whether the user has signed out, or the session was idle for too long. Endless answers end then."""
+    """Whether the user has signed out, or the session was idle or lived for too long. Endless answers end then."""
 
     @property
     def user(self) -> str:
@@ -49,6 +50,7 @@ class BrowserSessions:
         self,
         sessions_max: int,
         idle_s: float,
+        lifetime_s: float,
         clock: Clock,
         randomness: Randomness,
         on_last: Callable[[Credentials | None], None],
@@ -56,6 +58,7 @@ class BrowserSessions:
         """`on_last` is called when the last session with these credentials has ended."""
         self._max = sessions_max
         self._idle_s = idle_s
+        self._lifetime_s = lifetime_s
         self._clock = clock
         self._randomness = randomness
         self._on_last = on_last
@@ -65,13 +68,20 @@ class BrowserSessions:
         return len(self._sessions)
 
     def find(self, token: str) -> BrowserSession | None:
-        """The session with this token, which counts as used now; None if there is none, or it was idle for too long."""
+        """The session with this token, which counts as used now; None if there is none, or it has ended."""
         self._end_idle()
         session = self._sessions.get(token)
-        if session is not None:
-            session.used_at_s = self._clock.monotonic_s()
-            self._sessions.move_to_end(token)
+        if session is None or self.is_over(session):
+            return None
+        session.used_at_s = self._clock.monotonic_s()
+        self._sessions.move_to_end(token)
         return session
+
+    def is_over(self, session: BrowserSession) -> bool:
+        """Whether a session has ended. At the end of its lifetime it ends here."""
+        if not session.is_ended and self._clock.monotonic_s() >= session.ends_at_s:
+            self.end(session.token)
+        return session.is_ended
 
     def begin(self, credentials: Credentials | None = None) -> BrowserSession:
         """A session with tokens of its own. A sign-in begins another session, so that no earlier token gets rights.
@@ -83,7 +93,8 @@ class BrowserSessions:
             oldest = next(iter(self._sessions))
             self.end(next((token for token, one in self._sessions.items() if one.credentials is None), oldest))
         token, csrf_token = self._randomness.key_bytes().hex(), self._randomness.key_bytes().hex()
-        session = BrowserSession(token, csrf_token, credentials, self._clock.monotonic_s())
+        now_s = self._clock.monotonic_s()
+        session = BrowserSession(token, csrf_token, credentials, now_s, now_s + self._lifetime_s)
         self._sessions[token] = session
         return session
 

@@ -11,6 +11,7 @@ from starlette.routing import Route
 from ortoo.client import Admin, Client
 from ortoo.common.errors import Invalid
 from ortoo.common.process.clock import Clock
+from ortoo.console.cluster.rights import EVERYTHING, NOTHING, Rights, rights_on
 from ortoo.console.settings import ConsoleSettings
 from ortoo.console.web.forms import whole_number
 from ortoo.console.web.rendering import shell_words
@@ -35,6 +36,8 @@ class Visit:
     """The fields of the submitted form; empty for a page."""
     grpcurl: list[str] = field(default_factory=list)
     """The calls that the page has made, as commands."""
+    rights: Rights = EVERYTHING
+    """The rights of the user on the topic or group of the address."""
 
     @property
     def settings(self) -> ConsoleSettings:
@@ -50,6 +53,15 @@ class Visit:
     def admin(self) -> Admin:
         """The operator's calls, with the rights of the user."""
         return self.client.admin
+
+    @property
+    def bodies_hidden(self) -> bool:
+        """Whether pages leave out the content of messages, unless the user requested that of one message."""
+        return self.settings.bodies_hidden or self.settings.bodies_masked
+
+    async def rights_on(self, name: str) -> Rights:
+        """The rights of the user on a topic or group. Errors: Forbidden when the user has to sign in."""
+        return EVERYTHING if self.session.credentials is None else await rights_on(self.admin, name)
 
     def name(self, parameter: str = "name") -> str:
         """A name from the path of the address."""
@@ -95,7 +107,8 @@ class Visit:
             "session": self.session,
             "path": self.request.url.path,
             "read_only": self.settings.read_only,
-            "bodies_hidden": self.settings.bodies_hidden,
+            "may": NOTHING if self.settings.read_only else self.rights,
+            "bodies_hidden": self.bodies_hidden,
             "now_ms": self.clock.now_ms(),
         }
         return self.console.rendering.render(template, common | values)
@@ -116,7 +129,9 @@ class Page:
     path: str
     show: Handler
     is_action: bool = False
-    """Whether it changes something: it is a POST with a token, and refused in read-only mode."""
+    """Whether it is a POST with the token of the session."""
+    changes_cluster: bool = True
+    """Whether the action changes the cluster: it is logged, and refused in read-only mode."""
 
     def route(self, endpoint: Callable[[Request], Awaitable[Response]]) -> Route:
         """The route to the endpoint that serves this page."""

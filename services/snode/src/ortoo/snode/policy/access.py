@@ -186,10 +186,10 @@ class AccessControl:
             except Forbidden as error:
                 end(error)
 
-    def grant_on_topic(self, user: str, topic: str) -> Grant:
-        """The permissions of a user on a topic by the present rules."""
+    def grant_on(self, user: str, resource: Resource, name: str) -> Grant:
+        """The permissions of a user on a topic or a group by the present rules."""
         rules = self.rules.users.get(user)
-        return Grant.DENY if rules is None else rules.grant_on(Resource.TOPIC, topic)
+        return Grant.DENY if rules is None else rules.grant_on(resource, name)
 
 
 class CallAccess:
@@ -216,10 +216,10 @@ class CallAccess:
         """The signed-in user."""
         if self._user is None:
             return Principal()
-        grant_on_topic = partial(self._access.grant_on_topic, self._user)
         if self._is_observation and self._rules.is_observer(self._user):
             return Principal(self._user, is_unrestricted=False)
-        return Principal(self._user, self._rules.is_admin(self._user), grant_on_topic)
+        grants = (partial(self._access.grant_on, self._user, kind) for kind in (Resource.TOPIC, Resource.GROUP))
+        return Principal(self._user, self._rules.is_admin(self._user), *grants)
 
     async def sign_in(self, headers: Mapping[str, str], request: bytes | None) -> None:
         """Authenticate the call. `request` has the bytes of the request; None for a stream of requests.

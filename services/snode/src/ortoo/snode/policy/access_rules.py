@@ -12,11 +12,12 @@
 
   [[user]]
   access_key = "shop"
-  topics = { orders = "PUB", "stock-*" = "PUB|SUB" }
+  topics = { orders = "PUB", "stock-*" = "PUB|SUB", invoices = "BROWSE" }
   groups = { "shop-*" = "SUB", "*" = "DENY" }
 
-The exact name has precedence, then the longest prefix before a `*`. Names without a match are denied. For the
-%RETRY% and %DLQ% topics of a group, the permissions on the group apply.
+BROWSE permits the reads outside a group, and views of a group. SUB permits them too. The exact name has precedence,
+then the longest prefix before a `*`. Names without a match are denied. For the %RETRY% and %DLQ% topics of a group,
+the permissions on the group apply.
 """
 
 import enum
@@ -35,11 +36,17 @@ Network = ipaddress.IPv4Network | ipaddress.IPv6Network
 
 
 class Grant(enum.Flag):
-    """Permissions on a topic or a group, in RocketMQ's terms."""
+    """Permissions on a topic or a group: RocketMQ's PUB and SUB, and BROWSE."""
 
     DENY = 0
     PUB = enum.auto()
     SUB = enum.auto()
+    BROWSE = enum.auto()
+
+
+EVERY_GRANT = Grant.PUB | Grant.SUB | Grant.BROWSE
+READING = Grant.SUB | Grant.BROWSE
+"""Either permits reads that take no lease and move no offset."""
 
 
 def grant_text(grant: Grant) -> str:
@@ -86,7 +93,7 @@ class UserRules:
     def grant_on(self, resource: Resource, name: str) -> Grant:
         """The permissions on a topic or a group."""
         if self.admin:
-            return Grant.PUB | Grant.SUB
+            return EVERY_GRANT
         resource, name = _governing_resource(resource, name)
         return _find_grant(self.topics if resource is Resource.TOPIC else self.groups, name)
 
@@ -196,7 +203,9 @@ def _grants(table: object, field_name: str) -> dict[str, Grant]:
         grant = Grant.DENY
         for word in str(text).split("|"):
             if word not in Grant.__members__:
-                raise Invalid(f"{text!r}; give PUB, SUB, PUB|SUB or DENY", field=f"{field_name}.{name}")
+                raise Invalid(
+                    f"{text!r}; give PUB, SUB, BROWSE, several of them with |, or DENY", field=f"{field_name}.{name}"
+                )
             grant |= Grant[word]
         grants[str(name)] = grant
     return grants

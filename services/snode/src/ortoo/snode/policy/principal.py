@@ -5,7 +5,7 @@ from contextvars import ContextVar
 from dataclasses import dataclass, field
 
 from ortoo.common.errors import Forbidden
-from ortoo.snode.policy.access_rules import Grant
+from ortoo.snode.policy.access_rules import EVERY_GRANT, READING, Grant
 
 
 @dataclass(frozen=True, slots=True)
@@ -16,8 +16,10 @@ class Principal:
     """The access key; empty if no signature is required."""
     is_unrestricted: bool = True
     """True without access control, from a trusted address, or for an admin."""
-    grant_on_topic: Callable[[str], Grant] = field(default=lambda _: Grant.PUB | Grant.SUB, compare=False)
+    grant_on_topic: Callable[[str], Grant] = field(default=lambda _: EVERY_GRANT, compare=False)
     """The caller's permissions on a topic, by the rules at the time of the check. An observer sees every topic."""
+    grant_on_group: Callable[[str], Grant] = field(default=lambda _: EVERY_GRANT, compare=False)
+    """The same for a group."""
 
     def may_send_to(self, topic: str) -> bool:
         """Whether the user may send to a topic."""
@@ -25,7 +27,7 @@ class Principal:
 
     def may_read(self, topic: str) -> bool:
         """Whether the user may read messages of a topic."""
-        return Grant.SUB in self.grant_on_topic(topic)
+        return bool(self.grant_on_topic(topic) & READING)
 
     def may_see(self, topic: str) -> bool:
         """Whether an answer for the user may contain the name of a topic and offsets in it."""

@@ -10,10 +10,10 @@ from typing import Any
 
 from ortoo.common.errors import OrtooError
 from ortoo.common.groups.handle import HandleKind, read_handle
-from ortoo.snode.policy.access_rules import ADMIN, Grant, RequiredPermission, Resource
+from ortoo.snode.policy.access_rules import ADMIN, EVERY_GRANT, READING, Grant, RequiredPermission, Resource
 from ortoo.snode.pop.receipt_handle import read_receipt
 
-PUB, SUB, ANY = Grant.PUB, Grant.SUB, Grant.PUB | Grant.SUB
+PUB, SUB, ANY = Grant.PUB, Grant.SUB, EVERY_GRANT
 TopicNameOf = Callable[[int], str]
 """Returns the name of the topic with this id; empty if there is no such topic."""
 PermissionsOf = Callable[[Any, TopicNameOf], Iterable[RequiredPermission]]
@@ -41,15 +41,24 @@ def _group(name: str, grant: Grant = SUB) -> RequiredPermission:
     return RequiredPermission(Resource.GROUP, name, grant)
 
 
-def _consumes(request: Any, _: TopicNameOf) -> list[RequiredPermission]:
+def _uses(request: Any, grant: Grant) -> list[RequiredPermission]:
     """Permissions for the `group` and for `topic`, `queue` or `queues`, as far as the request has these fields."""
-    needs = [_group(request.group)] if getattr(request, "group", "") else []
+    needs = [_group(request.group, grant)] if getattr(request, "group", "") else []
     if topic := getattr(request, "topic", ""):
-        needs.append(_topic(topic, SUB))
+        needs.append(_topic(topic, grant))
     has_queue = hasattr(request, "queue") and (request.HasField("queue") or not topic)
     queues = [request.queue] if has_queue else getattr(request, "queues", ())
-    needs += [_topic(queue.topic, SUB) for queue in queues]
+    needs += [_topic(queue.topic, grant) for queue in queues]
     return needs
+
+
+def _consumes(request: Any, _: TopicNameOf) -> list[RequiredPermission]:
+    return _uses(request, SUB)
+
+
+def _reads(request: Any, _: TopicNameOf) -> list[RequiredPermission]:
+    """Permissions for a request that takes no lease and moves no offset."""
+    return _uses(request, READING)
 
 
 def _commits(request: Any, _: TopicNameOf) -> list[RequiredPermission]:
@@ -162,6 +171,11 @@ def _scales(request: Any, _: TopicNameOf) -> list[RequiredPermission]:
     return [_group(metadata.get("group", "")), _topic(metadata.get("topic", ""), SUB)]
 
 
+def _signed_in(request: Any, _: TopicNameOf) -> tuple[()]:
+    """A signature is enough for requests about the caller itself."""
+    return ()
+
+
 def _admins(request: Any, _: TopicNameOf) -> tuple[RequiredPermission]:
     """The permission for requests that change or show the cluster or other users' clients."""
     return (ADMIN,)
@@ -186,34 +200,35 @@ REQUIRED_PERMISSIONS: Mapping[str, PermissionsOf] = {
             "LockQueues",
             "UnlockQueues",
             "QueryOffsets",
-            "SearchOffset",
             "NackMessages",
+            "Pop",
         )
     },
-    **{f"ConsumerService/{name}": _consumes for name in ("Pop", "Fetch")},
-    "ConsumerService/MeasureQueues": lambda request, _: [_topic(one.queue.topic, SUB) for one in request.queues],
+    **{f"ConsumerService/{name}": _reads for name in ("Fetch", "SearchOffset")},
+    "ConsumerService/MeasureQueues": lambda request, _: [_topic(one.queue.topic, READING) for one in request.queues],
     "ConsumerService/QueryQueues": lambda request, _: [_topic(request.topic, ANY)],
     "SessionService/Connect": _connects,
     "ReplyService/Reply": _consumes,
-    **{f"DeadLetterService/{name}": _consumes for name in ("ListDeadLetters", "Peek")},
+    **{f"DeadLetterService/{name}": _reads for name in ("ListDeadLetters", "Peek")},
     "DeadLetterService/ReplayDeadLetters": _replay,
     "AdminService/DescribeTopic": lambda request, _: [_topic(request.name, ANY)],
     "AdminService/DescribeTopics": lambda request, _: (
         [_topic(name, ANY) for name in request.names] or [_topic("", ANY)]
     ),
-    **{f"AdminService/{name}": _consumes for name in ("Tail", "FindMessages")},
-    "AdminService/DescribeLag": lambda request, _: [_group(request.group), _topic(request.topic, ANY)],
+    **{f"AdminService/{name}": _reads for name in ("Tail", "FindMessages")},
+    "AdminService/DescribeLag": lambda request, _: [_group(request.group, READING), _topic(request.topic, ANY)],
     "AdminService/ListLagHistory": lambda request, _: [
-        _group(request.group),
+        _group(request.group, READING),
         *([_topic(request.topic, ANY)] if request.topic else []),
     ],
     **{f"AdminService/{name}": _schedules for name in ("CreateSchedule", "DescribeSchedule")},
     **{f"AdminService/{name}": _schedules for name in ("SuspendSchedule", "ResumeSchedule", "DeleteSchedule")},
-    "AdminService/DescribeGroup": lambda request, _: [_group(request.name)],
+    "AdminService/DescribeGroup": lambda request, _: [_group(request.name, READING)],
+    "AdminService/DescribeAccess": _signed_in,
     "Admin/ChangeLogLevel": _admins,
     "FindingsService/ListFindings": _admins,
     **{f"SettingsService/{name}": _admins for name in ("ListSettings", "UpdateSettings", "ListSettingChanges")},
-    **{f"DeliveryService/{name}": _consumes for name in ("ListDeliveries", "ExplainConsumption")},
+    **{f"DeliveryService/{name}": _reads for name in ("ListDeliveries", "ExplainConsumption")},
     **{
         f"AdminService/{name}": _admins
         for name in (

@@ -26,6 +26,8 @@ from ortoo.snode.topics.group_settings import GroupSettings
 
 REPLAY_STEP_MESSAGES = 512
 """Maximum of dead letters in one replay request."""
+CHUNK_ROWS, CHUNK_BYTES = 64, 1 << 20
+"""The dead letters whose replays are queried in one call: a chunk is complete with either number."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -80,19 +82,24 @@ class DeadLetters:
         *,
         include_replayed: bool,
         after: tuple[Queue, int] | None = None,
+        newest: int | None = None,
     ) -> AsyncIterator[DeadLetter]:
         """Yield the dead letters of a group: enode by enode, the oldest first. `after` is the place of the last known.
+
+        `newest` leaves out all but this number of the newest dead letters of each queue.
 
         Errors: Unavailable if an enode is unreachable.
         """
         topic = await self.group_topics.find(dead_letter_topic(group))
         if topic is None:
             return
-        async for queue, part in self._parts(topic, message_filter, after):
-            pending = await self._not_replayed(topic, group, queue, offsets_of(part))
-            for offset, message in messages_of(part, None if include_replayed else pending):
-                message_id = message_id_of(message, topic.topic_id, queue, offset)
-                yield DeadLetter(message_id, queue, offset, part.stored_at_ms, message, offset not in pending)
+        async for queue, parts in _chunks(self._parts(topic, message_filter, after, newest)):
+            offsets = [offset for part in parts for offset in offsets_of(part)]
+            pending = await self._not_replayed(topic, group, queue, offsets)
+            for part in parts:
+                for offset, message in messages_of(part, None if include_replayed else pending):
+                    message_id = message_id_of(message, topic.topic_id, queue, offset)
+                    yield DeadLetter(message_id, queue, offset, part.stored_at_ms, message, offset not in pending)
 
     async def replay(self, replay: ReplayOptions) -> AsyncIterator[ReplayState]:
         """Send dead letters again in several steps; yields the updated progress after each step.
@@ -167,11 +174,15 @@ class DeadLetters:
         return found[:fits], more or fits < len(found)
 
     async def _parts(
-        self, topic: Topic, message_filter: MessageFilter | None, after: tuple[Queue, int] | None = None
+        self,
+        topic: Topic,
+        message_filter: MessageFilter | None,
+        after: tuple[Queue, int] | None = None,
+        newest: int | None = None,
     ) -> AsyncIterator[tuple[Queue, SelectedRows]]:
         ranges = await self.reader.all_queue_ranges(topic, f"it may have dead letters of {topic.name}")
         for queue, range_ in sorted(ranges.items()):
-            begin = range_.begin_offset
+            begin = range_.begin_offset if newest is None else max(range_.begin_offset, range_.end_offset - newest)
             if after is not None and queue[1:] <= after[0][1:]:
                 if queue[1:] < after[0][1:]:
                     continue
@@ -214,6 +225,25 @@ class DeadLetters:
         progress.scanned_messages += len(offsets) - len(pending)
         progress.skipped_messages += len(offsets) - len(pending)
         return remaining
+
+
+async def _chunks(
+    parts: AsyncIterator[tuple[Queue, SelectedRows]],
+) -> AsyncIterator[tuple[Queue, list[SelectedRows]]]:
+    """Parts of the same queue together. A dead letter is usually a part of its own, and each chunk costs a call."""
+    held: list[SelectedRows] = []
+    held_queue: Queue | None = None
+    rows = size = 0
+    async for queue, part in parts:
+        if held_queue is not None and (queue != held_queue or rows >= CHUNK_ROWS or size >= CHUNK_BYTES):
+            yield held_queue, held
+            held, rows, size = [], 0, 0
+        held_queue = queue
+        held.append(part)
+        rows += part.messages
+        size += len(part.batch.records) if part.batch is not None else 0
+    if held_queue is not None:
+        yield held_queue, held
 
 
 PARK_LEVEL = -1

@@ -5,17 +5,10 @@ from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 
 from ortoo.client.admin.address_check import AddressCheck, SpokenProtocol
-from ortoo.client.admin.descriptions import (
-    ClusterInfo,
-    GroupInfo,
-)
+from ortoo.client.admin.descriptions import ClusterInfo, GroupInfo
+from ortoo.client.admin.enodes.replicas import ReplicaSetInfo
 from ortoo.client.admin.operations import ClusterFinding, ExaminedProcess
-from ortoo.client.admin.replicas import ReplicaSetInfo
-from ortoo.client.admin.topics import (
-    DeletedTopic,
-    OrphanedTopic,
-    TopicDescription,
-)
+from ortoo.client.admin.topics import DeletedTopic, OrphanedTopic, TopicDescription
 
 SKEW_MS_MAX = 2_000
 """A larger clock difference delays delayed messages and falsifies ages."""

@@ -40,6 +40,8 @@ ELEMENTS_MAX: Final[Mapping[str, int]] = {
     "ortoo.v1.CommitOffsetsRequest.offsets": QUEUES,
     "ortoo.v1.CreateTopicRequest.enodes": SHORT,
     "ortoo.v1.DescribeQueuesOfTopicsRequest.topic_ids": SHORT,
+    "ortoo.v1.DescribeAccessRequest.groups": SHORT,
+    "ortoo.v1.DescribeAccessRequest.topics": SHORT,
     "ortoo.v1.DescribeTopicsRequest.names": SHORT,
     "ortoo.v1.Enode.replicas": SHORT,
     "ortoo.v1.FetchRequest.columns": SHORT,

@@ -2,47 +2,35 @@
 
 from starlette.responses import Response
 
-from ortoo.client import DeletedTopic
-from ortoo.console.cluster.partial import Answer, ask
-from ortoo.console.web.names import name_before
-from ortoo.console.web.rendering import path_segment, query_of
+from ortoo.console.cluster.partial import ask
+from ortoo.console.pages.name_list import read_deleted, read_page
+from ortoo.console.web.rendering import path_segment
 from ortoo.console.web.visit import Page, Visit
 
-PAGE_TOPICS = 100
-DELETED_SHOWN = 50
 QUEUES_MAX = 4_096
 
 
 async def show(visit: Visit) -> Response:
     """One page of the topics, with the numbers of their messages."""
-    after, start = visit.query("after"), visit.query("from")
-    # The name before the first name with this start, so that the topic `start` itself is on the page.
-    found = await visit.admin.list_topics(after=after or name_before(start), limit=PAGE_TOPICS + 1)
-    shown = found[:PAGE_TOPICS]
-    following = {"after": shown[-1].name if len(found) > PAGE_TOPICS else ""}
-    described = await ask(visit.admin.describe_topics([one.name for one in shown]))
+    topics, values = await read_page(visit, visit.admin.list_topics)
+    described = await ask(visit.admin.describe_topics([one.name for one in topics]))
     counts = {
-        one.topic.name: (sum(queue.end_offset - queue.begin_offset for queue in one.queues), len(one.queues))
+        one.topic.name: sum(queue.end_offset - queue.begin_offset for queue in one.queues)
         for one in described.value or ()
     }
-    deleted: Answer[list[DeletedTopic]] = Answer()
-    if not after and not start:
-        deleted = await ask(visit.admin.list_deleted_topics())
     partial = {one.topic.name: one.unreachable_enodes for one in described.value or ()}
+    deleted = await read_deleted(visit.admin.list_deleted_topics, is_first=values["is_first"])
     return visit.page(
         "topics.html",
         title="Topics",
         commands=(("topic", "list"),),
-        topics=shown,
+        listed=topics,
         counts=counts,
         described=described,
         unreachable=sorted({enode for enodes in partial.values() for enode in enodes}),
         partial=partial,
-        deleted=deleted,
-        deleted_topics=(deleted.value or [])[:DELETED_SHOWN],
-        start=start,
-        next_address=f"/topics{query_of(following)}" if len(found) > PAGE_TOPICS else "",
-        is_first=not after and not start,
+        **values,
+        **deleted,
     )
 
 

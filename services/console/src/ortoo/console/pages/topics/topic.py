@@ -52,7 +52,7 @@ async def show(visit: Visit) -> Response:
 async def _draft(visit: Visit) -> Message:
     """The message for the form: a copy of the message that the address names, or an empty one. Errors: NotFound."""
     enode = visit.query("copy_enode")
-    if not enode or visit.settings.bodies_hidden:
+    if not enode or visit.bodies_hidden:
         return Message(b"")
     queue = Queue(visit.query("copy_topic"), enode, visit.query_number("copy_queue", maximum=(1 << 32) - 1))
     found = (await message_at(visit.client, queue, visit.query_number("copy_offset"))).message
@@ -79,7 +79,7 @@ async def _events(visit: Visit, name: str) -> AsyncIterator[str]:
         try:
             async with aclosing(following) as steps:  # type: ignore[type-var]
                 async for messages, omitted in steps:
-                    if visit.session.is_ended:
+                    if visit.console.sessions.is_over(visit.session):
                         yield _event("refused", "the session has ended; open the page again")
                         return
                     rows = visit.fragment("message_rows.html", messages=messages) if messages else ""

@@ -1,11 +1,11 @@
-"""AdminService: contents of queues, schedules, state of the cluster. Other modules of this package have other calls."""
+"""AdminService: contents of queues, schedules, access, the cluster. Other modules of this package have other calls."""
 
 import contextlib
-from collections.abc import AsyncIterator
+from collections.abc import AsyncIterator, Callable, Sequence
 from dataclasses import dataclass
 
-from ortoo.common.cluster.names import check_group_name
-from ortoo.common.errors import NotFound
+from ortoo.common.cluster.names import TOPICS_MAX, check_group_name
+from ortoo.common.errors import Invalid, NotFound
 from ortoo.common.filters.message_filter import compile_filter
 from ortoo.common.grpc.enum_values import check_known
 from ortoo.common.grpc.errors import Context
@@ -13,6 +13,7 @@ from ortoo.common.grpc.messages import read, write
 from ortoo.common.records.batch import open_batch
 from ortoo.snode.cluster.wire import decode_message, encode_queue, encode_topic
 from ortoo.snode.enodes.link import ScheduleChange, StoredSchedule
+from ortoo.snode.policy.access_rules import READING, Grant
 from ortoo.snode.policy.principal import PRINCIPAL
 from ortoo.snode.pull.message_search import SearchRequest
 from ortoo.snode.pull.queue_reader import PlacedMessage
@@ -24,8 +25,8 @@ from ortoo.snode.rpc.streams import LongCalls
 from ortoo.snode.send import SendComponents
 from ortoo.snode.send.schedules import PlacedSchedule
 from ortoo.snode.send.transactions import OpenTransaction
+from ortoo.v1 import access_pb2, lag_pb2, record_pb2, schedule_pb2, topic_pb2, trim_pb2
 from ortoo.v1 import admin_pb2 as pb
-from ortoo.v1 import lag_pb2, record_pb2, schedule_pb2, topic_pb2, trim_pb2
 
 NAME = pb.DESCRIPTOR.services_by_name["AdminService"].full_name
 
@@ -58,6 +59,18 @@ class AdminService(ReplicaAdminHandlers, GroupAdminHandlers, AuditAdminHandlers)
             for topic, ranges in zip(topics, await self.pull.reader.queue_ranges_of(topics), strict=True)
         ]
         return pb.DescribeTopicsResponse(topics=described)
+
+    async def DescribeAccess(
+        self, request: access_pb2.DescribeAccessRequest, context: Context
+    ) -> access_pb2.DescribeAccessResponse:
+        """The user of this call, and its permissions on some topics and groups."""
+        caller = PRINCIPAL.get()
+        return access_pb2.DescribeAccessResponse(
+            user=caller.user,
+            admin=caller.is_unrestricted,
+            topics=_granted(request.topics, caller.grant_on_topic, "topics"),
+            groups=_granted(request.groups, caller.grant_on_group, "groups"),
+        )
 
     async def TrimTopic(self, request: trim_pb2.TrimTopicRequest, context: Context) -> trim_pb2.TrimTopicResponse:
         """Make the oldest messages of a topic unreadable."""
@@ -231,3 +244,14 @@ def _encode_tailed(placed: PlacedMessage) -> pb.TailResponse:
 def _encode_schedule(one: PlacedSchedule) -> schedule_pb2.Schedule:
     queue = encode_queue(one.queue)
     return write(schedule_pb2.Schedule, one.stored, topic=one.queue.topic, queue=queue, message=None)
+
+
+def _granted(names: Sequence[str], grant_on: Callable[[str], Grant], field: str) -> list[access_pb2.GrantedAccess]:
+    """The permissions on each of `names`. Errors: Invalid for too many names."""
+    if len(names) > TOPICS_MAX:
+        raise Invalid(f"{len(names)} names; give at most {TOPICS_MAX:,}", field=field)
+    grants = map(grant_on, names)
+    return [
+        access_pb2.GrantedAccess(publish=Grant.PUB in one, subscribe=Grant.SUB in one, browse=bool(one & READING))
+        for one in grants
+    ]

@@ -52,7 +52,7 @@ SILENT_MS = 10_000
 CONSUMERS_ASKED_MAX = 20
 """Maximum number of group members whose queues are examined."""
 DEAD_LETTERS_MAX = 1_000
-"""Maximum of dead letters among which a message is searched."""
+"""Number of the newest dead letters of each queue among which a message is searched."""
 
 
 @dataclass(eq=False)
@@ -277,17 +277,15 @@ class DeliveryService(DeliveryServiceServicer):
                 for row in rows if row.state == pb.DELIVERY_STATE_ACKNOWLEDGED}  # fmt: skip
         if not done:
             return
-        checked_count = 0
-        async for dead_letter in self.dead_letters.list_dead_letters(group, None, include_replayed=True):
+        async for dead_letter in self.dead_letters.list_dead_letters(
+            group, None, include_replayed=True, newest=DEAD_LETTERS_MAX
+        ):
             properties = dead_letter.message.properties
             place = tuple(properties.get(f"DLQ_ORIGIN_{name}", "") for name in ("TOPIC", "ENODE", "QUEUE_ID", "OFFSET"))
             if (row := done.get(place)) is not None:  # type: ignore[arg-type]  # four texts
                 row.state, row.attempt = pb.DELIVERY_STATE_PARKED, whole_number(properties.get("DLQ_ATTEMPTS", "")) or 0
                 row.consumer, reason = properties.get("DLQ_CONSUMER", ""), properties.get("DLQ_REASON", "")
                 row.error = f"{reason}: {properties['DLQ_ERROR']}" if properties.get("DLQ_ERROR") else reason
-            checked_count += 1
-            if checked_count >= DEAD_LETTERS_MAX:
-                return
 
 
 _LEASED, _DELAYED = pb.DELIVERY_STATE_LEASED, pb.DELIVERY_STATE_DELAYED

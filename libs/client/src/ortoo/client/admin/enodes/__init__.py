@@ -1,0 +1,1 @@
+"""Enodes: their replicas, and the drain of an enode."""
