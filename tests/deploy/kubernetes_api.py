@@ -24,7 +24,7 @@ from tests.repo.tree import ROOT
 TOOLS = ROOT / ".tools"
 PROGRAMS = ("etcd", "kube-apiserver")
 MISSING = [name for name in PROGRAMS if not (TOOLS / name).exists()]
-"""Programs that `make deploy-tools` has not installed."""
+"""Programs that `make api-server` has not built."""
 TOKEN = "the-token-of-the-tests"
 POLL_S = 0.1
 POLLS_MAX = 1_200

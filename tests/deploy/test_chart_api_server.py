@@ -9,7 +9,7 @@ from tests.deploy.kubernetes_api import FOREIGN, MISSING, KubernetesApi, kuberne
 from tests.deploy.test_chart import CASES, CHART, HELMS, objects, rendered, run, tool
 from tests.deploy.test_chart_upgrade import UPGRADES, sets
 
-pytestmark = pytest.mark.skipif(bool(MISSING), reason=f"NOT CHECKED, no {MISSING}; run `make deploy-tools` (needs Go)")
+pytestmark = pytest.mark.skipif(bool(MISSING), reason=f"NOT CHECKED, no {MISSING}; run `make api-server` (needs Go)")
 
 
 @pytest.fixture(scope="module")
