@@ -23,7 +23,7 @@ async def test_the_stuck_order_is_found_and_explained(tmp_path: Path) -> None:
             shown[step] = await page.locator("main").inner_text()
 
         await walk(page, look)
-    assert "wait in retries" in shown["problems"]
+    assert "1 message waits in retries" in shown["problems"]
     assert "order-1042" in shown["found"]
     assert "State: delayed, attempt 1" in shown["message"]
     assert "card 4711 was declined" in shown["message"]

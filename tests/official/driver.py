@@ -95,7 +95,7 @@ class Driver:
 
     def configuration(self, ask):
         credentials = Credentials(*ask.get("credentials", ("", "")))
-        return ClientConfiguration(self.address, credentials, request_timeout=ask.get("timeout_s", 3))
+        return ClientConfiguration(self.address, credentials, request_timeout=ask.get("timeout_s", 10))
 
     def producer(self, ask):
         checker = Checker(ask["verdict"]) if "verdict" in ask else None
