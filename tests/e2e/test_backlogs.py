@@ -88,7 +88,7 @@ async def test_messages_that_wait_in_retries_are_lag_and_are_explained(tmp_path:
             assert "no backlog" not in reasons
 
             found = {one["name"]: one["observed"] for one in await json_of(cluster, "doctor", "--patience", "10")}
-            assert f"{COUNT} messages of group g" in found["failing handler"]
+            assert f"{COUNT} messages wait in retries of group g" in found["failing handler"]
             assert "the shop is closed" in found["failing handler"]
 
             series = await scraped(metrics)
