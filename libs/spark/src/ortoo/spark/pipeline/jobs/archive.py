@@ -114,7 +114,7 @@ def _starting_offsets(settings: PipelineSettings, continued: Sequence[LakeAccoun
     job = settings.archive
     if not continued:
         return {"startingOffsets": job.starting_offsets}
-    options = {"address": settings.address, "subscribe": ",".join(job.topics), "subscribePattern": job.pattern}
+    options = {**settings.cluster_options, "subscribe": ",".join(job.topics), "subscribePattern": job.pattern}
     state = current_state(link_to(settings.cluster), parse(options, streaming=True))
     ends = {queue: (account, offset) for account in continued for queue, offset in account.end.queues.items()}
     topics = {queue.topic for queue in ends}
@@ -159,7 +159,7 @@ def _messages(spark: Any, settings: PipelineSettings, columns: Sequence[str], st
         raise Invalid(f"there is no column {unknown[0]!r}", field="archive.columns")
     register(spark)
     options = {
-        "address": settings.address,
+        **settings.cluster_options,
         "subscribe": ",".join(job.topics),
         "subscribePattern": job.pattern,
         **starts,

@@ -51,7 +51,7 @@ def lag(settings: PipelineSettings, say: Say) -> list[LagSample]:
 
 
 def _take_sample(link: ClusterLink, settings: PipelineSettings) -> list[LagSample]:
-    options = {"address": settings.address, "view": "groups", "groups": ",".join(settings.lag.groups)}
+    options = {**settings.cluster_options, "view": "groups", "groups": ",".join(settings.lag.groups)}
     now_ms = link.clock.now_ms()
     by_pair: dict[tuple[str, str], list[dict[str, int]]] = defaultdict(list)
     for row in group_rows(link, parse(options, streaming=False)):

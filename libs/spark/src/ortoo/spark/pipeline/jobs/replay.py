@@ -113,7 +113,7 @@ def _write(settings: PipelineSettings, increment: Increment, frame: Any, account
 def sink_options(settings: PipelineSettings, increment: Increment, account: SinkProgress) -> dict[str, str]:
     """The options of the write of an increment: a batch of the job with its own number."""
     return {
-        "address": settings.address,
+        **settings.cluster_options,
         "topic": increment.topic,
         "deliverySemantics": "exactly-once",
         "jobId": increment.job_id,

@@ -49,7 +49,7 @@ def _attempts(settings: PipelineSettings, say: Say) -> ReportTable:
     names = ("group", "waiting for another attempt", "dead letters")
     try:
         rows = delivery_rows(
-            link_to(settings.cluster), parse({"address": settings.address, "view": "deliveries"}, streaming=False)
+            link_to(settings.cluster), parse({**settings.cluster_options, "view": "deliveries"}, streaming=False)
         )
     except OrtooError as error:
         say(f"the cluster does not answer, so attempts are missing from the report: {error}")

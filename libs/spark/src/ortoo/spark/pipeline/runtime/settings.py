@@ -5,7 +5,7 @@ from dataclasses import dataclass, field
 from pathlib import Path
 
 from ortoo.common.errors import Invalid
-from ortoo.spark.core.cluster_options import ClusterOptions
+from ortoo.spark.core.cluster_options import UNAVAILABLE_TIMEOUT_MS, ClusterOptions
 from ortoo.spark.lake.table import Lake
 
 
@@ -107,6 +107,8 @@ class PipelineSettings:
     """The settings of one pipeline: a cluster, a lake, and the jobs."""
 
     address: str = "localhost:8081"
+    unavailable_timeout_ms: int = UNAVAILABLE_TIMEOUT_MS
+    """The time for which a job waits for snodes and enodes that are down."""
     lake: LakeSettings = field(default_factory=LakeSettings)
     archive: ArchiveSettings = field(default_factory=ArchiveSettings)
     compact: CompactSettings = field(default_factory=CompactSettings)
@@ -118,7 +120,12 @@ class PipelineSettings:
     @property
     def cluster(self) -> ClusterOptions:
         """The cluster of the jobs."""
-        return ClusterOptions((self.address,))
+        return ClusterOptions((self.address,), unavailable_timeout_ms=self.unavailable_timeout_ms)
+
+    @property
+    def cluster_options(self) -> dict[str, str]:
+        """The same for reads and writes by Spark."""
+        return {"address": self.address, "unavailableTimeoutMs": str(self.unavailable_timeout_ms)}
 
     @property
     def checkpoint(self) -> Path:
