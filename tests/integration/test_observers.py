@@ -76,8 +76,17 @@ async def seen(mq: Client) -> tuple[object, ...]:
     """The names in several lists."""
     topics, groups = await mq.admin.list_topics(), await mq.admin.list_groups()
     lag = await mq.admin.describe_lag("billing", "orders")
+    await mq.admin.groups.lag_history("billing")
+    disks = [one.enode for one in await mq.admin.replicas.list_disks()]
     cluster = await mq.admin.describe_cluster()
-    return topics, groups, lag.lag_messages, [one.name for one in cluster.enodes], await mq.admin.list_transactions()
+    return (
+        topics,
+        groups,
+        lag.lag_messages,
+        [one.name for one in cluster.enodes],
+        disks,
+        await mq.admin.list_transactions(),
+    )
 
 
 async def findings(mq: Client) -> list[str]:
