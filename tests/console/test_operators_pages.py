@@ -58,7 +58,7 @@ async def test_users_and_refused_calls_are_shown(scene: Scene) -> None:
         cell = page.get_by_role("cell", name=user, exact=True)
         return [one.strip() for one in await users.locator("tr", has=cell).locator("td").all_inner_texts()][:5]
 
-    assert await row("ann") == ["ann", "accepted", "yes", "", ""]
+    assert await row("ann") == ["ann", "accepted", "admin", "", ""]
     assert await row("reader") == ["reader", "accepted", "", "orders SUB", "readers SUB"]
     assert await row("left") == ["left", "disabled", "", "no permission", ""]
     refused = page.get_by_role("region", name="Refused calls").locator("tr", has_text="reader")

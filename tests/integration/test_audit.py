@@ -3,19 +3,22 @@
 import asyncio
 from pathlib import Path
 
+import grpc
 import pytest
 
 from ortoo.client import Forbidden, Message, NotFound, connect
+from ortoo.v1 import settings_pb2
+from ortoo.v1.settings_pb2_grpc import SettingsServiceStub
 from ortoo.verification.servers import command
-from ortoo.verification.servers.cluster import open_cluster
+from ortoo.verification.servers.cluster import InProcessCluster, open_cluster
 from ortoo.verification.servers.valkey import valkey
-from tests.integration.guarded_cluster import as_user, guarded
+from tests.integration.guarded_cluster import as_user, guarded, signed
 
 
 async def test_a_change_is_recorded_with_its_user_and_object(tmp_path: Path) -> None:
     """A refused change is a refused call and no change; a failed one has its error. Secrets are in no entry."""
     async with (
-        guarded(tmp_path) as cluster,
+        guarded(tmp_path, insecure=True) as cluster,
         as_user(cluster, "ann") as ann,
         as_user(cluster, "shop") as shop,
         asyncio.timeout(60),
@@ -40,6 +43,15 @@ async def test_a_change_is_recorded_with_its_user_and_object(tmp_path: Path) -> 
         assert not changes.entries[1].error
         assert {one.snode for one in changes.entries} == {"snode-0"}
         assert {one.peer for one in changes.entries} == {"127.0.0.1"}
+        await update_log_level(cluster, "debug")
+        with pytest.raises(grpc.aio.AioRpcError):
+            await update_log_level(cluster, "loud")
+        changes = await ann.admin.users.list_audit_entries()
+        assert [one.method for one in changes.entries][:2] == [
+            "SettingsService/UpdateSettings",
+            "AdminService/DeleteTopic",
+        ]
+        assert changes.entries[0].user == "ann"
         refused = await ann.admin.users.list_audit_entries(refused=True)
         found = {(one.user, one.method): one for one in refused.entries}
         assert found["shop", "AdminService/DeleteTopic"].count == 3
@@ -48,6 +60,13 @@ async def test_a_change_is_recorded_with_its_user_and_object(tmp_path: Path) -> 
         assert "very secret" not in str(changes) + str(refused)
         with pytest.raises(Forbidden):
             await shop.admin.users.list_audit_entries()
+
+
+async def update_log_level(cluster: InProcessCluster, level: str) -> None:
+    """Set the log level of one snode as an admin who calls this snode alone."""
+    request = settings_pb2.UpdateSettingsRequest(role="snode", local_only=True, values={"log_level": level})
+    stub = SettingsServiceStub(cluster.channels.channel_to(cluster.address))
+    await stub.UpdateSettings(request, metadata=signed(cluster, "ann"))
 
 
 async def test_permissions_are_listed_in_pages(tmp_path: Path) -> None:

@@ -20,6 +20,10 @@ observer = true
 [[user]]
 access_key = "ann"
 admin = true
+[[user]]
+access_key = "both"
+admin = true
+observer = true
 """
 
 
@@ -28,7 +32,7 @@ async def test_an_observer_sees_the_state_and_neither_reads_nor_changes(tmp_path
     rules = tmp_path / "access.toml"
     rules.write_text(RULES)
     async with open_cluster(tmp_path, settings={"snode": {"access_file": str(rules)}}) as cluster, asyncio.timeout(60):
-        for user in ("watch", "ann"):
+        for user in ("watch", "ann", "both"):
             about = namesrv_pb2.User(access_key=user, enabled=True)
             await cluster.name_service.PutUser(namesrv_pb2.PutUserRequest(user=about, secret_key=SECRET))
         async with as_user(cluster, "ann") as ann, as_user(cluster, "watch") as watch:
@@ -45,6 +49,8 @@ async def test_an_observer_sees_the_state_and_neither_reads_nor_changes(tmp_path
                 assert described.members == (await ann.admin.groups.describe("billing")).members != ()
                 assert client.session_id != ""
                 assert replace(client, session_id="") in await watch.admin.groups.list_clients("billing")
+                async with as_user(cluster, "both") as both:
+                    assert client in await both.admin.groups.list_clients("billing"), "an admin sees everything"
             assert await seen(watch) == await seen(ann)
             for refused in (
                 watch.admin.create_topic("new"),
@@ -55,6 +61,12 @@ async def test_an_observer_sees_the_state_and_neither_reads_nor_changes(tmp_path
             ):
                 with pytest.raises(Forbidden):
                     await refused
+            for refused_list in (watch.admin.users.list_permissions(), watch.admin.users.list_audit_entries()):
+                with pytest.raises(Forbidden):
+                    await refused_list
+            listed = {one.access_key: one for one in (await ann.admin.users.list_permissions()).users}
+            assert (listed["watch"].observer, listed["watch"].admin) == (True, False)
+            assert (listed["ann"].observer, listed["ann"].admin) == (False, True)
             found = await findings(watch)
             assert found == await findings(ann)
             assert "checks incomplete" not in found
@@ -64,8 +76,17 @@ async def seen(mq: Client) -> tuple[object, ...]:
     """The names in several lists."""
     topics, groups = await mq.admin.list_topics(), await mq.admin.list_groups()
     lag = await mq.admin.describe_lag("billing", "orders")
+    await mq.admin.groups.lag_history("billing")
+    disks = [one.enode for one in await mq.admin.replicas.list_disks()]
     cluster = await mq.admin.describe_cluster()
-    return topics, groups, lag.lag_messages, [one.name for one in cluster.enodes], await mq.admin.list_transactions()
+    return (
+        topics,
+        groups,
+        lag.lag_messages,
+        [one.name for one in cluster.enodes],
+        disks,
+        await mq.admin.list_transactions(),
+    )
 
 
 async def findings(mq: Client) -> list[str]:

@@ -56,6 +56,15 @@ def test_an_address_pauses_whatever_users_it_tries() -> None:
     assert attempts.begin("2001:db8:0:1::1", "victim") == 0
 
 
+def test_addresses_of_version_4_pause_apart_from_each_other() -> None:
+    """Also in the form of version 6, which a listener for both versions reports."""
+    attempts = SignInAttempts(SetClock())
+    for number in range(FREE_OF_ADDRESS + 1):
+        assert attempts.begin("::ffff:10.0.0.1", f"user-{number}") == 0
+    assert attempts.begin("10.0.0.1", "one-more") > 0
+    assert attempts.begin("::ffff:10.0.0.2", "victim") == 0
+
+
 def test_a_success_and_time_forget_failures() -> None:
     """A user with some failures starts again."""
     clock = SetClock()
@@ -79,15 +88,22 @@ def test_memory_is_bounded(monkeypatch: pytest.MonkeyPatch) -> None:
 @pytest.mark.parametrize(
     ("peer", "forwarded", "expected"),
     [
-        ("1.2.3.4", "9.9.9.9", "1.2.3.4"),
-        ("10.0.0.1", "", "10.0.0.1"),
-        ("10.0.0.1", "9.9.9.9", "9.9.9.9"),
-        ("10.0.0.1", "8.8.8.8, 9.9.9.9", "9.9.9.9"),
-        ("10.0.0.1", "8.8.8.8, 9.9.9.9, 10.0.0.2", "9.9.9.9"),
-        ("10.0.0.1", "8.8.8.8, forged", "10.0.0.1"),
-        ("", "9.9.9.9", ""),
+        ("1.2.3.4", ["9.9.9.9"], "1.2.3.4"),
+        ("10.0.0.1", [], "10.0.0.1"),
+        ("10.0.0.1", ["9.9.9.9"], "9.9.9.9"),
+        ("10.0.0.1", ["8.8.8.8, 9.9.9.9"], "9.9.9.9"),
+        ("10.0.0.1", ["8.8.8.8, 9.9.9.9, 10.0.0.2"], "9.9.9.9"),
+        ("10.0.0.1", ["8.8.8.8, forged"], "10.0.0.1"),
+        ("10.0.0.1", ["8.8.8.8", "9.9.9.9"], "9.9.9.9"),
+        ("10.0.0.1", ["forged", "8.8.8.8", "9.9.9.9", "10.0.0.2"], "9.9.9.9"),
+        ("::ffff:10.0.0.1", ["9.9.9.9"], "9.9.9.9"),
+        ("::ffff:1.2.3.4", ["9.9.9.9"], "1.2.3.4"),
+        ("", ["9.9.9.9"], ""),
     ],
 )
-def test_only_a_trusted_proxy_names_the_browser(peer: str, forwarded: str, expected: str) -> None:
-    """The header of anybody else is not believed, and neither are the addresses before the first trusted one."""
+def test_only_a_trusted_proxy_names_the_browser(peer: str, forwarded: list[str], expected: str) -> None:
+    """The header of anybody else is not believed, and neither are the addresses before the first trusted one.
+
+    A proxy may add a line of the header instead of extending that of the browser.
+    """
     assert browser_address(peer, forwarded, [ipaddress.ip_network("10.0.0.0/8")]) == expected

@@ -88,10 +88,13 @@ class UserPermissions(_message.Message):
     ADMIN_FIELD_NUMBER: _builtins.int
     TOPICS_FIELD_NUMBER: _builtins.int
     GROUPS_FIELD_NUMBER: _builtins.int
+    OBSERVER_FIELD_NUMBER: _builtins.int
     access_key: _builtins.str
     """The user's access key."""
     admin: _builtins.bool
     """Whether the user may do everything."""
+    observer: _builtins.bool
+    """Whether the user may see the state of all topics, groups, clients and processes."""
     @_builtins.property
     def topics(self) -> _containers.RepeatedCompositeFieldContainer[Global___NamePermission]:
         """The permissions on topics, in the order of the file."""
@@ -107,10 +110,11 @@ class UserPermissions(_message.Message):
         admin: _builtins.bool = ...,
         topics: _abc.Iterable[Global___NamePermission] | None = ...,
         groups: _abc.Iterable[Global___NamePermission] | None = ...,
+        observer: _builtins.bool = ...,
     ) -> None: ...
     _HasFieldArgType: _TypeAlias = _Never  # noqa: Y015
     def HasField(self, field_name: _HasFieldArgType) -> _builtins.bool: ...
-    _ClearFieldArgType: _TypeAlias = _typing.Literal["access_key", b"access_key", "admin", b"admin", "groups", b"groups", "topics", b"topics"]  # noqa: Y015
+    _ClearFieldArgType: _TypeAlias = _typing.Literal["access_key", b"access_key", "admin", b"admin", "groups", b"groups", "observer", b"observer", "topics", b"topics"]  # noqa: Y015
     def ClearField(self, field_name: _ClearFieldArgType) -> None: ...
     def WhichOneof(self, oneof_group: _Never) -> None: ...
 
@@ -127,7 +131,7 @@ class NamePermission(_message.Message):
     name: _builtins.str
     """A name, or the beginning of names with `*` at its end."""
     grant: _builtins.str
-    """PUB, SUB, PUB|SUB or DENY."""
+    """PUB, SUB and BROWSE, combined with |, or DENY."""
     def __init__(
         self,
         *,

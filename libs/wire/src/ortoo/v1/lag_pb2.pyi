@@ -404,19 +404,25 @@ class ListLagSamplesRequest(_message.Message):
 
     GROUP_FIELD_NUMBER: _builtins.int
     FROM_MS_FIELD_NUMBER: _builtins.int
+    TOPIC_IDS_FIELD_NUMBER: _builtins.int
     group: _builtins.str
     """The group."""
     from_ms: _builtins.int
     """Only samples of this time or later, milliseconds since 1970-01-01 UTC."""
+    @_builtins.property
+    def topic_ids(self) -> _containers.RepeatedScalarFieldContainer[_builtins.int]:
+        """The topics whose lags are added."""
+
     def __init__(
         self,
         *,
         group: _builtins.str = ...,
         from_ms: _builtins.int = ...,
+        topic_ids: _abc.Iterable[_builtins.int] | None = ...,
     ) -> None: ...
     _HasFieldArgType: _TypeAlias = _Never  # noqa: Y015
     def HasField(self, field_name: _HasFieldArgType) -> _builtins.bool: ...
-    _ClearFieldArgType: _TypeAlias = _typing.Literal["from_ms", b"from_ms", "group", b"group"]  # noqa: Y015
+    _ClearFieldArgType: _TypeAlias = _typing.Literal["from_ms", b"from_ms", "group", b"group", "topic_ids", b"topic_ids"]  # noqa: Y015
     def ClearField(self, field_name: _ClearFieldArgType) -> None: ...
     def WhichOneof(self, oneof_group: _Never) -> None: ...
 
@@ -424,12 +430,13 @@ Global___ListLagSamplesRequest: _TypeAlias = ListLagSamplesRequest  # noqa: Y015
 
 @_typing.final
 class ListLagSamplesResponse(_message.Message):
-    """The recorded lags of a group on one enode, at most an hour."""
+    """The recorded lag of a group in some topics on one enode, at most an hour."""
 
     DESCRIPTOR: _descriptor.Descriptor
 
     SAMPLED_AT_MS_FIELD_NUMBER: _builtins.int
-    TOPICS_FIELD_NUMBER: _builtins.int
+    LAG_MESSAGES_FIELD_NUMBER: _builtins.int
+    RETENTION_LEFT_MS_FIELD_NUMBER: _builtins.int
     IS_PARTIAL_FIELD_NUMBER: _builtins.int
     INTERVAL_MS_FIELD_NUMBER: _builtins.int
     is_partial: _builtins.bool
@@ -438,42 +445,11 @@ class ListLagSamplesResponse(_message.Message):
     """The time between two samples, milliseconds."""
     @_builtins.property
     def sampled_at_ms(self) -> _containers.RepeatedScalarFieldContainer[_builtins.int]:
-        """The times of the samples, oldest first."""
+        """The times of the samples, oldest first. The other values are in this order."""
 
-    @_builtins.property
-    def topics(self) -> _containers.RepeatedCompositeFieldContainer[Global___TopicLagSamples]:
-        """The topics in which the group had unfinished messages at one of these times."""
-
-    def __init__(
-        self,
-        *,
-        sampled_at_ms: _abc.Iterable[_builtins.int] | None = ...,
-        topics: _abc.Iterable[Global___TopicLagSamples] | None = ...,
-        is_partial: _builtins.bool = ...,
-        interval_ms: _builtins.int = ...,
-    ) -> None: ...
-    _HasFieldArgType: _TypeAlias = _Never  # noqa: Y015
-    def HasField(self, field_name: _HasFieldArgType) -> _builtins.bool: ...
-    _ClearFieldArgType: _TypeAlias = _typing.Literal["interval_ms", b"interval_ms", "is_partial", b"is_partial", "sampled_at_ms", b"sampled_at_ms", "topics", b"topics"]  # noqa: Y015
-    def ClearField(self, field_name: _ClearFieldArgType) -> None: ...
-    def WhichOneof(self, oneof_group: _Never) -> None: ...
-
-Global___ListLagSamplesResponse: _TypeAlias = ListLagSamplesResponse  # noqa: Y015
-
-@_typing.final
-class TopicLagSamples(_message.Message):
-    """The samples of one topic. The values are in the order of `sampled_at_ms`."""
-
-    DESCRIPTOR: _descriptor.Descriptor
-
-    TOPIC_ID_FIELD_NUMBER: _builtins.int
-    LAG_MESSAGES_FIELD_NUMBER: _builtins.int
-    RETENTION_LEFT_MS_FIELD_NUMBER: _builtins.int
-    topic_id: _builtins.int
-    """The topic."""
     @_builtins.property
     def lag_messages(self) -> _containers.RepeatedScalarFieldContainer[_builtins.int]:
-        """The number of unfinished messages; -1 = not recorded."""
+        """The number of unfinished messages."""
 
     @_builtins.property
     def retention_left_ms(self) -> _containers.RepeatedScalarFieldContainer[_builtins.int]:
@@ -482,17 +458,19 @@ class TopicLagSamples(_message.Message):
     def __init__(
         self,
         *,
-        topic_id: _builtins.int = ...,
+        sampled_at_ms: _abc.Iterable[_builtins.int] | None = ...,
         lag_messages: _abc.Iterable[_builtins.int] | None = ...,
         retention_left_ms: _abc.Iterable[_builtins.int] | None = ...,
+        is_partial: _builtins.bool = ...,
+        interval_ms: _builtins.int = ...,
     ) -> None: ...
     _HasFieldArgType: _TypeAlias = _Never  # noqa: Y015
     def HasField(self, field_name: _HasFieldArgType) -> _builtins.bool: ...
-    _ClearFieldArgType: _TypeAlias = _typing.Literal["lag_messages", b"lag_messages", "retention_left_ms", b"retention_left_ms", "topic_id", b"topic_id"]  # noqa: Y015
+    _ClearFieldArgType: _TypeAlias = _typing.Literal["interval_ms", b"interval_ms", "is_partial", b"is_partial", "lag_messages", b"lag_messages", "retention_left_ms", b"retention_left_ms", "sampled_at_ms", b"sampled_at_ms"]  # noqa: Y015
     def ClearField(self, field_name: _ClearFieldArgType) -> None: ...
     def WhichOneof(self, oneof_group: _Never) -> None: ...
 
-Global___TopicLagSamples: _TypeAlias = TopicLagSamples  # noqa: Y015
+Global___ListLagSamplesResponse: _TypeAlias = ListLagSamplesResponse  # noqa: Y015
 
 @_typing.final
 class ListLagHistoryRequest(_message.Message):

@@ -60,6 +60,7 @@ async def permissions(
     columns: Columns = {
         "ACCESS KEY": "access_key",
         "ADMIN": "admin",
+        "OBSERVER": "observer",
         "TOPICS": lambda one: ", ".join(f"{it.name}={it.grant}" for it in one.topics),
         "GROUPS": lambda one: ", ".join(f"{it.name}={it.grant}" for it in one.groups),
     }

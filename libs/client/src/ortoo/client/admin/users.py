@@ -51,7 +51,7 @@ class NamePermission:
     name: str
     """A name, or the beginning of names with `*` at its end."""
     grant: str
-    """PUB, SUB, PUB|SUB or DENY."""
+    """PUB, SUB and BROWSE, combined with |, or DENY."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -63,6 +63,8 @@ class UserPermissions:
     """Whether the user may do everything."""
     topics: tuple[NamePermission, ...]
     groups: tuple[NamePermission, ...]
+    observer: bool = False
+    """Whether the user may see the state of all topics, groups, clients and processes."""
 
 
 @dataclass(frozen=True, slots=True)

@@ -72,7 +72,7 @@ def _address(visit: Visit) -> str:
     """The address of the browser, for the limit on attempts."""
     request = visit.request
     peer = request.client.host if request.client is not None else ""
-    return browser_address(peer, request.headers.get("x-forwarded-for", ""), visit.settings.proxy_networks)
+    return browser_address(peer, request.headers.getlist("x-forwarded-for"), visit.settings.proxy_networks)
 
 
 def local_path(text: str) -> str:

@@ -16,6 +16,7 @@ FORGOTTEN_S = 900.0
 KEYS_MAX = 10_000
 """Maximum number of addresses and users that are remembered."""
 DOUBLINGS_MAX = 32
+Address = ipaddress.IPv4Address | ipaddress.IPv6Address
 Network = ipaddress.IPv4Network | ipaddress.IPv6Network
 
 
@@ -72,23 +73,30 @@ class SignInAttempts:
 def _network_of(address: str) -> str:
     """The address, or the network of 64 bits that a single machine gets in version 6."""
     try:
-        parsed = ipaddress.ip_address(address)
+        parsed = _parse(address)
     except ValueError:
         return address
-    return str(ipaddress.ip_network((parsed, 64), strict=False)) if parsed.version == 6 else address
+    return str(ipaddress.ip_network((parsed, 64), strict=False) if parsed.version == 6 else parsed)
 
 
-def browser_address(peer: str, forwarded: str, proxies: Sequence[Network]) -> str:
+def _parse(address: str) -> Address:
+    """An address. A listener of version 6 reports peers of version 4 in a form of version 6. Errors: ValueError."""
+    parsed = ipaddress.ip_address(address)
+    return (parsed.ipv4_mapped or parsed) if parsed.version == 6 else parsed
+
+
+def browser_address(peer: str, forwarded: Sequence[str], proxies: Sequence[Network]) -> str:
     """The address of a browser: the peer's or, behind trusted proxies, the one that the first of them reported.
 
-    `forwarded` is the header X-Forwarded-For, to which each proxy appends the address of its own peer.
+    `forwarded` are the lines of the header X-Forwarded-For. Each proxy appends the address of its own peer to the last
+    line, or adds a line. The browser may have sent the lines before.
     """
-    for address in (peer, *(one.strip() for one in reversed(forwarded.split(",")))):
+    for address in (peer, *(one.strip() for one in reversed(",".join(forwarded).split(",")))):
         try:
-            parsed = ipaddress.ip_address(address)
+            parsed = _parse(address)
         except ValueError:
             break
-        peer = address
+        peer = str(parsed)
         if not any(parsed in network for network in proxies):
             break
     return peer

@@ -2,9 +2,11 @@
 
 from array import array
 from collections import deque
-from collections.abc import Sequence
+from collections.abc import Iterable, Sequence
 from dataclasses import dataclass, field
 from typing import Final
+
+import numpy as np
 
 from ortoo.common.process.long_work import in_slices
 from ortoo.enode.observe.backlog import Backlogs, GroupBacklog
@@ -20,6 +22,7 @@ UNKNOWN: Final = -1
 """A value that was not recorded."""
 LAG_MAX: Final = (1 << 63) - 1
 LEFT_S_MAX: Final = (1 << 31) - 1
+"""A time that is never reached."""
 
 
 @dataclass(slots=True)
@@ -36,11 +39,12 @@ class _Series:
 
 @dataclass(frozen=True, slots=True)
 class RecordedLag:
-    """The recorded lag of a group in one topic, in the order of the times."""
+    """The recorded lag of a group in some topics, in the order of the times."""
 
-    topic_id: int
+    sampled_at_ms: Sequence[int]
     lag_messages: Sequence[int]
     retention_left_ms: Sequence[int]
+    """The shortest time of these topics."""
 
 
 class LagHistory:
@@ -96,20 +100,18 @@ class LagHistory:
             if self._taken - series.lagged_at > SAMPLES_MAX:
                 self._drop(key)
 
-    def of_group(self, group: str, from_ms: int = 0) -> tuple[Sequence[int], Sequence[RecordedLag]]:
-        """The times of the samples at `from_ms` or later, in ms, and the lags of a group in each topic."""
+    def of_group(self, group: str, topic_ids: Iterable[int], from_ms: int = 0) -> RecordedLag:
+        """The samples at `from_ms` or later, in ms, each with the sum of the lags of a group in these topics."""
+        lags, left_s = np.zeros(SAMPLES_MAX, np.int64), np.full(SAMPLES_MAX, LEFT_S_MAX, np.int32)
+        found = self._by_group.get(group, {})
+        for topic_id in found.keys() & set(topic_ids):
+            series = found[topic_id]
+            lags += np.frombuffer(series.lags, np.int64)
+            known = np.frombuffer(series.left_s, np.int32)
+            np.minimum(left_s, known, out=left_s, where=known != UNKNOWN)
         times = [at_ms for at_ms in self._times_ms if at_ms >= from_ms]
-        first = self._taken - len(times)
-        places = [number % SAMPLES_MAX for number in range(first, self._taken)]
-        found = self._by_group.get(group, {}).items()
-        return times, [
-            RecordedLag(
-                topic_id,
-                [series.lags[place] for place in places],
-                [_milliseconds(series.left_s[place]) for place in places],
-            )
-            for topic_id, series in found
-        ]
+        places = np.arange(self._taken - len(times), self._taken) % SAMPLES_MAX
+        return RecordedLag(times, lags[places].tolist(), list(map(_milliseconds, left_s[places].tolist())))
 
     def _put(self, backlog: GroupBacklog, place: int) -> None:
         key = (backlog.topic_id, backlog.group)
@@ -145,4 +147,4 @@ def _left_s(backlog: GroupBacklog) -> int:
 
 
 def _milliseconds(left_s: int) -> int:
-    return UNKNOWN if left_s == UNKNOWN else left_s * 1000
+    return UNKNOWN if left_s == LEFT_S_MAX else left_s * 1000

@@ -93,15 +93,11 @@ class GroupHandlers(EnodeHandlers):
     async def ListLagSamples(
         self, request: lag_pb.ListLagSamplesRequest, context: Context
     ) -> lag_pb.ListLagSamplesResponse:
-        """List the recorded lags of a group."""
+        """List the recorded lag of a group in some topics."""
         check_group_name(request.group)
-        times, topics = self.lag_history.of_group(request.group, request.from_ms)
-        return lag_pb.ListLagSamplesResponse(
-            sampled_at_ms=times,
-            topics=[write(lag_pb.TopicLagSamples, one) for one in topics],
-            is_partial=self.lag_history.is_partial,
-            interval_ms=INTERVAL_MS,
-        )
+        found = self.lag_history.of_group(request.group, request.topic_ids, request.from_ms)
+        is_partial = self.lag_history.is_partial
+        return write(lag_pb.ListLagSamplesResponse, found, is_partial=is_partial, interval_ms=INTERVAL_MS)
 
     async def RecordFailedAttempt(
         self, request: lag_pb.RecordFailedAttemptRequest, context: Context

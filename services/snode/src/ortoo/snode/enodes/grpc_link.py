@@ -116,9 +116,9 @@ class GrpcEnodeLink(GrpcPopLink):
         response = await self._repeat(lambda stub: stub.DescribeLags, request)
         return [read(TopicLag, one) for one in response.lags]
 
-    async def list_lag_samples(self, group: str, from_ms: int) -> LagSamples:
-        """The lags of a group that the enode recorded at `from_ms` or later."""
-        request = lag_pb.ListLagSamplesRequest(group=group, from_ms=from_ms)
+    async def list_lag_samples(self, group: str, topic_ids: Iterable[int], from_ms: int) -> LagSamples:
+        """The lag of a group in these topics that the enode recorded at `from_ms` or later."""
+        request = lag_pb.ListLagSamplesRequest(group=group, from_ms=from_ms, topic_ids=topic_ids)
         return read(LagSamples, await self._repeat(lambda stub: stub.ListLagSamples, request))
 
     async def record_failed_attempt(

@@ -216,10 +216,11 @@ class CallAccess:
         """The signed-in user."""
         if self._user is None:
             return Principal()
+        is_admin = self._rules.is_admin(self._user)
         if self._is_observation and self._rules.is_observer(self._user):
-            return Principal(self._user, is_unrestricted=False)
+            return Principal(self._user, is_admin)
         grants = (partial(self._access.grant_on, self._user, kind) for kind in (Resource.TOPIC, Resource.GROUP))
-        return Principal(self._user, self._rules.is_admin(self._user), *grants)
+        return Principal(self._user, is_admin, *grants)
 
     async def sign_in(self, headers: Mapping[str, str], request: bytes | None) -> None:
         """Authenticate the call. `request` has the bytes of the request; None for a stream of requests.

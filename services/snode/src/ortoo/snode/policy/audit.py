@@ -81,10 +81,18 @@ class AuditLog:
 
 
 def is_change(method: str, request: Any) -> bool:
-    """Whether a call is one with which an operator changes something. A dry run and a forwarded call are none."""
+    """Whether a call is one with which an operator changes something. A dry run is none."""
     service, _, name = method.partition("/")
     is_changing = method in CHANGING or (service == "AdminService" and not name.startswith(READING))
-    return is_changing and not (getattr(request, "dry_run", False) or getattr(request, "local_only", False))
+    return is_changing and not getattr(request, "dry_run", False)
+
+
+def is_for_one_snode(request: Any) -> bool:
+    """Whether a call concerns only the snode that answers. Snodes forward calls in this form, and clients may use it.
+
+    If it fails it has changed nothing, and the snode that forwarded it records the failure.
+    """
+    return bool(getattr(request, "local_only", False))
 
 
 def target_of(request: Any) -> str:

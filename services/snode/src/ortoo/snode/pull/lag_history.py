@@ -1,6 +1,7 @@
 """The lag of a group over the last hour, from the samples that enodes record."""
 
-from collections.abc import Collection, Mapping, Sequence
+from collections import Counter
+from collections.abc import Collection, Sequence
 from dataclasses import dataclass
 
 from ortoo.common.errors import OrtooError, Unsupported
@@ -47,32 +48,27 @@ class LagHistoryReader:
         topic_ids = {one.topic_id for one in named if one is not None}
         enodes = sorted(one.name for one in self._directory.enodes())
         answers = await self._links.ask_all(
-            enodes, lambda link: link.list_lag_samples(group, from_ms), is_tolerated=_is_tolerated
+            enodes, lambda link: link.list_lag_samples(group, topic_ids, from_ms), is_tolerated=_is_tolerated
         )
         return GroupLagHistory(
-            add_samples(answers, topic_ids),
+            add_samples(answers.values()),
             max((one.interval_ms for one in answers.values()), default=0),
             [one for one in enodes if one not in answers],
             any(one.is_partial for one in answers.values()),
         )
 
 
-def add_samples(answers: Mapping[str, LagSamples], topic_ids: Collection[int]) -> list[LagSample]:
-    """The sums over enodes and topics at each time at which one enode took a sample, oldest first."""
-    lags: dict[int, int] = {}
+def add_samples(answers: Collection[LagSamples]) -> list[LagSample]:
+    """The sums over enodes at each time at which one enode took a sample, oldest first."""
+    lags: Counter[int] = Counter()
     left: dict[int, int] = {}
-    enodes: dict[int, int] = {}
-    for answer in answers.values():
-        for at_ms in answer.sampled_at_ms:
-            lags.setdefault(at_ms, 0)
-            enodes[at_ms] = enodes.get(at_ms, 0) + 1
-        for one in answer.topics:
-            if one.topic_id not in topic_ids:
-                continue
-            for at_ms, lag, left_ms in zip(answer.sampled_at_ms, one.lag_messages, one.retention_left_ms, strict=True):
-                lags[at_ms] += max(0, lag)
-                if left_ms >= 0:
-                    left[at_ms] = min(left_ms, left.get(at_ms, left_ms))
+    enodes: Counter[int] = Counter()
+    for one in answers:
+        for at_ms, lag, left_ms in zip(one.sampled_at_ms, one.lag_messages, one.retention_left_ms, strict=True):
+            lags[at_ms] += lag
+            enodes[at_ms] += 1
+            if left_ms >= 0:
+                left[at_ms] = min(left_ms, left.get(at_ms, left_ms))
     return [LagSample(at_ms, lag, left.get(at_ms), enodes[at_ms] < len(answers)) for at_ms, lag in sorted(lags.items())]
 
 

@@ -15,7 +15,7 @@ MESSAGES: Final = 4_096
 QUEUES: Final = 16_384
 """For queues, topics, offsets and locks of one client."""
 RANGES: Final = 65_536
-"""For ranges of offsets between a snode and an enode."""
+"""For ranges of offsets and the topics of a group, between a snode and an enode."""
 
 ELEMENTS_MAX: Final[Mapping[str, int]] = {
     "apache.rocketmq.v2.AckMessageRequest.entries": SHORT,
@@ -47,6 +47,7 @@ ELEMENTS_MAX: Final[Mapping[str, int]] = {
     "ortoo.v1.FetchRequest.columns": SHORT,
     "ortoo.v1.LeasePart.ranges": RANGES,
     "ortoo.v1.LeaseReceipt.offsets": QUEUES,
+    "ortoo.v1.ListLagSamplesRequest.topic_ids": RANGES,
     "ortoo.v1.LockQueuesRequest.queues": QUEUES,
     "ortoo.v1.MeasureQueuesRequest.queues": SHORT,
     "ortoo.v1.MeasureStoredQueuesRequest.queues": SHORT,

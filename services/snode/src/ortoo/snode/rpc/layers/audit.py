@@ -2,7 +2,7 @@
 
 from ortoo.common.errors import OrtooError
 from ortoo.common.grpc.layers.layer import Layer, ServedCall
-from ortoo.snode.policy.audit import AuditLog, is_change, target_of
+from ortoo.snode.policy.audit import AuditLog, is_change, is_for_one_snode, target_of
 from ortoo.snode.policy.principal import PRINCIPAL
 from ortoo.snode.rocketmq.protocol.caller import peer_of
 
@@ -16,12 +16,13 @@ class AuditLayer(Layer):
         self._audit = audit
 
     def enter(self, call: ServedCall) -> None:
-        """Note the target, because a handler may change the request."""
+        """Note what it concerns, because a handler may change the request."""
         if is_change(call.method.name, call.request):
-            call.kept[self] = target_of(call.request)
+            call.kept[self] = target_of(call.request), is_for_one_snode(call.request)
 
     def leave(self, call: ServedCall) -> None:
         """Add the entry."""
-        if (target := call.kept.get(self)) is not None:
+        target, for_one_snode = call.kept.get(self, (None, False))
+        if target is not None and not (call.error and for_one_snode):
             error = call.error.message if isinstance(call.error, OrtooError) else str(call.error or "")
             self._audit.record_change(PRINCIPAL.get().user, peer_of(call.context), call.method.name, target, error)

@@ -81,6 +81,7 @@ def _encode_user(access_key: str, rules: UserRules) -> pb.UserPermissions:
     return pb.UserPermissions(
         access_key=access_key,
         admin=rules.admin,
+        observer=rules.observer,
         topics=[pb.NamePermission(name=name, grant=grant_text(grant)) for name, grant in rules.topics.items()],
         groups=[pb.NamePermission(name=name, grant=grant_text(grant)) for name, grant in rules.groups.items()],
     )
