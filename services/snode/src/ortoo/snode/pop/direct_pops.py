@@ -53,7 +53,7 @@ class DirectPops:
         slow: list[asyncio.Task[PopResult | OrtooError]] = []
         try:
             for source in sources:
-                room = call.messages_max - sum(len(one.popped.offsets) for one in merge(results).batches)
+                room = call.messages_max - _count(results)
                 if room <= 0:
                     break
                 task = self._start(source, replace(call, messages_max=room, wait_ms=0))
@@ -61,8 +61,8 @@ class DirectPops:
                 await asyncio.wait((task,), timeout=PATIENCE_S)
                 if task.done():
                     _sort(slow.pop().result(), results, failures)
-            if slow and not call.wait_ms and not merge(results).batches:
-                results.append(await self._first_of(slow))
+            while slow and not call.wait_ms and not _count(results):
+                await self._take_first(slow, call, results, failures)
         except BaseException:
             self._pops.release_later(results)
             raise
@@ -77,27 +77,41 @@ class DirectPops:
         if len(sources) == 1:
             return await self._pops.pop(sources[0], call)
         tasks = [self._start(source, call) for source in sources]
+        results: list[PopResult] = []
+        failures: list[OrtooError] = []
         try:
-            return await self._first_of(tasks)
+            while tasks and not results:  # an unreachable enode delays only its own pop
+                await self._take_first(tasks, call, results, failures)
+        except BaseException:
+            self._pops.release_later(results)
+            raise
         finally:
             self._end(tasks)
+        if not results:
+            raise failures[-1]
+        return merge(results)
 
     def _start(self, source: PopSource, call: PopCall) -> "asyncio.Task[PopResult | OrtooError]":
         # A task, not a future of one: a cancelled pop must notice it at once, or its messages would be lost.
         return self._runtime.background.run_contained("pop", _pop_or_error(self._pops.pop(source, call)))
 
-    async def _first_of(self, tasks: "list[asyncio.Task[PopResult | OrtooError]]") -> PopResult:
-        """The first answers of pops, which are removed from `tasks`. Errors: that of a pop if all fail."""
-        results: list[PopResult] = []
-        failures: list[OrtooError] = []
-        while tasks and not results:  # an unreachable enode delays only its own pop
-            await asyncio.wait(tasks, return_when=asyncio.FIRST_COMPLETED)
-            for task in [one for one in tasks if one.done()]:
+    async def _take_first(
+        self,
+        tasks: "list[asyncio.Task[PopResult | OrtooError]]",
+        call: PopCall,
+        results: list[PopResult],
+        failures: list[OrtooError],
+    ) -> None:
+        """Wait for the first answers of pops, and move them from `tasks`, except messages above the maximum.
+
+        Errors: Conflict, which concerns all sources.
+        """
+        await asyncio.wait(tasks, return_when=asyncio.FIRST_COMPLETED)
+        for task in [one for one in tasks if one.done()]:
+            found = task.result()
+            if not isinstance(found, PopResult) or _count([*results, found]) <= call.messages_max:
                 tasks.remove(task)
-                _sort(task.result(), results, failures)
-        if not results:
-            raise failures[-1]
-        return merge(results)
+                _sort(found, results, failures)
 
     def _end(self, tasks: "Sequence[asyncio.Task[PopResult | OrtooError]]") -> None:
         """Cancel pops that are not needed any more, and release their messages."""
@@ -105,6 +119,11 @@ class DirectPops:
         self._pops.release_later([one for one in late if isinstance(one, PopResult)])
         for task in tasks:
             task.cancel()
+
+
+def _count(results: Sequence[PopResult]) -> int:
+    """The number of messages."""
+    return sum(len(batch.popped.offsets) for one in results for batch in one.batches)
 
 
 def _sort(found: PopResult | OrtooError, results: list[PopResult], failures: list[OrtooError]) -> None:
