@@ -131,7 +131,10 @@ async def test_an_old_backup_is_restored(tmp_path: Path) -> None:
 
 
 async def test_a_running_name_server_of_the_version_before_can_read(tmp_path: Path) -> None:
-    """With PostgreSQL, its statement about placements returns the same rows after the migration."""
+    """With PostgreSQL, its statement about placements returns the same rows after the migration.
+
+    It can neither delete nor restore a topic, because the topic would lose its placements.
+    """
     async with postgres() as server:
         engine = sa.create_engine(server.url)
         statement = sa.text("select topic_id, enode, read_queue_count, write_queue_count from placements order by 1, 2")
@@ -144,10 +147,18 @@ async def test_a_running_name_server_of_the_version_before_can_read(tmp_path: Pa
             with engine.begin() as connection:
                 fill(connection, 4, 3)
 
+        def move_topics() -> None:
+            columns = "name, topic_id, version, permission, created_at_ms"
+            for table, more in (("deleted_topics", ", deleted_at_ms, due_at_ms"), ("topics", "")):
+                insertion = f"insert into {table} ({columns}{more}) values ('n', 99, 8, 1, 1{more and ', 1, 1'})"
+                with pytest.raises(sa.exc.IntegrityError, match="placement_set_id"), engine.begin() as connection:
+                    connection.execute(sa.text(insertion))
+
         await asyncio.to_thread(prepare)
         before = await asyncio.to_thread(read)
         async with name_server(server.url, tmp_path):
             assert await asyncio.to_thread(read) == before
+            await asyncio.to_thread(move_topics)
         engine.dispose()
 
 

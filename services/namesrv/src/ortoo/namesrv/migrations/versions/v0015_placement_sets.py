@@ -64,3 +64,6 @@ def upgrade() -> None:
     op.drop_table("placements")
     if connection.dialect.name == "postgresql":
         op.execute(VIEW)
+        # Without a default, these name servers cannot delete or restore a topic, which would lose its placements.
+        for name in ("topics", "deleted_topics"):
+            op.alter_column(name, "placement_set_id", server_default=None)
