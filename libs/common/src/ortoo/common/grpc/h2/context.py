@@ -33,6 +33,11 @@ class H2Context(QueueCallContext):
         text: dict[str, str] = self._call.headers.text
         return text
 
+    def peer(self) -> str:
+        """The address of the caller, also of a call without layers."""
+        address: str = self._call.peer()
+        return address
+
     def done(self) -> bool:
         """Whether no answer can be sent any more."""
         return bool(self._call.is_answered or self._call.is_caller_gone)
