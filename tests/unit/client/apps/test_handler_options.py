@@ -232,4 +232,28 @@ async def test_a_consumer_that_fails_is_started_again(broker: Broker) -> None:
         await broker.send("two", b"again")
         await broker.clock.advance("2s")
     assert seen == [b"again"]
-    assert running.health() == (503, {"status": "stopped", "restarts": running.restarts, "error": "NoneType"})
+    assert running.health() == (503, {"status": "stopped", "restarts": running.restarts, "error": None})
+
+
+async def test_a_program_that_stops_starts_no_consumer_again(broker: Broker) -> None:
+    """While another consumer finishes its handler, the time of the restart passes."""
+    app, seen = App("g", restarts=(SECOND, 30 * SECOND)), list[bytes]()
+
+    @app.consumer("one")
+    async def slow(body: bytes) -> None:
+        await broker.clock.advance("50s")
+        seen.append(body)
+
+    @app.consumer("two")
+    async def handle(body: bytes) -> None:
+        seen.append(body)
+
+    async with connect() as mq, app.running(mq, finish_timeout_s=60) as running:
+        await mq.admin.delete_topic("two", at_once=True)
+        while not running.restarts:
+            await broker.clock.advance("1s")
+        await mq.admin.create_topic("two")
+        await broker.send("two", b"late")
+        await broker.send("one", b"x")
+        await broker.clock.advance("1s")
+    assert (seen, running.restarts) == ([b"x"], 1)
