@@ -79,6 +79,20 @@ async def test_a_client_that_is_not_open_says_how_to_open_it(cluster: InProcessC
         await mq.admin.list_topics()
 
 
+async def test_an_object_is_opened_once(cluster: InProcessCluster) -> None:
+    """Such as `async with await mq.producer("t")`, and a second use of a closed object."""
+    async with connect(cluster.address) as mq:
+        kinds: list[Openable] = [mq.consumer("push", "t"), mq.pull_consumer("pull", "t"), mq.pop_consumer("pop", "t")]
+        for one in (mq.producer("t"), *kinds):
+            await one
+            with pytest.raises(Conflict, match=f"this {type(one).__name__} was opened before; make another one"):
+                async with one:
+                    pass
+            await one.close()
+            with pytest.raises(Conflict, match="opened before"):
+                await one.open()
+
+
 async def test_a_cancelled_opening_leaves_nothing_open(cluster: InProcessCluster) -> None:
     """At any moment, so that a notebook may be interrupted."""
     async with connect(cluster.address) as mq:

@@ -61,6 +61,7 @@ class Openable:
     """
 
     _connection: Any
+    _was_entered = False
 
     async def __aenter__(self) -> Self:
         raise NotImplementedError
@@ -93,6 +94,15 @@ class Openable:
         if self._opened_objects.pop(self, self) is self:
             return
         await close_within(type(self).__name__, self.__aexit__(None, None, None), timeout_s)
+
+    def _check_first_entry(self) -> None:
+        """Refuse to open an object again. Errors: Conflict."""
+        if self._was_entered:
+            raise Conflict(
+                f"this {type(self).__name__} was opened before; make another one. An object that was awaited or opened "
+                "needs no `async with`; call its `close` at the end"
+            )
+        self._was_entered = True
 
     @property
     def _opened_objects(self) -> "dict[Openable, None]":

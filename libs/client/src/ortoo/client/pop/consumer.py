@@ -100,6 +100,7 @@ class PopConsumer(Openable):
         succeeded, so that a later refusal of the group is temporary."""
 
     async def __aenter__(self) -> Self:
+        self._check_first_entry()
         await self._background.__aenter__()
         self._is_open, self._loop = True, asyncio.get_running_loop()
         if self._settings.renew_max_ms > 0:
