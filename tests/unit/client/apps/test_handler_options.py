@@ -4,6 +4,7 @@ import asyncio
 from collections.abc import AsyncIterator, Sequence
 from contextvars import ContextVar
 from datetime import timedelta
+from typing import Any
 
 import pytest
 
@@ -74,6 +75,20 @@ async def test_a_batch_needs_a_list() -> None:
     """The declaration is refused, not the first message."""
     with pytest.raises(Invalid, match="list"):
         App("g").consumer("one", batch_messages_max=3)(lambda_of_bytes)
+
+
+@pytest.mark.parametrize(
+    ("option", "text"),
+    [
+        ({"concurrency": 0}, "concurrency: 0; expected 1 or more"),
+        ({"batch_messages_max": -1}, "batch_messages_max: -1; expected 1 or more"),
+        ({"timeout": timedelta(0)}, "timeout: 0 s; expected a time above 0"),
+    ],
+)
+async def test_options_out_of_range_are_refused(option: dict[str, Any], text: str) -> None:
+    """At the declaration: no message would be handled, without an error."""
+    with pytest.raises(Invalid, match=text):
+        App("g").consumer("one", **option)(lambda_of_bytes)
 
 
 def lambda_of_bytes(body: bytes) -> None:

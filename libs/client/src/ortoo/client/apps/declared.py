@@ -49,6 +49,12 @@ class DeclaredConsumer:
     settings: PopSettings | None
 
     def __post_init__(self) -> None:
+        if self.batch_messages_max < 0:
+            raise Invalid(
+                f"{self.batch_messages_max}; expected 1 or more, or 0 for single messages", field="batch_messages_max"
+            )
+        if self.timeout_s is not None and self.timeout_s <= 0:
+            raise Invalid(f"{self.timeout_s:g} s; expected a time above 0, or None for no limit", field="timeout")
         self._kinds()
 
     @property
