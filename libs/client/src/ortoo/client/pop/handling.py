@@ -30,7 +30,7 @@ class Popping(Protocol):
         """Messages, or none after a while."""
 
     def _release_unhandled(self, messages: Iterable[PoppedMessage]) -> None:
-        """Release messages without an outcome that no handler gets, or whose handler was stopped."""
+        """Release messages without an outcome: those of stopped handlers, and those without a handler."""
 
 
 async def run_handlers(
