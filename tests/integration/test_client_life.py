@@ -1,7 +1,9 @@
 """The life of a client without a block: open, ping, close, and the errors of a use before or after that."""
 
 import asyncio
+import threading
 from collections.abc import AsyncIterator
+from contextlib import suppress
 from pathlib import Path
 from typing import Any
 
@@ -9,6 +11,7 @@ import pytest
 
 from ortoo.client import Client, ClientClosed, Conflict, ConsumerClosed, Invalid, Message, Unavailable, connect
 from ortoo.client import app as client_app
+from ortoo.client.apps.running import RunningApp
 from ortoo.client.blocking import connect as connect_blocking
 from ortoo.client.core.closed import Openable
 from ortoo.common.process.background import Background
@@ -16,6 +19,7 @@ from ortoo.common.process.clock import SystemClock
 from ortoo.testing.pytest_broker import BlockingBroker
 from ortoo.verification.servers.cluster import InProcessCluster, open_cluster
 from ortoo.verification.servers.ports import free_address
+from tests.e2e.deaf_relay import deaf_relay
 from tests.integration.certificates import Authority
 
 
@@ -24,6 +28,9 @@ async def cluster(tmp_path: Path) -> AsyncIterator[InProcessCluster]:
     """One of each role, with the topic t."""
     async with open_cluster(tmp_path) as opened:
         await opened.create_topic("t")
+        async with connect(opened.address) as mq:
+            while not await mq.admin.list_topics():  # a snode reads the directory later
+                await SystemClock().sleep(0.01)
         yield opened
 
 
@@ -72,6 +79,20 @@ async def test_a_client_that_is_not_open_says_how_to_open_it(cluster: InProcessC
         await mq.admin.list_topics()
 
 
+async def test_an_object_is_opened_once(cluster: InProcessCluster) -> None:
+    """Such as `async with await mq.producer("t")`, and a second use of a closed object."""
+    async with connect(cluster.address) as mq:
+        kinds: list[Openable] = [mq.consumer("push", "t"), mq.pull_consumer("pull", "t"), mq.pop_consumer("pop", "t")]
+        for one in (mq.producer("t"), *kinds):
+            await one
+            with pytest.raises(Conflict, match=f"this {type(one).__name__} was opened before; make another one"):
+                async with one:
+                    pass
+            await one.close()
+            with pytest.raises(Conflict, match="opened before"):
+                await one.open()
+
+
 async def test_a_cancelled_opening_leaves_nothing_open(cluster: InProcessCluster) -> None:
     """At any moment, so that a notebook may be interrupted."""
     async with connect(cluster.address) as mq:
@@ -99,6 +120,29 @@ async def test_a_close_has_a_limit(cluster: InProcessCluster) -> None:
     with pytest.raises(Unavailable):
         await taken
     await mq.close()
+
+
+async def test_the_close_of_a_client_has_one_limit_for_all_its_parts(cluster: InProcessCluster) -> None:
+    """Without answers, no part waits for its own limit after the client's, and no task is left."""
+    before = asyncio.all_tasks()
+    async with deaf_relay(cluster.address) as relay:
+        mq = await connect(relay.address)
+        producer = await mq.producer("t")
+        await producer.send(b"one")
+        for one in (mq.consumer("push", "t"), mq.pull_consumer("pull", "t"), pop := mq.pop_consumer("pop", "t")):
+            await one.open()
+        assert await pop.pop()
+        relay.deaf = True
+        clock = SystemClock()
+        begun_s = clock.monotonic_s()
+        with pytest.raises(TimeoutError, match=r"Client did not close gracefully within 0\.5 s"):
+            await mq.close(timeout_s=0.5)
+        assert clock.monotonic_s() - begun_s < 8  # 20 s if each part waited for its own limit
+        async with asyncio.timeout(60):
+            while any(
+                "session" in task.get_name() or "pop" in task.get_name() for task in asyncio.all_tasks() - before
+            ):
+                await clock.sleep(0.01)
 
 
 async def test_ping_waits_for_a_snode_that_serves(cluster: InProcessCluster) -> None:
@@ -188,6 +232,51 @@ async def test_a_running_client_uses_renewed_certificates(tmp_path: Path, monkey
             cluster.settings["snode"] |= {"tls_listen_address": address.replace("localhost", "127.0.0.1")}
             await cluster.open_snode("snode-0")
             await mq.ping(timeout_s=60)
+
+
+@pytest.mark.parametrize("port", [-1, 70_000])
+async def test_a_health_check_needs_a_free_port(port: int) -> None:
+    """The error names the port, and says what to do."""
+    program = RunningApp()
+    with pytest.raises(Invalid, match=f"{port} is no port"):
+        async with program.serve_health(port):
+            pass
+    async with program.serve_health(0, "127.0.0.1") as used:
+        with pytest.raises(Conflict, match=rf"cannot listen on port {used} .*in use; choose another port"):
+            async with program.serve_health(used, "127.0.0.1"):
+                pass
+
+
+def test_a_blocking_close_has_a_limit_while_a_handler_runs(blocking_broker: BlockingBroker) -> None:
+    """A thread cannot be stopped, so the thread of the loop ends after the handler."""
+    address, begun, finish = f"127.0.0.1:{blocking_broker.port()}", threading.Event(), threading.Event()
+    mq = connect_blocking(address, start_timeout_s=30, proxy="")
+    mq.admin.create_topic("t")
+    mq.producer("t").send(b"one")
+    consumer = mq.pop_consumer("g", "t")
+
+    def handle(message: object) -> None:
+        begun.set()
+        finish.wait()
+
+    def run() -> None:
+        with suppress(BaseException):
+            consumer.run(handle)
+
+    running = threading.Thread(target=run)
+    running.start()
+    assert begun.wait(60)
+    freed = threading.Timer(30, finish.set)
+    freed.start()
+    try:
+        with pytest.raises(TimeoutError, match="a handler did not return"):
+            mq.close(timeout_s=1)
+        assert not finish.is_set()
+    finally:
+        freed.cancel()
+        finish.set()
+    running.join(60)
+    assert not running.is_alive()
 
 
 def test_the_blocking_client_has_the_same(blocking_broker: BlockingBroker) -> None:

@@ -4,6 +4,7 @@ import asyncio
 from collections.abc import AsyncIterator, Sequence
 from contextvars import ContextVar
 from datetime import timedelta
+from typing import Any
 
 import pytest
 
@@ -74,6 +75,20 @@ async def test_a_batch_needs_a_list() -> None:
     """The declaration is refused, not the first message."""
     with pytest.raises(Invalid, match="list"):
         App("g").consumer("one", batch_messages_max=3)(lambda_of_bytes)
+
+
+@pytest.mark.parametrize(
+    ("option", "text"),
+    [
+        ({"concurrency": 0}, "0; expected 1 or more"),
+        ({"batch_messages_max": -1}, "-1; expected 1 or more"),
+        ({"timeout": timedelta(0)}, "0 s; expected a time above 0"),
+    ],
+)
+async def test_options_out_of_range_are_refused(option: dict[str, Any], text: str) -> None:
+    """At the declaration: no message would be handled, without an error."""
+    with pytest.raises(Invalid, match=text):
+        App("g").consumer("one", **option)(lambda_of_bytes)
 
 
 def lambda_of_bytes(body: bytes) -> None:
@@ -232,4 +247,28 @@ async def test_a_consumer_that_fails_is_started_again(broker: Broker) -> None:
         await broker.send("two", b"again")
         await broker.clock.advance("2s")
     assert seen == [b"again"]
-    assert running.health() == (503, {"status": "stopped", "restarts": running.restarts, "error": "NoneType"})
+    assert running.health() == (503, {"status": "stopped", "restarts": running.restarts, "error": None})
+
+
+async def test_a_program_that_stops_starts_no_consumer_again(broker: Broker) -> None:
+    """While another consumer finishes its handler, the time of the restart passes."""
+    app, seen = App("g", restarts=(SECOND, 30 * SECOND)), list[bytes]()
+
+    @app.consumer("one")
+    async def slow(body: bytes) -> None:
+        await broker.clock.advance("50s")
+        seen.append(body)
+
+    @app.consumer("two")
+    async def handle(body: bytes) -> None:
+        seen.append(body)
+
+    async with connect() as mq, app.running(mq, finish_timeout_s=60) as running:
+        await mq.admin.delete_topic("two", at_once=True)
+        while not running.restarts:
+            await broker.clock.advance("1s")
+        await mq.admin.create_topic("two")
+        await broker.send("two", b"late")
+        await broker.send("one", b"x")
+        await broker.clock.advance("1s")
+    assert (seen, running.restarts) == ([b"x"], 1)

@@ -56,7 +56,10 @@ class Client(Openable):
 
     async def __aenter__(self) -> Self:
         if self._connected is not None:
-            raise Conflict("this client was opened before; make another one with `connect`")
+            raise Conflict(
+                "this client was opened before; make another one with `connect`. A client that was awaited needs no "
+                "`async with`; call its `close` at the end"
+            )
         async with AsyncExitStack() as stack:
             connection = await stack.enter_async_context(self._make_connection())
             self._requester = await stack.enter_async_context(Requester(connection))

@@ -32,7 +32,7 @@ from ortoo.client.apps.declared import DeclaredConsumer
 from ortoo.client.apps.middleware import HandlerMiddleware, SendMiddleware, entering
 from ortoo.client.apps.providers import Provider, Providers, parameters_of
 from ortoo.client.apps.retries import Delays, DelaysByError, RetryRules
-from ortoo.client.apps.running import RunningApp, mark_stopped, watch
+from ortoo.client.apps.running import RunningApp, mark_stopped, mark_stopping, watch
 from ortoo.client.apps.schedules import DeclaredSchedule
 from ortoo.client.apps.topic_producer import TopicProducer
 from ortoo.client.core.filters import Filter
@@ -229,6 +229,7 @@ class App:
                 work = watch(running, declared.topic, run, self._restarts, connection.clock)
                 background.spawn(declared.topic, work)
             yield running
+            mark_stopping(running)
             if finish_timeout_s > 0 and consumers:
                 async with Background("stop") as stopping:
                     await asyncio.wait([stopping.spawn("stop", it.stop(finish_timeout_s)) for it in consumers])

@@ -13,9 +13,10 @@ from ortoo.client.apps.codecs import SCHEMA_ID, BodyCodec, Undecodable, codec_of
 from ortoo.client.apps.providers import parameters_of, result_of
 from ortoo.client.apps.retries import RetryRules
 from ortoo.client.core.filters import Filter
-from ortoo.client.core.handlers import PARK_LEVEL, RetryLater, error_text
+from ortoo.client.core.handlers import PARK_LEVEL, RetryLater
 from ortoo.client.handling.calls import HandlerCalls, is_async
 from ortoo.client.pop.consumer import PopConsumer
+from ortoo.client.pop.handling import settle_ended
 from ortoo.client.pop.popped import PoppedMessage
 from ortoo.client.pop.settings import PopSettings
 from ortoo.common.errors import Invalid, Unavailable
@@ -48,6 +49,12 @@ class DeclaredConsumer:
     settings: PopSettings | None
 
     def __post_init__(self) -> None:
+        if self.batch_messages_max < 0:
+            raise Invalid(
+                f"{self.batch_messages_max}; expected 1 or more, or 0 for single messages", field="batch_messages_max"
+            )
+        if self.timeout_s is not None and self.timeout_s <= 0:
+            raise Invalid(f"{self.timeout_s:g} s; expected a time above 0, or None for no limit", field="timeout")
         self._kinds()
 
     @property
@@ -82,7 +89,7 @@ class DeclaredConsumer:
         call: Callable[[Any], tuple[Any, list[Any]]] = self._single_call(dependencies, messages, codecs)
         finish: Callable[[Any, Any, list[Any]], Awaitable[None]] = self._finish_single()
         if is_batch:
-            call, finish = self._batch_call(dependencies, messages, codecs), _park_undecodable
+            call, finish = self._batch_call(dependencies, messages, codecs), self._park_undecodable
 
         async def handle(given: Any) -> None:
             result, rest = call(given)
@@ -160,14 +167,16 @@ class DeclaredConsumer:
 
         return finish
 
-
-async def _park_undecodable(
-    _: Sequence[PoppedMessage], result: Any, undecodable: list[tuple[PoppedMessage, Undecodable]]
-) -> None:
-    """Park the messages of a handled batch whose bodies the handler could not get."""
-    if inspect.isawaitable(result):
-        await result
-    await asyncio.gather(*(message.park(error_text(error)) for message, error in undecodable))
+    async def _park_undecodable(
+        self, _: Sequence[PoppedMessage], result: Any, undecodable: list[tuple[PoppedMessage, Undecodable]]
+    ) -> None:
+        """Park the messages of a handled batch whose bodies the handler could not get."""
+        if inspect.isawaitable(result):
+            await result
+        for message, error in undecodable:
+            park = RetryLater(PARK_LEVEL)
+            park.__cause__ = error
+            await settle_ended(self.group, message, park)
 
 
 def _unchanged(_: object, failure: BaseException) -> BaseException:

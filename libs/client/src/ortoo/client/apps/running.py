@@ -7,6 +7,7 @@ from datetime import timedelta
 from typing import Any
 
 from ortoo.client import log_events
+from ortoo.common.errors import Conflict, Invalid
 from ortoo.common.logs.logger import get_logger
 from ortoo.common.process.clock import Clock
 
@@ -14,6 +15,7 @@ RESTARTS_RESET_S = 600.0
 """A consumer that has run for this time may be restarted as often as a new one."""
 REQUEST_TIMEOUT_S = 5.0
 REQUEST_BYTES_MAX = 8 << 10
+PORT_MAX = 65_535
 _log = get_logger("app")
 
 
@@ -27,6 +29,7 @@ class RunningApp:
         self.restarts = 0
         """Number of restarts of consumers."""
         self._stopped = asyncio.Event()
+        self._is_stopping = False
 
     @property
     def is_running(self) -> bool:
@@ -41,15 +44,28 @@ class RunningApp:
         """The answer to a health check: the HTTP status, 200 or 503, and a body for JSON."""
         if self.is_running:
             return 200, {"status": "running", "restarts": self.restarts}
-        return 503, {"status": "stopped", "restarts": self.restarts, "error": type(self.error).__name__}
+        error = type(self.error).__name__ if self.error is not None else None
+        return 503, {"status": "stopped", "restarts": self.restarts, "error": error}
 
     @asynccontextmanager
     async def serve_health(self, port: int, host: str = "") -> AsyncIterator[int]:
         """Answer HTTP health checks, of any path, while the block runs; its value is the port, which may be given as 0.
 
         Without `host`, all interfaces are used. The answer has the status of `health`.
+
+        Errors: Invalid for a port outside 0 to 65535, Conflict if the port cannot be used.
         """
-        server = await asyncio.start_server(self._answer, host or None, port, limit=REQUEST_BYTES_MAX)
+        if not 0 <= port <= PORT_MAX:
+            raise Invalid(f"{port} is no port for health checks; expected 0 to {PORT_MAX}", field="port")
+        try:
+            server = await asyncio.start_server(self._answer, host or None, port, limit=REQUEST_BYTES_MAX)
+        except OSError as error:
+            reason = error.strerror or error
+            raise Conflict(
+                f"cannot listen on port {port} for health checks: {reason}; choose another port, or end the process "
+                "that uses it",
+                field="port",
+            ) from error
         async with server:
             yield server.sockets[0].getsockname()[1]
 
@@ -98,8 +114,15 @@ async def watch(
             delay_s = restarts[count].total_seconds()
             _log.emit(log_events.CONSUMER_FAILED_RESTARTING, topic=topic, delay_s=delay_s, reason=str(error))
         await clock.sleep(delay_s)
+        if program._is_stopping:
+            return None
         count += 1
         program.restarts += 1
+
+
+def mark_stopping(program: RunningApp) -> None:
+    """Let no consumer be restarted any more, because the others finish their handlers."""
+    program._is_stopping = True
 
 
 def mark_stopped(program: RunningApp) -> None:

@@ -14,6 +14,7 @@ class BlockingGroupAdmin(BlockingFacade[AsyncGroupAdmin]):
 
     describe = blocking(AsyncGroupAdmin.describe)
     update = blocking(AsyncGroupAdmin.update)
+    lag_history = blocking(AsyncGroupAdmin.lag_history)
     list_consumers = blocking(AsyncGroupAdmin.list_consumers)
     list_topic_groups = blocking(AsyncGroupAdmin.list_topic_groups)
     describe_topic_groups = blocking(AsyncGroupAdmin.describe_topic_groups)

@@ -12,9 +12,10 @@ from contextvars import ContextVar
 from queue import Empty, SimpleQueue
 from typing import Any, Generic, TypeVar
 
-from ortoo.client.core.closed import ClientClosed, used_before_fork
+from ortoo.client.core.closed import CANCEL_INTERVAL_S, ClientClosed, close_within, used_before_fork
 from ortoo.client.handling.closed_loops import ignore_closed_loops
 from ortoo.common.errors import Conflict
+from ortoo.common.process.clock import SystemClock
 
 T = TypeVar("T")
 
@@ -199,19 +200,29 @@ class LoopThread:
     def close(self, timeout_s: float | None = None) -> None:
         """Close all open context managers, newest first, then end loop and thread.
 
-        Errors: those of the managers, TimeoutError if one of them does not close within `timeout_s`.
+        Errors: those of the managers, TimeoutError if all this takes longer than `timeout_s`. A handler that runs in a
+        thread delays the end of the loop's thread; after `timeout_s` the loop's thread ends later than this call.
         """
         if self._is_closed or self.is_forked:
             return
-        with contextlib.ExitStack() as stack:
-            stack.callback(self._end)
-            for opened in self._opened:
-                stack.callback(opened.close, None, timeout_s)
+        clock = SystemClock()
+        begun_s = clock.monotonic_s()
 
-    def _end(self) -> None:
+        def rest_s() -> float | None:
+            return None if timeout_s is None else max(0.0, begun_s + timeout_s - clock.monotonic_s())
+
+        with contextlib.ExitStack() as stack:
+            stack.callback(self._end, rest_s)
+            for opened in self._opened:
+                stack.callback(lambda one: one.close(None, rest_s()), opened)
+
+    def _end(self, rest_s: Callable[[], float | None]) -> None:
         self._is_closed = True
         self._loop.call_soon_threadsafe(self._loop.stop)
-        self._thread.join()
+        limit_s = rest_s()
+        self._thread.join(None if limit_s is None else max(limit_s, CANCEL_INTERVAL_S))
+        if self._thread.is_alive():
+            raise TimeoutError("a handler did not return before the limit of the close; its thread continues")
 
     def _run_loop(self) -> None:
         with asyncio.Runner(loop_factory=lambda: self._loop) as runner:
@@ -240,14 +251,17 @@ class OpenContext(Generic[T]):
             error = asyncio.CancelledError()
 
         async def leave() -> bool:
+            leaving = self._manager.__aexit__(type(error) if error else None, error, None)
             try:
-                return bool(await self._manager.__aexit__(type(error) if error else None, error, None))
+                if timeout_s is not None:
+                    return bool(await close_within(type(self.value).__name__, leaving, timeout_s))
+                return bool(await leaving)
             except asyncio.CancelledError:
                 if isinstance(error, asyncio.CancelledError):
                     return False
                 raise
 
-        return self._thread.run(leave(), timeout_s)
+        return self._thread.run(leave())
 
 
 _loop_thread_factory: ContextVar[Callable[[], LoopThread]] = ContextVar("loop_threads")

@@ -1,13 +1,17 @@
 """The life of the client's objects, and errors for their use after the end or from another event loop."""
 
 import asyncio
-from collections.abc import Generator
-from typing import Any, Self
+from collections.abc import Coroutine, Generator
+from typing import Any, Self, TypeVar
 
 from ortoo.common.errors import Conflict
 from ortoo.common.machine.forks import is_forked_after_channel
 
 CLOSE_TIMEOUT_S = 30.0
+CANCEL_INTERVAL_S = 0.2
+"""Time after which a close beyond its limit is cancelled again: each step of the close may end only its own wait."""
+CANCELS_MAX = 25
+T = TypeVar("T")
 
 
 class ClientClosed(Conflict):
@@ -57,6 +61,7 @@ class Openable:
     """
 
     _connection: Any
+    _was_entered = False
 
     async def __aenter__(self) -> Self:
         raise NotImplementedError
@@ -88,18 +93,53 @@ class Openable:
         """
         if self._opened_objects.pop(self, self) is self:
             return
-        limit = asyncio.timeout(timeout_s)
-        try:
-            async with limit:
-                await self.__aexit__(None, None, None)
-        except TimeoutError as error:
-            if not limit.expired():
-                raise
-            what = type(self).__name__
-            raise TimeoutError(f"the {what} did not close gracefully within {timeout_s:g} s and was ended") from error
+        await close_within(type(self).__name__, self.__aexit__(None, None, None), timeout_s)
+
+    def _check_first_entry(self) -> None:
+        """Refuse to open an object again. Errors: Conflict."""
+        if self._was_entered:
+            raise Conflict(
+                f"this {type(self).__name__} was opened before; make another one. An object that was awaited or opened "
+                "needs no `async with`; call its `close` at the end"
+            )
+        self._was_entered = True
 
     @property
     def _opened_objects(self) -> "dict[Openable, None]":
         """The objects that were opened by `open`, the oldest first."""
         opened: dict[Openable, None] = self._connection.opened
         return opened
+
+
+async def close_within(what: str, close: Coroutine[Any, Any, T], timeout_s: float | None) -> T:
+    """Await `close`, which closes a `what`, in a task of its own; None = without a limit.
+
+    Errors: TimeoutError after `timeout_s`; all steps of the close are then cancelled. Otherwise those of `close`.
+    """
+    closing = asyncio.get_running_loop().create_task(close)
+    try:
+        await asyncio.wait((closing,), timeout=timeout_s)
+    except asyncio.CancelledError:
+        await _cancel_steps(closing)
+        raise
+    if closing.done():
+        return await closing
+    await _cancel_steps(closing)
+    raise TimeoutError(f"the {what} did not close gracefully within {timeout_s:g} s and was ended")
+
+
+async def _cancel_steps(closing: asyncio.Task[Any]) -> None:
+    """Cancel `closing` until it has ended. A cancellation of the caller is raised after that."""
+    is_cancelled = False
+    for _ in range(CANCELS_MAX):
+        closing.cancel()
+        try:
+            await asyncio.wait((closing,), timeout=CANCEL_INTERVAL_S)
+        except asyncio.CancelledError:
+            is_cancelled = True
+        if closing.done():
+            if not closing.cancelled():
+                closing.exception()  # marks it as retrieved
+            break
+    if is_cancelled:
+        raise asyncio.CancelledError

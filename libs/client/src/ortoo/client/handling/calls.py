@@ -253,6 +253,8 @@ def check_handler(handler: Callable[..., object], threads: int) -> None:
             "is processed",
             field="handler",
         )
+    if threads < 1:
+        raise Invalid(f"{threads}; expected 1 or more", field="concurrency")
     if threads > HANDLER_THREADS_MAX and not is_async(handler):
         raise Invalid(
             f"{threads} threads for the plain function {name}; expected at most {HANDLER_THREADS_MAX}. Lower the "

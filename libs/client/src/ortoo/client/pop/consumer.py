@@ -2,7 +2,7 @@
 
 import asyncio
 from collections import deque
-from collections.abc import AsyncIterator, Awaitable, Callable, Coroutine, Iterable, Sequence
+from collections.abc import AsyncIterator, Awaitable, Callable, Coroutine, Iterable, Mapping, Sequence
 from contextlib import suppress
 from functools import partial
 from typing import Any, Self
@@ -100,6 +100,7 @@ class PopConsumer(Openable):
         succeeded, so that a later refusal of the group is temporary."""
 
     async def __aenter__(self) -> Self:
+        self._check_first_entry()
         await self._background.__aenter__()
         self._is_open, self._loop = True, asyncio.get_running_loop()
         if self._settings.renew_max_ms > 0:
@@ -207,14 +208,18 @@ class PopConsumer(Openable):
                         break  # the other parts would fail there as well
 
     def _release_unhandled(self, messages: Iterable[PoppedMessage]) -> None:
-        """Release messages that were popped for handlers which are not called any more."""
-        if self._is_open:  # otherwise the end of the block does it
-            self._background.spawn("give back", self._release_messages(messages))
-
-    async def _release_messages(self, messages: Iterable[PoppedMessage]) -> None:
+        """Release messages without an outcome whose handlers are not called any more or were stopped."""
+        by_lease: dict[PopLease, list[int]] = {}
         for message in messages:
-            with suppress(OrtooError):  # then it comes again when its lease ends
-                await message.nack(0, count_attempt=False)
+            if message.offset in message.lease.open_offsets:
+                by_lease.setdefault(message.lease, []).append(message.offset)
+        if by_lease and self._is_open:  # otherwise the end of the block does it
+            self._background.spawn("give back", self._release_offsets(by_lease))
+
+    async def _release_offsets(self, by_lease: Mapping[PopLease, Iterable[int]]) -> None:
+        for lease, offsets in by_lease.items():
+            with suppress(OrtooError):  # then they come again when the lease ends
+                await self.nack(lease, offsets, delay_ms=0, count_attempt=False, error="", park=False)
 
     async def _release_cancelled(self) -> None:
         """Release the messages of cancelled pops."""
@@ -246,7 +251,8 @@ class PopConsumer(Openable):
 
         When a handler raises, its message is nacked. `RetryLater` sets the delay; any other exception uses the group's
         retry policy, and its text is kept for the dead letter. Runs until cancelled, or until the group is refused at
-        the first pop. Later `run` waits while the group is disabled or no snode answers.
+        the first pop. Later `run` waits while the group is disabled or no snode answers. At its end, it releases the
+        messages of handlers that it has cancelled.
         """
         calls: HandlerCalls[PoppedMessage, None] = HandlerCalls.of(handler, threads=concurrency)
         pop_max = min(self._settings.messages_max, concurrency)
@@ -272,7 +278,7 @@ class PopConsumer(Openable):
     async def stop(self, finish_timeout_s: float = FINISH_TIMEOUT_S) -> None:
         """Begin no further handlers, wait up to `finish_timeout_s` for the running ones, and let `run` return.
 
-        Messages of handlers that have not finished in time are released when the block of the consumer ends.
+        Messages of handlers that have not finished in time are released.
         """
         await self._runs.stop(finish_timeout_s)
 

@@ -30,7 +30,7 @@ class Popping(Protocol):
         """Messages, or none after a while."""
 
     def _release_unhandled(self, messages: Iterable[PoppedMessage]) -> None:
-        """Release messages that no handler gets."""
+        """Release messages without an outcome: those of stopped handlers, and those without a handler."""
 
 
 async def run_handlers(
@@ -40,6 +40,7 @@ async def run_handlers(
     calls.trace(consumer._connection.telemetry, consumer._group)
     slots = asyncio.Semaphore(concurrency)
     waiting: deque[PoppedMessage] = deque()
+    given: dict[PoppedMessage, None] = {}
 
     async def take(background: Background) -> None:
         try:
@@ -47,20 +48,25 @@ async def run_handlers(
                 await slots.acquire()
                 if not waiting:
                     waiting.extend(await _pop_until_answered(consumer, pop_max))
-                background.spawn("handle", handle(waiting.popleft()))
+                message = waiting.popleft()
+                given[message] = None
+                background.spawn("handle", handle(message))
         finally:
-            if waiting:
-                consumer._release_unhandled(waiting)
+            consumer._release_unhandled(waiting)
 
     async def handle(message: PoppedMessage) -> None:
         try:
             async with calls.ended(message) as end:
                 _log_failure(consumer._group, message, end.failure)
-                await _settle(consumer._group, message, end.failure)
+                await settle_ended(consumer._group, message, end.failure)
+            del given[message]
         finally:
             slots.release()
 
-    await runs.run(calls, take)
+    try:
+        await runs.run(calls, take)
+    finally:
+        consumer._release_unhandled(given)
 
 
 async def run_batch_handlers(
@@ -74,11 +80,14 @@ async def run_batch_handlers(
     """Give up to `pop_max` messages to each call of a handler. Errors: as `run_handlers`."""
     calls.trace(consumer._connection.telemetry, consumer._group)
     slots = asyncio.Semaphore(concurrency)
+    given: dict[PoppedMessage, None] = {}
 
     async def take(background: Background) -> None:
         while True:
             await slots.acquire()
-            background.spawn("handle", handle(await _pop_until_answered(consumer, pop_max)))
+            messages = await _pop_until_answered(consumer, pop_max)
+            given.update(dict.fromkeys(messages))
+            background.spawn("handle", handle(messages))
 
     async def handle(messages: Sequence[PoppedMessage]) -> None:
         try:
@@ -89,11 +98,16 @@ async def run_batch_handlers(
                     _log_failure(consumer._group, unsettled[0], failure)
                     failures = [calls.failure_of_each(one, failure) for one in unsettled]
                 pairs = zip(unsettled, failures, strict=True)
-                await asyncio.gather(*(_settle(consumer._group, one, why) for one, why in pairs))
+                await asyncio.gather(*(settle_ended(consumer._group, one, why) for one, why in pairs))
+            for one in messages:
+                del given[one]
         finally:
             slots.release()
 
-    await runs.run(calls, take)
+    try:
+        await runs.run(calls, take)
+    finally:
+        consumer._release_unhandled(given)
 
 
 async def _pop_until_answered(consumer: Popping, count: int) -> list[PoppedMessage]:
@@ -118,7 +132,7 @@ def _log_failure(group: str, message: PoppedMessage, failure: BaseException | No
         _log.emit(log_events.HANDLER_FAILED_WILL_REDELIVER, exc_info=failure, **log_fields(group, message))
 
 
-async def _settle(group: str, message: PoppedMessage, failure: BaseException | None) -> None:
+async def settle_ended(group: str, message: PoppedMessage, failure: BaseException | None) -> None:
     """Settle a message whose handler has ended. If this fails, its lease ends."""
     where: dict[str, Any] = log_fields(group, message)
     try:

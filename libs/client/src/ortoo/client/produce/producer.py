@@ -66,6 +66,7 @@ class Producer(Openable):
     async def __aenter__(self) -> Self:
         self._route, self._not_open = await query_route(self._connection, self._topic), None
         self._choose_next_queue()
+        self._check_first_entry()
         await self._background.__aenter__()
         self._background.spawn("conversation", self._run_stream())
         self._background.every("deadlines", 1.0, self._expire_batches, clock=self._clock)

@@ -116,6 +116,7 @@ class TransactionalProducer(Openable):
 
     async def __aenter__(self) -> Self:
         self._route = await query_route(self._connection, self._topic)
+        self._check_first_entry()
         await self._background.__aenter__()
         self._background.spawn("checks", self._connection.run_with_failover(self._answer_checks))
         self._background.every("route", ROUTE_INTERVAL_S, self._refresh_route, clock=self._connection.clock)

@@ -51,6 +51,7 @@ class PullConsumer(Openable):
         self._is_consuming = False
 
     async def __aenter__(self) -> Self:
+        self._check_first_entry()
         await self._member.join()
         return self
 

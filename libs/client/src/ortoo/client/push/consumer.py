@@ -107,6 +107,7 @@ class Consumer(Openable):
         return self._member.losses.message_count
 
     async def __aenter__(self) -> Self:
+        self._check_first_entry()
         await self._background.__aenter__()
         self._member.open()
         self._background.spawn("session", self._member.run())

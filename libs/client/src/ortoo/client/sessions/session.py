@@ -59,9 +59,11 @@ class Session(ReconnectingSession[session_pb2.ConnectRequest, session_pb2.Connec
     async def __aexit__(self, *ended: Any) -> None:
         self._is_closing = True
         self._requester.close()
-        if self.session_id:
-            await self._close_session()
-        await self._background.__aexit__(*ended)
+        try:
+            if self.session_id:
+                await self._close_session()
+        finally:
+            await self._background.__aexit__(*ended)
 
     async def join(self, registration: session_pb2.RegisterConsumer, member: GroupMembership) -> None:
         """Register as a member of a group until `leave`; returns when a snode has accepted the registration.

@@ -104,7 +104,7 @@ class TurnTakingLoop(LoopThread):
         """Run a plain function on the loop."""
         self._turning.call_soon(call, *arguments, context=self._context.copy())
 
-    def _end(self) -> None:
+    def _end(self, rest_s: Callable[[], float | None]) -> None:
         self._is_closed = True  # the loop belongs to the test and is not closed
 
     def _begin(self, work: Coroutine[Any, Any, T]) -> LoopCall[T]:
