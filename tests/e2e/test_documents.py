@@ -20,6 +20,7 @@ ELSEWHERE = {
         "tests/e2e/test_directory_page.py",
     ),
     "ortoo tail orders --from-first": "tests/e2e/test_backups_page.py",
+    "ortoo tail payments --last": "tests/e2e/test_recovery_page.py",
     "ortoo doctor": "tests/e2e/test_doctor.py",
     "ortoo message find orders --key": "tests/e2e/test_operator_tasks.py",
     "ortoo group describe": "tests/e2e/test_operator_tasks.py",
