@@ -154,7 +154,7 @@ async def test_a_consumer_whose_handler_sleeps_is_named(tmp_path: Path) -> None:
                 break  # received, and never acknowledged
             while "silent consumer" not in (found := await reasons(mq, "pushes", "t")):
                 await CLOCK.sleep(0.2)
-            assert found["silent consumer"].startswith("sleeper has 1 messages of")
+            assert found["silent consumer"].startswith("sleeper has 1 message of")
             assert "consumer lag" not in found
         async with mq.pop_consumer("pops", "t", "*", PopSettings(client_id="holder")) as popping:
             await popping.pop(wait_ms=10_000)

@@ -24,7 +24,7 @@ async def test_top_shows_what_flows(cluster: InProcessCluster) -> None:
     seen = [json.loads(line) for line in looks.stdout.splitlines()]
     assert [look["topics"][0]["messages"] for look in seen] == ["1", "1"]
     shown = await command.run(["ortoo", "top", "-n", "1"], cluster.address)
-    assert shown.stdout.startswith("1 enodes, 1 snodes, 1 topics, 0 groups\n")
+    assert shown.stdout.startswith("1 enode, 1 snode, 1 topic, 0 groups\n")
 
 
 async def test_explained_command_does_the_same(cluster: InProcessCluster) -> None:

@@ -51,11 +51,11 @@ LOOKING = (
     Task("the state of each message", "delivery billing orders --from 0", "parked"),
     Task("what failed", "dlq list billing", r"^(?P<letter>\S+-\S+) .*no such customer"),
     Task("why did it", "dlq show billing {letter}", "no such customer"),
-    Task("send it again", "dlq replay billing", "1 messages sent again"),
+    Task("send it again", "dlq replay billing", "1 message sent again"),
     Task("whose transaction hangs", "tx list", r"orders +shop .* (?P<tx>\S+)$"),
     Task("roll it back", "tx rollback {tx}", "rolled back {tx}"),
     Task("who is connected", "clients --group readers", r"snode-0 +python .* readers"),
-    Task("what flows", "top -n 1", "2 enodes, 1 snodes"),
+    Task("what flows", "top -n 1", "2 enodes, 1 snode"),
 )
 CHANGING = (
     Task("start another group there", "group clone billing audit orders", "audit"),

@@ -165,7 +165,7 @@ async def test_the_command_shows_and_sends_dead_letters_again(tmp_path: Path) ->
         assert sorted(json.loads(line)["body"] for line in lines) == ["0", "1", "2"]  # parked at the same time
         chosen = json.loads(lines[1])["message_id"]
         assert json.loads(await run("dlq", "show", "g", chosen, "--json"))["error"] == "it was not right"
-        assert "1 messages would be sent" in await run("dlq", "replay", "g", "--where", "parity = 'odd'", "--dry-run")
+        assert "1 message would be sent" in await run("dlq", "replay", "g", "--where", "parity = 'odd'", "--dry-run")
         assert "3 messages sent again" in await run("dlq", "replay", "g")
         assert "it was not right" not in await run("dlq", "list", "g")
         assert len((await run("peek", "%RETRY%g", "--json")).splitlines()) == 3

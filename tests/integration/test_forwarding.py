@@ -87,7 +87,7 @@ async def test_dead_letters_are_replayed_to_another_topic_without_them(tmp_path:
             for message in await consumer.pop():
                 await message.park("wrong")
         command = ("ortoo", "dlq", "replay", "g", "--to", "copies", "--where", "k = 'v'")
-        assert "1 messages sent again" in (await run_command(command, cluster.address)).stdout
+        assert "1 message sent again" in (await run_command(command, cluster.address)).stdout
         async with mq.pop_consumer("h", "copies") as consumer:
             [copy] = await consumer.pop()
             assert (copy.origin_topic, copy.attempt, dict(copy.properties)) == ("copies", 1, {"k": "v"})

@@ -7,6 +7,7 @@ import typer
 
 from ortoo.cli.terminal.command import EnodeName
 from ortoo.cli.terminal.output import CommandOutput, OutputTable
+from ortoo.common.logs.counts import counted
 
 if TYPE_CHECKING:
     from ortoo.client import Client, TopicInfo
@@ -28,7 +29,7 @@ async def drain(
     here = await topics_on(mq.admin, enode)
     changed = await drain_enode(mq.admin, here)
     remaining = await (_wait_drained(mq, enode, here.topics) if wait else list_remaining(mq.admin, enode, here.topics))
-    summary = f"no messages are sent to {enode}: changed {len(changed)} of its {len(here.topics)} topics"
+    summary = f"no messages are sent to {enode}: changed {len(changed)} of its {counted(len(here.topics), 'topic')}"
     value = {"enode": enode, "changed": changed, "left": remaining}
     if not remaining:
         return CommandOutput(value, f"{summary}; all groups have read its messages")
@@ -41,7 +42,8 @@ async def fill(mq: "Client", enode: EnodeName) -> CommandOutput:
     from ortoo.client.admin.enodes.draining import fill_enode, topics_on
 
     changed = await fill_enode(mq.admin, await topics_on(mq.admin, enode))
-    return CommandOutput({"enode": enode, "changed": changed}, f"resumed sends to {enode} in {len(changed)} topics")
+    summary = f"resumed sends to {enode} in {counted(len(changed), 'topic')}"
+    return CommandOutput({"enode": enode, "changed": changed}, summary)
 
 
 async def _wait_drained(mq: "Client", enode: str, topics: "Sequence[TopicInfo]") -> "list[RemainingMessages]":

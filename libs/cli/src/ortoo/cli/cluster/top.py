@@ -8,6 +8,7 @@ from typing import TYPE_CHECKING, Annotated
 import typer
 
 from ortoo.cli.terminal.output import Columns, CommandOutput, OutputTable
+from ortoo.common.logs.counts import counted
 from ortoo.common.process.clock import SystemClock
 
 if TYPE_CHECKING:
@@ -80,4 +81,5 @@ def _headline(snapshot: Snapshot) -> str:
     away = [item.name for item in (*snapshot.cluster.enodes, *snapshot.cluster.snodes) if not item.alive]
     trouble = f", AWAY: {', '.join(away)}" if away else ""
     enodes, snodes = len(snapshot.cluster.enodes), len(snapshot.cluster.snodes)
-    return f"{enodes} enodes, {snodes} snodes, {len(snapshot.topics)} topics, {snapshot.groups} groups{trouble}"
+    counts = {"enode": enodes, "snode": snodes, "topic": len(snapshot.topics), "group": snapshot.groups}
+    return ", ".join(counted(count, noun) for noun, count in counts.items()) + trouble

@@ -12,6 +12,7 @@ from ortoo.cli.terminal.command import TopicName
 from ortoo.cli.terminal.output import CommandOutput
 from ortoo.cli.terminal.printing import print_progress
 from ortoo.common.errors import OrtooError
+from ortoo.common.logs.counts import counted
 from ortoo.common.process.background import Background
 from ortoo.common.process.clock import Clock, SystemClock
 
@@ -128,15 +129,14 @@ async def bench(
 def _lines(found: BenchResult, size: int) -> list[str]:
     megabytes_per_s = found.sent_per_s * size / 1_000_000
     lines = [
-        f"sent {found.sent} messages of {size} bytes in {found.send_s} s: {found.sent_per_s:.0f} messages/s, "
-        f"{megabytes_per_s:.1f} MB/s",
+        f"sent {counted(found.sent, 'message')} of {size} bytes in {found.send_s} s: "
+        f"{found.sent_per_s:.0f} messages/s, {megabytes_per_s:.1f} MB/s",
         f"latency of a send: p50 {found.latency_p50_ms} ms, p99 {found.latency_p99_ms} ms, "
         f"max {found.latency_max_ms} ms",
     ]
-    lines += [f"{found.failed} sends failed, the last one with: {found.error}"] if found.failed else []
-    lines += (
-        [f"read {found.read} messages in {found.read_s} s: {found.read_per_s:.0f} messages/s"] if found.read else []
-    )
+    lines += [f"{counted(found.failed, 'send')} failed, the last one with: {found.error}"] if found.failed else []
+    if found.read:
+        lines.append(f"read {counted(found.read, 'message')} in {found.read_s} s: {found.read_per_s:.0f} messages/s")
     return lines
 
 

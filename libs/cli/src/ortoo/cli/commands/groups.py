@@ -134,7 +134,7 @@ async def clone(
     """Copy a group's offsets in a topic to another group."""
     offsets = await mq.admin.groups.clone_offsets(group, to, topic)
     columns: Columns = {"ENODE": "queue.enode", "QUEUE": "queue.queue_id", "OFFSET": lambda item: _offset(item.offset)}
-    text = f"group {to} has the offsets of group {group} in {len(offsets)} queues of {topic}"
+    text = f"group {to} has the offsets of group {group} in {counted(len(offsets), 'queue')} of {topic}"
     return CommandOutput(offsets, [text, OutputTable(columns, offsets)])
 
 
@@ -153,8 +153,8 @@ async def reset_offset(
     reset = len(offsets) - beyond_end
     if beyond_end and not reset:
         raise Conflict(
-            f"nothing was reset, because {beyond_end} of {len(offsets)} queues would skip messages that {group} never "
-            "consumed; add --force to skip them",
+            f"nothing was reset, because {beyond_end} of {counted(len(offsets), 'queue')} would skip messages that "
+            f"{group} never consumed; add --force to skip them",
             field="--force",
         )
     columns: Columns = {
@@ -164,7 +164,7 @@ async def reset_offset(
         "OFFSET": lambda item: _offset(item.offset),
     }
     verb = "would reset" if dry_run else "reset"
-    text = f"{verb} group {group} to {to} in {reset} of {len(offsets)} queues of {topic}"
+    text = f"{verb} group {group} to {to} in {reset} of {counted(len(offsets), 'queue')} of {topic}"
     if beyond_end:
         text += f"; {beyond_end} are unchanged, because they would skip messages (add --force to skip them)"
     return CommandOutput(offsets, [text, OutputTable(columns, offsets)])

@@ -10,6 +10,7 @@ from ortoo.cli.terminal.output import Columns, CommandOutput, OutputTable, text_
 from ortoo.cli.terminal.targets import target_of
 from ortoo.cli.terminal.values import milliseconds_of
 from ortoo.common.errors import Invalid
+from ortoo.common.logs.counts import counted
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
@@ -40,7 +41,7 @@ async def create(
     """Create a topic."""
     lite_ttl_ms = milliseconds_of(lite_ttl) if lite_ttl else 0
     topic = await mq.admin.create_topic(name, queue_count=queues, message_type=message_type, lite_ttl_ms=lite_ttl_ms)
-    return CommandOutput(topic, f"topic {topic.name} is ready with {_queue_count(topic)} queues")
+    return CommandOutput(topic, f"topic {topic.name} is ready with {counted(_queue_count(topic), 'queue')}")
 
 
 async def show_all(mq: "Client") -> CommandOutput:
@@ -56,7 +57,7 @@ async def describe(mq: "Client", name: TopicName) -> CommandOutput:
     found = await mq.admin.describe_topic(name)
     stored = sum(item.end_offset - item.begin_offset for item in found.queues)
     columns: Columns = {"ENODE": "queue.enode", "QUEUE": "queue.queue_id", "BEGIN": "begin_offset", "END": "end_offset"}
-    line = f"{name}: {stored} messages in {len(found.queues)} queues, {found.topic.permission}"
+    line = f"{name}: {counted(stored, 'message')} in {counted(len(found.queues), 'queue')}, {found.topic.permission}"
     return CommandOutput(found, (line, OutputTable(columns, found.queues)))
 
 
@@ -86,7 +87,7 @@ async def update(
         publish_order=_publish_order(publish_order),
         lite_ttl_ms=milliseconds_of(lite_ttl) if lite_ttl else None,
     )
-    return CommandOutput(topic, f"{topic.name} has {_queue_count(topic)} queues, {topic.permission}")
+    return CommandOutput(topic, f"{topic.name} has {counted(_queue_count(topic), 'queue')}, {topic.permission}")
 
 
 async def delete(
@@ -141,8 +142,8 @@ def _trimmed(name: str, queues: "Sequence[TrimmedQueue]", *, dry_run: bool) -> C
         "BEGIN": "begin_offset",
         "END": "end_offset",
     }
-    verb = "would become" if dry_run else "are now"
-    line = f"{name}: {count} messages in {len(queues)} queues {verb} unreadable"
+    verb = "would become" if dry_run else "is now" if count == 1 else "are now"
+    line = f"{name}: {counted(count, 'message')} in {counted(len(queues), 'queue')} {verb} unreadable"
     return CommandOutput(queues, (line, OutputTable(columns, queues)) if queues else line)
 
 
@@ -155,7 +156,7 @@ async def undelete(
 ) -> CommandOutput:
     """Restore a deleted topic with all messages and offsets."""
     topic = await mq.admin.undelete_topic(name, topic_id=_id(topic_id))
-    return CommandOutput(topic, f"topic {topic.name} is restored with {_queue_count(topic)} queues")
+    return CommandOutput(topic, f"topic {topic.name} is restored with {counted(_queue_count(topic), 'queue')}")
 
 
 async def deleted(mq: "Client") -> CommandOutput:
@@ -187,7 +188,8 @@ async def adopt(
     if bool(names) == everything:
         raise Invalid("expected the topics to adopt, or --all", field="names")
     done = await mq.admin.adopt_topics(*names or ())
-    line = f"adopted {len(done.topics)} topics{': ' if done.topics else ''}{', '.join(one.name for one in done.topics)}"
+    listed = ", ".join(one.name for one in done.topics)
+    line = f"adopted {counted(len(done.topics), 'topic')}{': ' if listed else ''}{listed}"
     return CommandOutput(done, (line, _orphaned_table(done.refused)) if done.refused else line)
 
 

@@ -171,8 +171,8 @@ def _of_silent(state: ConsumptionState) -> Iterator[Cause]:
     for one in state.silent:
         if one.queue not in retried and (state.message is None or state.message.queue == one.queue):
             observed = (
-                f"{one.client_id} has {one.held_messages} messages of {one.queue} and has acknowledged nothing for "
-                f"{_seconds(one.waiting_ms)}"
+                f"{one.client_id} has {counted(one.held_messages, 'message')} of {one.queue} and has acknowledged "
+                f"nothing for {_seconds(one.waiting_ms)}"
             )
             remedy = "its handler hangs or is slow: look at the log of that consumer and at its stacks (py-spy dump)"
             yield Cause("silent consumer", observed, remedy)
