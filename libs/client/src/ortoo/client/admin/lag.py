@@ -75,7 +75,7 @@ class LagSample:
 
 @dataclass(frozen=True, slots=True)
 class LagHistory:
-    """The lag of a group over the last hour, as far as the leaders of the enodes have led."""
+    """The lag of a group over the last hour, as far as the leaders of the enodes have recorded it."""
 
     samples: tuple[LagSample, ...]
     """Oldest first."""

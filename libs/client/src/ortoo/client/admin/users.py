@@ -27,7 +27,7 @@ class GrantedAccess:
     publish: bool
     subscribe: bool
     browse: bool
-    """Whether it may read without consuming; also true with `subscribe`."""
+    """Whether the user may read without consuming; also true with `subscribe`."""
 
 
 @dataclass(frozen=True, slots=True)

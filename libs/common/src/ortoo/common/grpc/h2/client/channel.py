@@ -133,7 +133,7 @@ class Backoffs:
     MULTIPLIER = 1.6
 
     def __init__(self, options: dict[str, Any]) -> None:
-        """GRPC's channel arguments; those that are missing have gRPC's defaults."""
+        """Read the channel arguments of gRPC; missing ones have gRPC's defaults."""
         self.connect_max_s = options.get("grpc.min_reconnect_backoff_ms", 20_000) / 1000
         """The timeout of an attempt."""
         self._first_s = options.get("grpc.initial_reconnect_backoff_ms", 1_000) / 1000
