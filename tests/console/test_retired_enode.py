@@ -23,7 +23,7 @@ async def test_an_enode_is_drained_and_retired(tmp_path: Path) -> None:
         page = await scene.page("/enodes")
         row = page.get_by_role("region", name="Enodes").locator("tr", has_text="enode-1")
         await row.get_by_role("link", name="Drain or retire").click()
-        await page.get_by_text("Nothing can be drained yet: alone").wait_for()
+        await page.get_by_text("no other enode accepts messages of alone").wait_for()
         await page.get_by_text("Stop its processes first.").wait_for()
         await page.get_by_text("Nothing: the groups with members").wait_for()
         assert await serious_findings(page) == []

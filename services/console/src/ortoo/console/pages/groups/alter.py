@@ -72,7 +72,7 @@ def _warning(setting: AlterableSetting, value: Value) -> str:
     """The reason why a change is dangerous; empty if it is not."""
     match setting.name, value:
         case "attempts_max", int() if 0 < value < int(setting.now or 0):
-            return "Messages that have failed so often already are parked at their next failure."
+            return "Messages with at least this number of failed attempts are parked at their next failure."
         case "slow_consumer_grace_ms", 0:
             return "A large lag alone is then enough to evict a member."
         case "broadcast_enabled", False:
