@@ -184,8 +184,8 @@ class EnodeFindings:
             if one.lost and one.lost_at_ms > now_ms - LOSS_SHOWN_MS:
                 yield Finding(
                     "messages lost to retention",
-                    f"retention deleted {one.lost} messages of {one.topic} before group {one.group} finished them, "
-                    f"the last ones {(now_ms - one.lost_at_ms) / 60_000:.0f} min ago",
+                    f"retention deleted {counted(one.lost, 'message')} of {one.topic} before group {one.group} "
+                    f"finished them, the last ones {(now_ms - one.lost_at_ms) / 60_000:.0f} min ago",
                     "the group never gets these messages",
                     "raise store.retention_age_ms or store.retention_bytes, or run more consumers. "
                     "A loss is reported for a day",

@@ -234,7 +234,7 @@ def _of_retention(state: ConsumptionState) -> Iterator[Cause]:
     """Messages that retention deleted, or soon deletes, before the group finishes them."""
     backlog, remedy = state.backlog, "raise store.retention_age_ms or store.retention_bytes, or run more consumers"
     if backlog.lost:
-        observed = f"retention deleted {backlog.lost} messages before group {state.group} finished them"
+        observed = f"retention deleted {counted(backlog.lost, 'message')} before group {state.group} finished them"
         yield Cause("lost to retention", observed, remedy)
     if backlog.retention_used > RETENTION_USED_MAX:
         observed = f"the oldest unfinished message has used {backlog.retention_used:.0%} of its retention"
