@@ -84,3 +84,9 @@ def test_the_calendar_has_the_times_of_the_code() -> None:
     duration, renewed = (re.findall(rf"^    {name}: (\d+)h$", values, re.M) for name in ("duration", "renewBefore"))
     assert f"valid for {int(duration[0]) // 24} days" in page
     assert f"| {int(renewed[0]) // 24} days before the end | cert-manager renews" in page
+
+
+def test_the_index_of_operations_lists_every_page() -> None:
+    """An operator finds each page from the list of all pages."""
+    listed = re.findall(r"^\* \[[^]]+\]\(([\w-]+\.md)\)", (PAGES / "README.md").read_text(), re.M)
+    assert sorted(listed) == sorted(page.name for page in PAGES.glob("*.md") if page.name != "README.md")
