@@ -75,6 +75,7 @@ CALLS: dict[str, tuple[dict[str, Any], str]] = {
     "ListReplicas": ({}, "{"),
     "ListDisks": ({}, "free_bytes"),
     "ListPermissions": ({}, "{"),
+    "DescribeAccess": ({}, "{"),
     "ListAuditEntries": ({}, "AdminService/DeleteTopic"),
 }
 REFUSED: dict[str, tuple[dict[str, Any], str]] = {

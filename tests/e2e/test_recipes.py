@@ -190,6 +190,6 @@ def test_every_recipe_is_run() -> None:
     """No program of the page is without a test."""
     tests = Path(__file__).read_text()
     names = [name for name in programs(PAGE) if name.endswith(".py")]
-    assert len(names) == 5
+    assert len(names) == 6
     for name in names:
         assert name == "gunicorn.conf.py" or name.removesuffix(".py") in tests, name

@@ -132,14 +132,22 @@ async def until_read(stage: ScriptedCluster, client: Client, queue: Queue) -> No
         await stage.clock.sleep(0.2)
 
 
+async def stopped(first: ReplicaMachine, others: list[ReplicaMachine]) -> None:
+    """Stop all, `first` as the last one, so that its start believes its whole log.
+
+    After an unclean stop it would end its log at the damage, and get the rest as a follower.
+    """
+    for machine in (*others, first):
+        await machine.stop()
+
+
 def test_damage_that_a_start_has_found_is_repaired_for_the_first_reader() -> None:
     """Without its index the missing part of a damaged segment is unknown: it is requested, and the index rebuilt."""
 
     async def script(stage: ScriptedCluster) -> None:
         async with stage.connect("app") as client:
-            queue, first, _ = await stored(stage, client)
-            for machine in stage.cluster.replicas:
-                await machine.stop()
+            queue, first, others = await stored(stage, client)
+            await stopped(first, others)
             for number in (1, 4):
                 damage(first, MESSAGES[number], before=FRAME_HEAD_BYTES)
             for path in first.disk.files():
@@ -161,8 +169,7 @@ async def damaged_side_by_side(
 ) -> tuple[Queue, ReplicaMachine, list[ReplicaMachine]]:
     """As `stored`, with two adjacent damaged frames at the leader, without an index."""
     queue, first, others = await stored(stage, client)
-    for machine in stage.cluster.replicas:
-        await machine.stop()
+    await stopped(first, others)
     for number in (4, 5):
         damage(first, MESSAGES[number], before=FRAME_HEAD_BYTES)
     for path in first.disk.files():

@@ -98,7 +98,7 @@ class RocketClient:
         ack = s.AckMessageRequest(group=GROUP, topic=TOPIC, entries=[entry])
         try:
             changed = await self.stub.ChangeInvisibleDuration(change, metadata=self.metadata, timeout=CALL_TIMEOUT_S)
-            # A leader that is killed right after a poll may take its lease with it. Then the message is delivered again.
+            # A leader that is killed right after a poll may take its lease with it; the message is then redelivered.
             is_superseded = changed.status.code == Code.INVALID_RECEIPT_HANDLE and self.received[message.body] > 1
             if not is_superseded:
                 self.check("change", changed.status)
