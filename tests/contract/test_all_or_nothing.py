@@ -142,6 +142,7 @@ OTHERS = {
     "QueryOffsets": "reads",
     "DescribeQueuesOfTopics": "reads",
     "MeasureQueues": "reads",
+    "ListLagSamples": "reads",
     "TrimQueues": "fences locks and stores its changes as ResetOffsets does, which `reset_offsets` tests",
     "PopQueues": "leases as many messages as fit, and does not wait for the disk",
     "WatchHalves": "reads",
