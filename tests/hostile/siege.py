@@ -79,7 +79,7 @@ class Verdict:
     stalled: str = ""
     """The number of windows ignored because the machine itself stalled."""
 
-    def broken(self, *, memory_mib_max: float) -> list[str]:
+    def broken(self, *, memory_mib_max: float, slower_max: float = SLOWER_MAX) -> list[str]:
         """The broken promises."""
         said = [f"{role} ended" for role in self.dead]
         said += [f"answers of a server defect: {answer}" for answer in self.our_fault[:20]]
@@ -88,7 +88,7 @@ class Verdict:
         said += [f"an honest client failed: {error}" for error in self.honest_errors[:5]]
         if self.missing:
             said.append(f"{self.missing} honest messages never arrived")
-        if self.siege_p99_ms > SLOWER_MAX * max(self.calm_p99_ms, 20.0) + WAKES * self.late_ms:
+        if self.siege_p99_ms > slower_max * max(self.calm_p99_ms, 20.0) + WAKES * self.late_ms:
             said.append(
                 f"honest p99 {self.siege_p99_ms:.0f} ms under attack, {self.calm_p99_ms:.0f} ms before; sleeps ended "
                 f"{self.late_ms:.0f} ms late"
