@@ -1,7 +1,7 @@
 """The alteration of a topic or a group: a form with its settings, a preview of the changes, and then exactly these."""
 
 import enum
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Awaitable, Callable, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any
 
@@ -82,56 +82,56 @@ WarningOf = Callable[[AlterableSetting, Value], str]
 """The reason why a change of a setting to a value is dangerous; empty if it is not."""
 
 
-def show_alteration(
-    visit: Visit,
-    kind: str,
-    settings: Sequence[AlterableSetting],
-    warning_of: WarningOf,
-    words_of: Callable[[Change], tuple[str, ...]],
-) -> Response:
-    """The page with the form, and the preview of the changes that the address names.
+@dataclass(frozen=True, slots=True)
+class Alteration:
+    """The pages with which topics or groups are altered."""
 
-    `kind` is topic or group, and `words_of` gives the options of the command for a change.
-    """
-    name = visit.name()
-    changes: list[Change] = []
-    error = ""
-    try:
-        changes = read_changes(settings, visit.request.query_params, warning_of)
-    except Invalid as invalid:
-        error = str(invalid)
-    options = [word for one in changes for word in words_of(one)]
-    return visit.page(
-        "alter.html",
-        title=f"Change {kind} {printable_line(name)}",
-        commands=((kind, "update", name, *options),) if options else ((kind, "describe", name),),
-        kind=kind,
-        name=name,
-        base=f"/{kind}s/{path_segment(name)}",
-        settings=settings,
-        values=visit.request.query_params,
-        changes=changes,
-        preview=preview_text(changes),
-        error=error,
-    )
+    kind: str
+    """Either topic or group."""
+    settings_of: Callable[[Visit], Awaitable[Sequence[AlterableSetting]]]
+    """Returns the settings that can be changed now."""
+    warning_of: WarningOf
+    words_of: Callable[[Change], tuple[str, ...]]
+    """Returns the options of the command for a change."""
+
+    async def show(self, visit: Visit) -> Response:
+        """The form, and the preview of the changes that the address names."""
+        name, kind, settings = visit.name(), self.kind, await self.settings_of(visit)
+        changes: list[Change] = []
+        error = ""
+        try:
+            changes = _read_changes(settings, visit.request.query_params, self.warning_of)
+        except Invalid as invalid:
+            error = str(invalid)
+        options = [word for one in changes for word in self.words_of(one)]
+        return visit.page(
+            "alter.html",
+            title=f"Change {kind} {printable_line(name)}",
+            commands=((kind, "update", name, *options),) if options else ((kind, "describe", name),),
+            kind=kind,
+            name=name,
+            base=f"/{kind}s/{path_segment(name)}",
+            settings=settings,
+            values=visit.request.query_params,
+            changes=changes,
+            preview=_preview_text(changes),
+            error=error,
+        )
+
+    async def previewed_values(self, visit: Visit) -> dict[str, Any]:
+        """The values that a form applies, by name of the setting: those of the preview, and confirmed if needed.
+
+        Errors: Conflict if the settings have changed since the preview, Invalid.
+        """
+        changes = _read_changes(await self.settings_of(visit), visit.form, self.warning_of)
+        if not changes or _preview_text(changes) != "\n".join(visit.field("preview").splitlines()):
+            raise Conflict(f"the {self.kind} has changed since the preview; open the preview again", field="preview")
+        if any(one.warning for one in changes):
+            visit.check_confirmed(visit.name(), f"{self.kind} to change it")
+        return {one.setting.name: one.value for one in changes}
 
 
-def previewed_values(
-    visit: Visit, kind: str, settings: Sequence[AlterableSetting], warning_of: WarningOf
-) -> dict[str, Any]:
-    """The values that a form applies, by name of the setting. They are those of the preview, and confirmed if needed.
-
-    Errors: Conflict if the settings have changed since the preview, Invalid.
-    """
-    changes = read_changes(settings, visit.form, warning_of)
-    if not changes or preview_text(changes) != "\n".join(visit.field("preview").splitlines()):
-        raise Conflict(f"the {kind} has changed since the preview; open the preview again", field="preview")
-    if any(one.warning for one in changes):
-        visit.check_confirmed(visit.name(), f"{kind} to change it")
-    return {one.setting.name: one.value for one in changes}
-
-
-def read_changes(
+def _read_changes(
     settings: Sequence[AlterableSetting], fields: Mapping[str, str], warning_of: WarningOf
 ) -> list[Change]:
     """The changes in the fields of a form or an address. An absent or empty field changes nothing.
@@ -142,6 +142,6 @@ def read_changes(
     return [Change(one, value, warning_of(one, value)) for one, value in values if value != one.now]
 
 
-def preview_text(changes: Sequence[Change]) -> str:
+def _preview_text(changes: Sequence[Change]) -> str:
     """The changes as text, one in each line."""
     return "\n".join(map(str, changes))

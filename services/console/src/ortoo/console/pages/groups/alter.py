@@ -2,14 +2,7 @@
 
 from starlette.responses import Response
 
-from ortoo.console.pages.alteration import (
-    AlterableSetting,
-    Change,
-    Kind,
-    Value,
-    previewed_values,
-    show_alteration,
-)
+from ortoo.console.pages.alteration import AlterableSetting, Alteration, Change, Kind, Value
 from ortoo.console.web.rendering import path_segment
 from ortoo.console.web.visit import Page, Visit
 
@@ -30,15 +23,10 @@ SWITCHES = {
 }
 
 
-async def show(visit: Visit) -> Response:
-    """The form, and the preview of the changes that the address names."""
-    return show_alteration(visit, "group", await _settings(visit), _warning, _words)
-
-
 async def alter(visit: Visit) -> Response:
     """Make the changes of the preview."""
     name = visit.name()
-    await visit.admin.groups.update(name, **previewed_values(visit, "group", await _settings(visit), _warning))
+    await visit.admin.groups.update(name, **await ALTERATION.previewed_values(visit))
     return visit.redirect(f"/groups/{path_segment(name)}")
 
 
@@ -87,4 +75,5 @@ def _words(change: Change) -> tuple[str, ...]:
     return OPTIONS[name], change.shown
 
 
-PAGES = (Page("/groups/{name}/alter", show), Page("/groups/{name}/alter/apply", alter, is_action=True))
+ALTERATION = Alteration("group", _settings, _warning, _words)
+PAGES = (Page("/groups/{name}/alter", ALTERATION.show), Page("/groups/{name}/alter/apply", alter, is_action=True))

@@ -3,14 +3,7 @@
 from starlette.responses import Response
 
 from ortoo.console.cluster.partial import ask
-from ortoo.console.pages.alteration import (
-    AlterableSetting,
-    Change,
-    Kind,
-    Value,
-    previewed_values,
-    show_alteration,
-)
+from ortoo.console.pages.alteration import AlterableSetting, Alteration, Change, Kind, Value
 from ortoo.console.pages.topics.listing import QUEUES_MAX
 from ortoo.console.web.rendering import path_segment
 from ortoo.console.web.visit import Page, Visit
@@ -31,15 +24,10 @@ OPTIONS = {
 }
 
 
-async def show(visit: Visit) -> Response:
-    """The form, and the preview of the changes that the address names."""
-    return show_alteration(visit, "topic", await _settings(visit), _warning, _words)
-
-
 async def alter(visit: Visit) -> Response:
     """Make the changes of the preview."""
     name = visit.name()
-    values = previewed_values(visit, "topic", await _settings(visit), _warning)
+    values = await ALTERATION.previewed_values(visit)
     if enode := values.pop("add_enode", ""):
         values["add_enodes"] = (enode,)
     await visit.admin.update_topic(name, **values)
@@ -87,4 +75,5 @@ def _words(change: Change) -> tuple[str, ...]:
     return OPTIONS[change.setting.name], change.shown
 
 
-PAGES = (Page("/topics/{name}/alter", show), Page("/topics/{name}/alter/apply", alter, is_action=True))
+ALTERATION = Alteration("topic", _settings, _warning, _words)
+PAGES = (Page("/topics/{name}/alter", ALTERATION.show), Page("/topics/{name}/alter/apply", alter, is_action=True))
