@@ -37,7 +37,7 @@ from tests.spark.sending import numbered, send, varied
 from tests.spark.session import Broker
 
 FORMATS = pytest.mark.parametrize("lake_format", ["delta", "parquet"])
-NOBODY = 'address = "127.0.0.1:1"\nunavailable_timeout_ms = 1000'
+UNREACHABLE = 'address = "127.0.0.1:1"\nunavailable_timeout_ms = 1000'
 
 
 @pytest.fixture
@@ -253,7 +253,7 @@ def test_differences_are_counted_queue_by_queue() -> None:
     [
         ("lag", 'addres = "x"', 2, "did you mean address"),
         ("archive", "", 2, "missing path of the lake"),
-        ("lag", f'{NOBODY}\n[lag]\noutput_path = "FOLDER"', 1, "no answer from 127.0.0.1:1"),
+        ("lag", f'{UNREACHABLE}\n[lag]\noutput_path = "FOLDER"', 1, "no answer from 127.0.0.1:1"),
     ],
 )
 def test_exit_codes_tell_wrong_settings_from_failures(folder: Path, job: str, text: str, code: int, said: str) -> None:

@@ -260,20 +260,26 @@ async def test_a_late_request_fails_alone_while_the_peer_answers_others() -> Non
         assert not call.cancelled
 
 
+async def idle_stream(far: Far, clock: VirtualClock, background: Background) -> Stream:
+    """A running stream after its only request was answered and the timer of that request has ended."""
+    stream = stream_to(far, clock)
+    background.spawn("run", stream.run())
+    first = stream.send(enode_pb2.AppendRequest())
+    while not far.calls:
+        await clock.sleep(0)
+    await far.calls[0].answer(1)
+    assert await first == 1
+    clock.advance(3.0)  # the timer of the answered one
+    for _ in range(10):
+        await clock.sleep(0)
+    return stream
+
+
 async def test_an_idle_stream_wakes_nobody() -> None:
     """While no answer is due there is no timer; the next request still has its deadline."""
     far, clock = Far(), VirtualClock()
-    stream = stream_to(far, clock)
     async with asyncio.timeout(10), Background("test") as background:
-        background.spawn("run", stream.run())
-        first = stream.send(enode_pb2.AppendRequest())
-        while not far.calls:
-            await clock.sleep(0)
-        await far.calls[0].answer(1)
-        assert await first == 1
-        clock.advance(3.0)  # the timer of the answered one
-        for _ in range(10):
-            await clock.sleep(0)
+        stream = await idle_stream(far, clock, background)
         assert not clock.sleeping
         silent = stream.send(enode_pb2.AppendRequest())
         while not clock.sleeping:
@@ -286,17 +292,8 @@ async def test_an_idle_stream_wakes_nobody() -> None:
 async def test_a_request_that_is_answered_at_once_breaks_nothing() -> None:
     """The answer is read before the watch over deadlines runs; the call stays open."""
     far, clock = Far(), VirtualClock()
-    stream = stream_to(far, clock)
     async with asyncio.timeout(10), Background("test") as background:
-        background.spawn("run", stream.run())
-        first = stream.send(enode_pb2.AppendRequest())
-        while not far.calls:
-            await clock.sleep(0)
-        await far.calls[0].answer(1)
-        assert await first == 1
-        clock.advance(3.0)
-        for _ in range(10):
-            await clock.sleep(0)
+        stream = await idle_stream(far, clock, background)
         await far.calls[0].answers.put(enode_pb2.AppendResponse(request_id=2, first_offset=2))
         assert await stream.send(enode_pb2.AppendRequest()) == 2
         for _ in range(10):
