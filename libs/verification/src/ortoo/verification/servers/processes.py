@@ -296,10 +296,12 @@ async def process_cluster(
     )
     for role in cluster.roles:
         role.environ_more = environ_more or {}
-    groups = contextlib.ExitStack()
+    groups = contextlib.AsyncExitStack()
     try:
         for role in cluster.roles if memory_bytes else ():
-            role.group = groups.enter_context(memory_group(role.folder.name, (memory_bytes or {})[role.role]))
+            role.group = await groups.enter_async_context(
+                memory_group(role.folder.name, (memory_bytes or {})[role.role])
+            )
         await cluster.namesrv.start()
         for role in (*cluster.enodes, *cluster.snodes):
             role.environ["NAMESRV_ADDRESS"] = cluster.namesrv.address
@@ -311,7 +313,7 @@ async def process_cluster(
     finally:
         for role in reversed(cluster.roles):
             await role.kill()
-        groups.close()
+        await groups.aclose()
 
 
 SMALL_STORE: Mapping[str, Any] = {"STORE_SEGMENT_BYTES": 4 << 20, "STORE_HEADROOM_BYTES": 0}
