@@ -353,6 +353,7 @@ def test_rules_of_access_reach_the_pod_from_either_secret() -> None:
     (secret,) = (one for one in found if one["metadata"]["name"] == "r-ortoo-access")
     rules = parse_access_rules(secret["stringData"]["access.toml"])
     assert rules.users.keys() == {"ann", "shop"}
+    assert list(rules.users["shop"].roles) == list(rules.roles) == ["shop"]
     (limits,) = (one for one in found if one["metadata"]["name"] == "r-ortoo-limits")
     assert [rule.per_second for rule in parse_flow_rules(limits["data"]["limits.toml"])] == [1000]
     options = ("--set", "snode.access.existingSecret.name=mine", "--set", "snode.access.existingSecret.key=my.toml")

@@ -75,6 +75,7 @@ CALLS: dict[str, tuple[dict[str, Any], str]] = {
     "ListReplicas": ({}, "{"),
     "ListDisks": ({}, "free_bytes"),
     "ListPermissions": ({}, "{"),
+    "ListRoles": ({}, "{"),
     "DescribeAccess": ({}, "{"),
     "ListAuditEntries": ({}, "AdminService/DeleteTopic"),
 }
@@ -85,6 +86,7 @@ REFUSED: dict[str, tuple[dict[str, Any], str]] = {
     "AcceptStore": ({"enode": "no-such-enode", "store_id": "s"}, "enode"),
     "ForgetEnode": ({"enode": "no-such-enode"}, "enode"),
     "AddReplica": ({"enode": "enode-0", "replica": {"number": 2, "disk": "disk"}}, "enode"),
+    "DescribeRole": ({"name": "no-such-role"}, "role"),
     "RemoveReplica": ({"enode": "enode-0", "replica": {"number": 2, "disk": "disk"}}, "enode"),
 }
 """Methods that need the result of a fault: they answer with a reason."""

@@ -114,7 +114,7 @@ WORDS: Mapping[str, tuple[str, ...]] = {
 }
 """The arguments of each command, in an order in which every command has something to print."""
 WITHOUT_JSON = {"dev"}
-WITHOUT_OBJECTS = {"user permissions"}
+WITHOUT_OBJECTS = {"user permissions", "role list", "role describe"}
 """Commands that print nothing for a cluster without an access file."""
 OWN_NUMBERS = {"added", "groups", "in_flight", "publish_order", "replica", "queues", "removed", "slow_grace_ms"} | {
     *("leader", "proposed", "slow_messages", "successor")

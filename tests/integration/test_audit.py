@@ -6,13 +6,13 @@ from pathlib import Path
 import grpc
 import pytest
 
-from ortoo.client import Forbidden, Message, NotFound, connect
+from ortoo.client import Forbidden, Message, NotFound, TransactionCheck, TransactionVerdict, connect
 from ortoo.v1 import settings_pb2
 from ortoo.v1.settings_pb2_grpc import SettingsServiceStub
 from ortoo.verification.servers import command
 from ortoo.verification.servers.cluster import InProcessCluster, open_cluster
 from ortoo.verification.servers.valkey import valkey
-from tests.integration.guarded_cluster import as_user, guarded, signed
+from tests.integration.guarded_cluster import RULES, SECRET, as_user, guarded, signed
 
 
 async def test_a_change_is_recorded_with_its_user_and_object(tmp_path: Path) -> None:
@@ -62,6 +62,35 @@ async def test_a_change_is_recorded_with_its_user_and_object(tmp_path: Path) -> 
             await shop.admin.users.list_audit_entries()
 
 
+async def test_verdicts_and_recalls_of_an_admin_are_recorded(tmp_path: Path) -> None:
+    """With their user and object. Those of a producer are not changes of an operator."""
+    async with (
+        guarded(tmp_path) as cluster,
+        as_user(cluster, "ann") as ann,
+        as_user(cluster, "shop") as shop,
+        asyncio.timeout(60),
+        ann.producer("t") as producer,
+    ):
+        due_ms = cluster.clock.now_ms() + 3_600_000
+        handles = [(await producer.send(Message(b"x", deliver_at_ms=due_ms))).recall_handle for _ in range(2)]
+        await shop.recall(handles[0])
+        await ann.recall(handles[1])
+        async with ann.transactional_producer("t", "p", unknown) as sender:
+            begun = await sender.begin(Message(b"forgotten"))
+        await ann.admin.end_transaction(begun.transaction_id, TransactionVerdict.ROLLBACK)
+        changes = await ann.admin.users.list_audit_entries()
+        verdict, recall = changes.entries
+        assert (verdict.user, verdict.method) == ("ann", "ProducerService/EndTransaction")
+        assert (recall.user, recall.method) == ("ann", "ProducerService/RecallMessage")
+        assert verdict.target.startswith(f"transaction_id={begun.transaction_id[:100]}")
+        assert recall.target.startswith(f"recall_handle={handles[1][:100]}")
+
+
+async def unknown(check: TransactionCheck) -> TransactionVerdict:
+    """Leave the transaction without a verdict."""
+    return TransactionVerdict.UNKNOWN
+
+
 async def update_log_level(cluster: InProcessCluster, level: str) -> None:
     """Set the log level of one snode as an admin who calls this snode alone."""
     request = settings_pb2.UpdateSettingsRequest(role="snode", local_only=True, values={"log_level": level})
@@ -87,6 +116,52 @@ async def test_permissions_are_listed_in_pages(tmp_path: Path) -> None:
         assert await mq.admin.users.list_permissions() == type(found)("", (), ())
         shown = await command.run(["ortoo", "user", "permissions"], cluster.address)
         assert "every caller may do everything" in shown.stdout
+
+
+async def test_roles_are_listed_and_apply_when_the_file_changes(tmp_path: Path) -> None:
+    """A change of a role is a change for its users: it is shown, and allows and refuses calls, without a restart."""
+    async with (
+        guarded(tmp_path) as cluster,
+        as_user(cluster, "ann") as ann,
+        as_user(cluster, "reader") as reader,
+        asyncio.timeout(60),
+    ):
+        file = tmp_path / "access.toml"
+        roles = '[[role]]\nname = "support"\ntopics = { u = "BROWSE" }\n[[role]]\nname = "watch"\nobserver = true\n'
+        users = RULES.replace('access_key = "reader"', 'access_key = "reader"\nroles = ["support", "watch"]')
+        assert (await ann.admin.users.list_roles()).roles == ()
+        with pytest.raises(Forbidden):
+            await reader.admin.describe_topic("u")
+        file.write_text(roles + users)
+        while not (listed := (await ann.admin.users.list_roles()).roles):
+            await cluster.clock.sleep(0.1)
+        await reader.admin.describe_topic("u")
+        assert (await reader.admin.users.describe_access(topics=["u"])).topics[0].browse
+        assert [(one.name, one.observer, one.user_count) for one in listed] == [
+            ("support", False, 1),
+            ("watch", True, 1),
+        ]
+        assert (await ann.admin.users.list_roles(after="support", limit=1)).roles == listed[1:]
+        support = await ann.admin.users.describe_role("support")
+        assert (support.role, support.access_keys) == (listed[0], ("reader",))
+        permissions = {one.access_key: one for one in (await ann.admin.users.list_permissions()).users}
+        assert (permissions["reader"].roles, permissions["reader"].observer) == (("support", "watch"), True)
+        assert permissions["shop"].roles == ()
+        for words, shown in (
+            (["role", "list"], "u=BROWSE"),
+            (["role", "describe", "support"], "users: reader"),
+            (["user", "permissions"], "support, watch"),
+        ):
+            assert shown in (await command.run(["ortoo", *words], cluster.address, user=("ann", SECRET))).stdout
+        with pytest.raises(NotFound, match="it has support, watch"):
+            await ann.admin.users.describe_role("missing")
+        with pytest.raises(Forbidden):
+            await reader.admin.users.list_roles()
+        file.write_text(roles.replace("BROWSE", "DENY") + users.replace(', "watch"', ""))
+        while (await ann.admin.users.describe_role("watch")).access_keys:
+            await cluster.clock.sleep(0.1)
+        with pytest.raises(Forbidden):
+            await reader.admin.describe_topic("u")
 
 
 async def test_entries_of_all_snodes_are_listed(tmp_path: Path) -> None:

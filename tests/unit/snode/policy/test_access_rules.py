@@ -1,5 +1,9 @@
 """A file of rules, text by text, and the permissions of names, against a model that tries all rules."""
 
+from collections.abc import Mapping
+from functools import reduce
+from operator import or_
+
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
@@ -7,12 +11,14 @@ from hypothesis import strategies as st
 from ortoo.common.errors import Forbidden, Invalid
 from ortoo.snode.policy.access_rules import (
     ADMIN,
+    ROLES_OF_USER_MAX,
     USERS_MAX,
     AccessRules,
     Grant,
     RequiredPermission,
     Resource,
     UserRules,
+    grant_text,
     parse_access_rules,
 )
 from ortoo.snode.policy.principal import ANONYMOUS, PRINCIPAL, Principal
@@ -27,6 +33,8 @@ PATTERNS = st.dictionaries(
 )
 GRANTS = "give PUB, SUB, BROWSE, several of them with |, or DENY"
 USER = "[[user]]\naccess_key = 'a'\n"
+ROLE = "[[role]]\nname = 'r'\n"
+RULES = st.builds(UserRules, topics=PATTERNS, groups=PATTERNS)
 
 
 @given(PATTERNS, PATTERNS, NAMES, st.sampled_from([Grant.PUB, Grant.SUB, Grant.PUB | Grant.SUB]))
@@ -55,6 +63,72 @@ def test_the_rule_that_says_most_about_a_name_decides(
     assert not user.allows(ADMIN)
     assert UserRules(admin=True).allows(RequiredPermission(Resource.TOPIC, name, grant))
     assert UserRules(admin=True).allows(ADMIN)
+
+
+@given(st.dictionaries(st.sampled_from("xyz"), RULES), PATTERNS, NAMES, st.sampled_from(Resource))
+def test_roles_are_their_rules_and_rules_of_the_user_decide_before_them(
+    roles: dict[str, UserRules], own: dict[str, Grant], name: str, resource: Resource
+) -> None:
+    """A user with one role has what its rules, written for the user, permit. Several roles add up, in any order."""
+
+    def file_of(given: Mapping[str, UserRules], *, own: Mapping[str, Grant]) -> AccessRules:
+        """A file with a user `shop` with these roles, and one user for each role with the role's rules."""
+        tables = [f"[[role]]\nname = '{role}'\n{_written(rules)}" for role, rules in given.items()]
+        tables += [f"[[user]]\naccess_key = '{role}'\n{_written(rules)}" for role, rules in given.items()]
+        shop = f"[[user]]\naccess_key = 'shop'\nroles = {list(given)}\n"
+        return parse_access_rules("\n".join([*tables, shop + _written(UserRules(topics=own, groups=own))]))
+
+    rules = file_of(roles, own={})
+    grants = {role: rules.users[role].grant_on(resource, name) for role in roles}
+    added = reduce(or_, grants.values(), Grant.DENY)
+    assert rules.users["shop"].grant_on(resource, name) == added
+    assert file_of(dict(reversed(roles.items())), own={}).users["shop"].grant_on(resource, name) == added
+    for role in roles:
+        assert file_of({role: roles[role]}, own={}).users["shop"].grant_on(resource, name) == grants[role]
+    is_own = name in own or any(rule.endswith("*") and name.startswith(rule[:-1]) for rule in own)
+    decided = UserRules(topics=own, groups=own).grant_on(resource, name) if is_own else added
+    assert file_of(roles, own=own).users["shop"].grant_on(resource, name) == decided
+
+
+def _written(rules: UserRules) -> str:
+    """The rules as lines of an access file."""
+    lines = []
+    for kind, grants in (("topics", rules.topics), ("groups", rules.groups)):
+        pairs = ", ".join(f'"{name}" = "{grant_text(grant)}"' for name, grant in grants.items())
+        lines.append(f"{kind} = {{ {pairs} }}\n")
+    return "".join(lines)
+
+
+def test_a_role_makes_admins_and_observers() -> None:
+    """The roles apply to their users alone, and a file without roles is as before."""
+    rules = parse_access_rules(
+        """
+        [[user]]
+        access_key = "ann"
+        roles = ["operators"]
+        [[user]]
+        access_key = "watch"
+        roles = ["support", "oncall"]
+        [[user]]
+        access_key = "shop"
+        [[role]]
+        name = "operators"
+        admin = true
+        [[role]]
+        name = "oncall"
+        observer = true
+        [[role]]
+        name = "support"
+        topics = { t = "BROWSE" }
+        """
+    )
+    assert list(rules.roles) == ["operators", "oncall", "support"]
+    assert list(rules.users["watch"].roles) == ["support", "oncall"]
+    assert [rules.is_admin(user) for user in ("ann", "watch", "shop")] == [True, False, False]
+    assert [rules.is_observer(user) for user in ("ann", "watch", "shop")] == [False, True, False]
+    browse = RequiredPermission(Resource.TOPIC, "t", Grant.BROWSE)
+    assert [rules.users[user].allows(browse) for user in ("ann", "watch", "shop")] == [True, True, False]
+    assert parse_access_rules(USER).roles == {}
 
 
 @pytest.mark.parametrize(("parent", "other"), [("a|vip", "a"), ("a", "a|vip"), ("|", ""), ("a|b|c", "a|b")])
@@ -147,11 +221,11 @@ def test_who_is_refused_hears_what_is_missing_and_of_what(need: RequiredPermissi
     ("text", "field", "words"),
     [
         ("[[user", "access_file", "this is not TOML: "),
-        ("y = 1\nz = 1\n" + USER, "y", "'y' is unknown; give [[user]] tables and trusted_addresses"),
+        ("y = 1\nz = 1\n" + USER, "y", "'y' is unknown; give [[user]] tables, [[role]] tables and trusted_addresses"),
         ("", "user", f"give 1 to {USERS_MAX} [[user]] tables, otherwise no user has any permission"),
         ("user = 1", "user", f"give 1 to {USERS_MAX} [[user]] tables"),
         ("user = []", "user", f"give 1 to {USERS_MAX} [[user]] tables"),
-        (USER + "y = 1\nx = 1", "user[0]", "'x' is unknown; give access_key, admin, groups, observer, topics"),
+        (USER + "y = 1\nx = 1", "user[0]", "'x' is unknown; give access_key, admin, groups, observer, roles, topics"),
         (USER + "[[user]]", "user[1].access_key", "missing or not unique; give each user its own access key"),
         ("[[user]]\naccess_key = ''", "user[0].access_key", "missing or not unique; give each user its own access key"),
         ("[[user]]\naccess_key = 1", "user[0].access_key", "missing or not unique; give each user its own access key"),
@@ -161,6 +235,25 @@ def test_who_is_refused_hears_what_is_missing_and_of_what(need: RequiredPermissi
         (USER + "groups = 'PUB'", "user[0].groups", 'give a table such as { orders = "PUB|SUB" }'),
         (USER + "topics = { t = 'PUB|X' }", "user[0].topics.t", f"'PUB|X'; {GRANTS}"),
         (USER + "groups = { g = '' }", "user[0].groups.g", f"''; {GRANTS}"),
+        (ROLE + "y = 1\n" + USER, "role[0]", "'y' is unknown; give admin, groups, name, observer, topics"),
+        (ROLE + "roles = ['r']\n" + USER, "role[0]", "'roles' is unknown; give admin, groups, name, observer, topics"),
+        (ROLE + ROLE + USER, "role[1].name", "missing or not unique; give each role its own name"),
+        (ROLE + "topics = { t = 'X' }\n" + USER, "role[0].topics.t", f"'X'; {GRANTS}"),
+        (USER + "roles = 'r'", "user[0].roles", 'give a list of names of roles such as ["support"]'),
+        (USER + "roles = [1]", "user[0].roles", 'give a list of names of roles such as ["support"]'),
+        (USER + f"roles = {list('abcdefghijklmnopq')}", "user[0].roles", f"17 roles; give at most {ROLES_OF_USER_MAX}"),
+        (USER + "roles = ['r']", "user[0].roles", "the role 'r' in line 3 is unknown; the file has no [[role]]"),
+        (
+            ROLE + USER + "[[user]]\nroles = [\n  'r',\n  'q']\naccess_key = 'b'",
+            "user[1].roles",
+            "the role 'q' in line 8 is unknown; the file has r",
+        ),
+        (
+            "user = [{ access_key = 'a', roles = ['r'] }]",
+            "user[0].roles",
+            "the role 'r' is unknown; the file has no [[role]]",
+        ),
+        ("role = 1\n" + USER, "role", "give 0 to 1000 [[role]] tables"),
         (
             "trusted_addresses = 'x'\n" + USER,
             "trusted_addresses",

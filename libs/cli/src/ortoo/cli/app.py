@@ -115,6 +115,10 @@ FAMILIES: dict[str, tuple[str, dict[str, Callable[..., Any]]]] = {
             "resume": transactions.resume,
         },
     ),
+    "role": (
+        "Show the roles that the access file of a snode gives to users.",
+        {"list": users.show_roles, "describe": users.describe_role},
+    ),
     "user": (
         "Show, create and change the users who sign requests.",
         {

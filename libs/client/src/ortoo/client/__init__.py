@@ -77,11 +77,14 @@ if TYPE_CHECKING:
     )
     from ortoo.client.admin.users import (
         AccessPermissions,
+        AccessRoles,
         AuditEntries,
         AuditEntry,
         CallerAccess,
         GrantedAccess,
         NamePermission,
+        RoleDescription,
+        RolePermissions,
         UserAdmin,
         UserInfo,
         UserPermissions,
@@ -139,6 +142,7 @@ if TYPE_CHECKING:
 
 __all__ = [
     "AccessPermissions",
+    "AccessRoles",
     "Admin",
     "Adoption",
     "AllocationStrategy",
@@ -227,6 +231,8 @@ __all__ = [
     "RequestOptions",
     "RequestTimeout",
     "RetryLater",
+    "RoleDescription",
+    "RolePermissions",
     "RunningApp",
     "ScheduleAdmin",
     "ScheduleInfo",
@@ -309,11 +315,14 @@ _MODULES: dict[str, tuple[str, ...]] = {
     ),
     "ortoo.client.admin.users": (
         "AccessPermissions",
+        "AccessRoles",
         "AuditEntries",
         "AuditEntry",
         "CallerAccess",
         "GrantedAccess",
         "NamePermission",
+        "RoleDescription",
+        "RolePermissions",
         "UserAdmin",
         "UserInfo",
         "UserPermissions",

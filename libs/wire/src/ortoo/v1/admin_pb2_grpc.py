@@ -256,6 +256,16 @@ class AdminServiceStub(object):
                 request_serializer=ortoo_dot_v1_dot_audit__pb2.ListPermissionsRequest.SerializeToString,
                 response_deserializer=ortoo_dot_v1_dot_audit__pb2.ListPermissionsResponse.FromString,
                 )
+        self.ListRoles = channel.unary_unary(
+                '/ortoo.v1.AdminService/ListRoles',
+                request_serializer=ortoo_dot_v1_dot_audit__pb2.ListRolesRequest.SerializeToString,
+                response_deserializer=ortoo_dot_v1_dot_audit__pb2.ListRolesResponse.FromString,
+                )
+        self.DescribeRole = channel.unary_unary(
+                '/ortoo.v1.AdminService/DescribeRole',
+                request_serializer=ortoo_dot_v1_dot_audit__pb2.DescribeRoleRequest.SerializeToString,
+                response_deserializer=ortoo_dot_v1_dot_audit__pb2.DescribeRoleResponse.FromString,
+                )
         self.ListAuditEntries = channel.unary_unary(
                 '/ortoo.v1.AdminService/ListAuditEntries',
                 request_serializer=ortoo_dot_v1_dot_audit__pb2.ListAuditEntriesRequest.SerializeToString,
@@ -676,6 +686,22 @@ class AdminServiceServicer(object):
         context.set_details('Method not implemented!')
         raise NotImplementedError('Method not implemented!')
 
+    def ListRoles(self, request, context):
+        """The roles in the access file of the snode that answers.
+        """
+        context.set_code(grpc.StatusCode.UNIMPLEMENTED)
+        context.set_details('Method not implemented!')
+        raise NotImplementedError('Method not implemented!')
+
+    def DescribeRole(self, request, context):
+        """One role in the access file of the snode that answers, with its users.
+
+        grpcurl -plaintext -d '{"name":"support"}' HOST:PORT ortoo.v1.AdminService/DescribeRole
+        """
+        context.set_code(grpc.StatusCode.UNIMPLEMENTED)
+        context.set_details('Method not implemented!')
+        raise NotImplementedError('Method not implemented!')
+
     def ListAuditEntries(self, request, context):
         """The last calls of operators that changed something, or the last refused calls, from the memory of all snodes.
 
@@ -997,6 +1023,16 @@ def add_AdminServiceServicer_to_server(servicer, server):
                     servicer.ListPermissions,
                     request_deserializer=ortoo_dot_v1_dot_audit__pb2.ListPermissionsRequest.FromString,
                     response_serializer=ortoo_dot_v1_dot_audit__pb2.ListPermissionsResponse.SerializeToString,
+            ),
+            'ListRoles': grpc.unary_unary_rpc_method_handler(
+                    servicer.ListRoles,
+                    request_deserializer=ortoo_dot_v1_dot_audit__pb2.ListRolesRequest.FromString,
+                    response_serializer=ortoo_dot_v1_dot_audit__pb2.ListRolesResponse.SerializeToString,
+            ),
+            'DescribeRole': grpc.unary_unary_rpc_method_handler(
+                    servicer.DescribeRole,
+                    request_deserializer=ortoo_dot_v1_dot_audit__pb2.DescribeRoleRequest.FromString,
+                    response_serializer=ortoo_dot_v1_dot_audit__pb2.DescribeRoleResponse.SerializeToString,
             ),
             'ListAuditEntries': grpc.unary_unary_rpc_method_handler(
                     servicer.ListAuditEntries,
@@ -1843,6 +1879,40 @@ class AdminService(object):
         return grpc.experimental.unary_unary(request, target, '/ortoo.v1.AdminService/ListPermissions',
             ortoo_dot_v1_dot_audit__pb2.ListPermissionsRequest.SerializeToString,
             ortoo_dot_v1_dot_audit__pb2.ListPermissionsResponse.FromString,
+            options, channel_credentials,
+            insecure, call_credentials, compression, wait_for_ready, timeout, metadata)
+
+    @staticmethod
+    def ListRoles(request,
+            target,
+            options=(),
+            channel_credentials=None,
+            call_credentials=None,
+            insecure=False,
+            compression=None,
+            wait_for_ready=None,
+            timeout=None,
+            metadata=None):
+        return grpc.experimental.unary_unary(request, target, '/ortoo.v1.AdminService/ListRoles',
+            ortoo_dot_v1_dot_audit__pb2.ListRolesRequest.SerializeToString,
+            ortoo_dot_v1_dot_audit__pb2.ListRolesResponse.FromString,
+            options, channel_credentials,
+            insecure, call_credentials, compression, wait_for_ready, timeout, metadata)
+
+    @staticmethod
+    def DescribeRole(request,
+            target,
+            options=(),
+            channel_credentials=None,
+            call_credentials=None,
+            insecure=False,
+            compression=None,
+            wait_for_ready=None,
+            timeout=None,
+            metadata=None):
+        return grpc.experimental.unary_unary(request, target, '/ortoo.v1.AdminService/DescribeRole',
+            ortoo_dot_v1_dot_audit__pb2.DescribeRoleRequest.SerializeToString,
+            ortoo_dot_v1_dot_audit__pb2.DescribeRoleResponse.FromString,
             options, channel_credentials,
             insecure, call_credentials, compression, wait_for_ready, timeout, metadata)
 

@@ -172,6 +172,13 @@ class AdminServiceStub:
     """
     ListPermissions: _aio.UnaryUnaryMultiCallable[_audit_pb2.ListPermissionsRequest, _audit_pb2.ListPermissionsResponse]
     """The permissions of users, from the access file of the snode that answers."""
+    ListRoles: _aio.UnaryUnaryMultiCallable[_audit_pb2.ListRolesRequest, _audit_pb2.ListRolesResponse]
+    """The roles in the access file of the snode that answers."""
+    DescribeRole: _aio.UnaryUnaryMultiCallable[_audit_pb2.DescribeRoleRequest, _audit_pb2.DescribeRoleResponse]
+    """One role in the access file of the snode that answers, with its users.
+
+    grpcurl -plaintext -d '{"name":"support"}' HOST:PORT ortoo.v1.AdminService/DescribeRole
+    """
     ListAuditEntries: _aio.UnaryUnaryMultiCallable[_audit_pb2.ListAuditEntriesRequest, _audit_pb2.ListAuditEntriesResponse]
     """The last calls of operators that changed something, or the last refused calls, from the memory of all snodes.
 
@@ -635,6 +642,25 @@ class AdminServiceServicer(metaclass=_abc_1.ABCMeta):
         context: _aio.ServicerContext[_audit_pb2.ListPermissionsRequest, _abc.Awaitable[_audit_pb2.ListPermissionsResponse]],
     ) -> _abc.Awaitable[_audit_pb2.ListPermissionsResponse]:
         """The permissions of users, from the access file of the snode that answers."""
+
+    @_abc_1.abstractmethod
+    def ListRoles(
+        self,
+        request: _audit_pb2.ListRolesRequest,
+        context: _aio.ServicerContext[_audit_pb2.ListRolesRequest, _abc.Awaitable[_audit_pb2.ListRolesResponse]],
+    ) -> _abc.Awaitable[_audit_pb2.ListRolesResponse]:
+        """The roles in the access file of the snode that answers."""
+
+    @_abc_1.abstractmethod
+    def DescribeRole(
+        self,
+        request: _audit_pb2.DescribeRoleRequest,
+        context: _aio.ServicerContext[_audit_pb2.DescribeRoleRequest, _abc.Awaitable[_audit_pb2.DescribeRoleResponse]],
+    ) -> _abc.Awaitable[_audit_pb2.DescribeRoleResponse]:
+        """One role in the access file of the snode that answers, with its users.
+
+        grpcurl -plaintext -d '{"name":"support"}' HOST:PORT ortoo.v1.AdminService/DescribeRole
+        """
 
     @_abc_1.abstractmethod
     def ListAuditEntries(

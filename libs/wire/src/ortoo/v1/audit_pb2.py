@@ -14,7 +14,7 @@ _sym_db = _symbol_database.Default()
 
 
 
-DESCRIPTOR = _descriptor_pool.Default().AddSerializedFile(b'\n\x14ortoo/v1/audit.proto\x12\x08ortoo.v1\"6\n\x16ListPermissionsRequest\x12\r\n\x05\x61\x66ter\x18\x01 \x01(\t\x12\r\n\x05limit\x18\x02 \x01(\r\"s\n\x17ListPermissionsResponse\x12\x13\n\x0b\x61\x63\x63\x65ss_file\x18\x01 \x01(\t\x12(\n\x05users\x18\x02 \x03(\x0b\x32\x19.ortoo.v1.UserPermissions\x12\x19\n\x11trusted_addresses\x18\x03 \x03(\t\"\x9a\x01\n\x0fUserPermissions\x12\x12\n\naccess_key\x18\x01 \x01(\t\x12\r\n\x05\x61\x64min\x18\x02 \x01(\x08\x12(\n\x06topics\x18\x03 \x03(\x0b\x32\x18.ortoo.v1.NamePermission\x12(\n\x06groups\x18\x04 \x03(\x0b\x32\x18.ortoo.v1.NamePermission\x12\x10\n\x08observer\x18\x05 \x01(\x08\"-\n\x0eNamePermission\x12\x0c\n\x04name\x18\x01 \x01(\t\x12\r\n\x05grant\x18\x02 \x01(\t\"M\n\x17ListAuditEntriesRequest\x12\x0f\n\x07refused\x18\x01 \x01(\x08\x12\r\n\x05limit\x18\x02 \x01(\r\x12\x12\n\nlocal_only\x18\x03 \x01(\x08\"]\n\x18ListAuditEntriesResponse\x12%\n\x07\x65ntries\x18\x01 \x03(\x0b\x32\x14.ortoo.v1.AuditEntry\x12\x1a\n\x12unreachable_snodes\x18\x02 \x03(\t\"\x99\x01\n\nAuditEntry\x12\r\n\x05\x61t_ms\x18\x01 \x01(\x03\x12\r\n\x05snode\x18\x02 \x01(\t\x12\x0c\n\x04user\x18\x03 \x01(\t\x12\x0c\n\x04peer\x18\x04 \x01(\t\x12\x0e\n\x06method\x18\x05 \x01(\t\x12\x0e\n\x06target\x18\x06 \x01(\t\x12\r\n\x05\x65rror\x18\x07 \x01(\t\x12\r\n\x05\x63ount\x18\x08 \x01(\x04\x12\x13\n\x0b\x66irst_at_ms\x18\t \x01(\x03\x42\x12Z\x10ortoo/v1;ortoov1b\x06proto3')
+DESCRIPTOR = _descriptor_pool.Default().AddSerializedFile(b'\n\x14ortoo/v1/audit.proto\x12\x08ortoo.v1\"6\n\x16ListPermissionsRequest\x12\r\n\x05\x61\x66ter\x18\x01 \x01(\t\x12\r\n\x05limit\x18\x02 \x01(\r\"s\n\x17ListPermissionsResponse\x12\x13\n\x0b\x61\x63\x63\x65ss_file\x18\x01 \x01(\t\x12(\n\x05users\x18\x02 \x03(\x0b\x32\x19.ortoo.v1.UserPermissions\x12\x19\n\x11trusted_addresses\x18\x03 \x03(\t\"\xa9\x01\n\x0fUserPermissions\x12\x12\n\naccess_key\x18\x01 \x01(\t\x12\r\n\x05\x61\x64min\x18\x02 \x01(\x08\x12(\n\x06topics\x18\x03 \x03(\x0b\x32\x18.ortoo.v1.NamePermission\x12(\n\x06groups\x18\x04 \x03(\x0b\x32\x18.ortoo.v1.NamePermission\x12\x10\n\x08observer\x18\x05 \x01(\x08\x12\r\n\x05roles\x18\x06 \x03(\t\"0\n\x10ListRolesRequest\x12\r\n\x05\x61\x66ter\x18\x01 \x01(\t\x12\r\n\x05limit\x18\x02 \x01(\r\"R\n\x11ListRolesResponse\x12\x13\n\x0b\x61\x63\x63\x65ss_file\x18\x01 \x01(\t\x12(\n\x05roles\x18\x02 \x03(\x0b\x32\x19.ortoo.v1.RolePermissions\"#\n\x13\x44\x65scribeRoleRequest\x12\x0c\n\x04name\x18\x01 \x01(\t\"T\n\x14\x44\x65scribeRoleResponse\x12\'\n\x04role\x18\x01 \x01(\x0b\x32\x19.ortoo.v1.RolePermissions\x12\x13\n\x0b\x61\x63\x63\x65ss_keys\x18\x02 \x03(\t\"\xa8\x01\n\x0fRolePermissions\x12\x0c\n\x04name\x18\x01 \x01(\t\x12\r\n\x05\x61\x64min\x18\x02 \x01(\x08\x12\x10\n\x08observer\x18\x03 \x01(\x08\x12(\n\x06topics\x18\x04 \x03(\x0b\x32\x18.ortoo.v1.NamePermission\x12(\n\x06groups\x18\x05 \x03(\x0b\x32\x18.ortoo.v1.NamePermission\x12\x12\n\nuser_count\x18\x06 \x01(\r\"-\n\x0eNamePermission\x12\x0c\n\x04name\x18\x01 \x01(\t\x12\r\n\x05grant\x18\x02 \x01(\t\"M\n\x17ListAuditEntriesRequest\x12\x0f\n\x07refused\x18\x01 \x01(\x08\x12\r\n\x05limit\x18\x02 \x01(\r\x12\x12\n\nlocal_only\x18\x03 \x01(\x08\"]\n\x18ListAuditEntriesResponse\x12%\n\x07\x65ntries\x18\x01 \x03(\x0b\x32\x14.ortoo.v1.AuditEntry\x12\x1a\n\x12unreachable_snodes\x18\x02 \x03(\t\"\x99\x01\n\nAuditEntry\x12\r\n\x05\x61t_ms\x18\x01 \x01(\x03\x12\r\n\x05snode\x18\x02 \x01(\t\x12\x0c\n\x04user\x18\x03 \x01(\t\x12\x0c\n\x04peer\x18\x04 \x01(\t\x12\x0e\n\x06method\x18\x05 \x01(\t\x12\x0e\n\x06target\x18\x06 \x01(\t\x12\r\n\x05\x65rror\x18\x07 \x01(\t\x12\r\n\x05\x63ount\x18\x08 \x01(\x04\x12\x13\n\x0b\x66irst_at_ms\x18\t \x01(\x03\x42\x12Z\x10ortoo/v1;ortoov1b\x06proto3')
 
 _globals = globals()
 _builder.BuildMessageAndEnumDescriptors(DESCRIPTOR, _globals)
@@ -27,13 +27,23 @@ if _descriptor._USE_C_DESCRIPTORS == False:
   _globals['_LISTPERMISSIONSRESPONSE']._serialized_start=90
   _globals['_LISTPERMISSIONSRESPONSE']._serialized_end=205
   _globals['_USERPERMISSIONS']._serialized_start=208
-  _globals['_USERPERMISSIONS']._serialized_end=362
-  _globals['_NAMEPERMISSION']._serialized_start=364
-  _globals['_NAMEPERMISSION']._serialized_end=409
-  _globals['_LISTAUDITENTRIESREQUEST']._serialized_start=411
-  _globals['_LISTAUDITENTRIESREQUEST']._serialized_end=488
-  _globals['_LISTAUDITENTRIESRESPONSE']._serialized_start=490
-  _globals['_LISTAUDITENTRIESRESPONSE']._serialized_end=583
-  _globals['_AUDITENTRY']._serialized_start=586
-  _globals['_AUDITENTRY']._serialized_end=739
+  _globals['_USERPERMISSIONS']._serialized_end=377
+  _globals['_LISTROLESREQUEST']._serialized_start=379
+  _globals['_LISTROLESREQUEST']._serialized_end=427
+  _globals['_LISTROLESRESPONSE']._serialized_start=429
+  _globals['_LISTROLESRESPONSE']._serialized_end=511
+  _globals['_DESCRIBEROLEREQUEST']._serialized_start=513
+  _globals['_DESCRIBEROLEREQUEST']._serialized_end=548
+  _globals['_DESCRIBEROLERESPONSE']._serialized_start=550
+  _globals['_DESCRIBEROLERESPONSE']._serialized_end=634
+  _globals['_ROLEPERMISSIONS']._serialized_start=637
+  _globals['_ROLEPERMISSIONS']._serialized_end=805
+  _globals['_NAMEPERMISSION']._serialized_start=807
+  _globals['_NAMEPERMISSION']._serialized_end=852
+  _globals['_LISTAUDITENTRIESREQUEST']._serialized_start=854
+  _globals['_LISTAUDITENTRIESREQUEST']._serialized_end=931
+  _globals['_LISTAUDITENTRIESRESPONSE']._serialized_start=933
+  _globals['_LISTAUDITENTRIESRESPONSE']._serialized_end=1026
+  _globals['_AUDITENTRY']._serialized_start=1029
+  _globals['_AUDITENTRY']._serialized_end=1182
 # @@protoc_insertion_point(module_scope)

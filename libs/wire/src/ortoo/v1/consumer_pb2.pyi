@@ -541,12 +541,19 @@ class CloseSession(_message.Message):
 
     DESCRIPTOR: _descriptor.Descriptor
 
+    REOPENS_FIELD_NUMBER: _builtins.int
+    reopens: _builtins.bool
+    """In Connect: the client opens another session at once, perhaps at another snode. Its queues stay assigned to it for
+    some seconds.
+    """
     def __init__(
         self,
+        *,
+        reopens: _builtins.bool = ...,
     ) -> None: ...
     _HasFieldArgType: _TypeAlias = _Never  # noqa: Y015
     def HasField(self, field_name: _HasFieldArgType) -> _builtins.bool: ...
-    _ClearFieldArgType: _TypeAlias = _Never  # noqa: Y015
+    _ClearFieldArgType: _TypeAlias = _typing.Literal["reopens", b"reopens"]  # noqa: Y015
     def ClearField(self, field_name: _ClearFieldArgType) -> None: ...
     def WhichOneof(self, oneof_group: _Never) -> None: ...
 

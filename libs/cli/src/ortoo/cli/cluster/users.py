@@ -1,4 +1,4 @@
-"""`ortoo user ...`."""
+"""`ortoo user ...` and `ortoo role ...`."""
 
 import os
 from typing import TYPE_CHECKING, Annotated
@@ -11,6 +11,12 @@ from ortoo.common.errors import Invalid
 if TYPE_CHECKING:
     from ortoo.client import Client
 
+OPEN = "no access_file is set: every caller may do everything"
+GRANTS: Columns = {
+    "TOPICS": lambda one: ", ".join(f"{it.name}={it.grant}" for it in one.topics),
+    "GROUPS": lambda one: ", ".join(f"{it.name}={it.grant}" for it in one.groups),
+}
+"""The permissions of a user or a role on names."""
 AccessKey = Annotated[str, typer.Argument(help="The user's access key.")]
 
 
@@ -50,6 +56,36 @@ def _yes(is_granted: bool) -> str:
     return "yes" if is_granted else "no"
 
 
+async def show_roles(
+    mq: "Client",
+    after: Annotated[str, typer.Option(help="Only roles behind this name.")] = "",
+    limit: Annotated[int, typer.Option(min=1, max=1_000, help="Maximum number of roles.")] = 100,
+) -> CommandOutput:
+    """Show the roles in the access file of the snode that answers."""
+    found = await mq.admin.users.list_roles(after=after, limit=limit)
+    if not found.access_file:
+        return CommandOutput(found.roles, OPEN)
+    columns: Columns = {"ROLE": "name", "ADMIN": "admin", "OBSERVER": "observer", "USERS": "user_count", **GRANTS}
+    return CommandOutput(found.roles, OutputTable(columns, found.roles))
+
+
+async def describe_role(
+    mq: "Client", name: Annotated[str, typer.Argument(help="The name of the role.")]
+) -> CommandOutput:
+    """Show a role of the access file, with its users."""
+    found = await mq.admin.users.describe_role(name)
+    role = found.role
+    kind = "admin" if role.admin else "observer" if role.observer else "neither admin nor observer"
+    rules = [("topic", one) for one in role.topics] + [("group", one) for one in role.groups]
+    columns: Columns = {
+        "KIND": lambda one: one[0],
+        "NAME": lambda one: one[1].name,
+        "PERMISSION": lambda one: one[1].grant,
+    }
+    users = ", ".join(found.access_keys) or "none"
+    return CommandOutput(found, (f"role {role.name}: {kind}", f"users: {users}", OutputTable(columns, rules)))
+
+
 async def permissions(
     mq: "Client",
     after: Annotated[str, typer.Option(help="Only users behind this access key.")] = "",
@@ -61,11 +97,11 @@ async def permissions(
         "ACCESS KEY": "access_key",
         "ADMIN": "admin",
         "OBSERVER": "observer",
-        "TOPICS": lambda one: ", ".join(f"{it.name}={it.grant}" for it in one.topics),
-        "GROUPS": lambda one: ", ".join(f"{it.name}={it.grant}" for it in one.groups),
+        "ROLES": lambda one: ", ".join(one.roles),
+        **GRANTS,
     }
     if not found.access_file:
-        return CommandOutput(found.users, "no access_file is set: every caller may do everything")
+        return CommandOutput(found.users, OPEN)
     trusted = ", ".join(found.trusted_addresses)
     text = [f"callers from {trusted} may do everything without a signature"] if trusted else []
     return CommandOutput(found.users, [*text, OutputTable(columns, found.users)])

@@ -77,6 +77,8 @@ EXAMPLES: Mapping[str, tuple[str, ...]] = {
     "user list": ("ortoo user list",),
     "user access": ("ortoo user access --topic orders --group billing",),
     "user permissions": ("ortoo user permissions",),
+    "role list": ("ortoo role list",),
+    "role describe": ("ortoo role describe support",),
     "user put": ("ortoo user put shop --secret-env SHOP_SECRET", "ortoo user put shop --no-enabled"),
     "user delete": ("ortoo user delete shop",),
     "schedule create": (

@@ -65,6 +65,40 @@ class UserPermissions:
     groups: tuple[NamePermission, ...]
     observer: bool = False
     """Whether the user may see the state of all topics, groups, clients and processes."""
+    roles: tuple[str, ...] = ()
+    """Its roles. `topics` and `groups` lack their permissions; `admin` and `observer` include those of the roles."""
+
+
+@dataclass(frozen=True, slots=True)
+class RolePermissions:
+    """The permissions of a role in the access file of a snode."""
+
+    name: str
+    admin: bool
+    """Whether its users may do everything."""
+    observer: bool
+    """Whether its users may see the state of all topics, groups, clients and processes."""
+    topics: tuple[NamePermission, ...]
+    groups: tuple[NamePermission, ...]
+    user_count: int
+
+
+@dataclass(frozen=True, slots=True)
+class AccessRoles:
+    """One page of the roles."""
+
+    access_file: str
+    """The snode's access file; empty = every caller may do everything."""
+    roles: tuple[RolePermissions, ...]
+    """By name."""
+
+
+@dataclass(frozen=True, slots=True)
+class RoleDescription:
+    """A role, and the users who have it."""
+
+    role: RolePermissions
+    access_keys: tuple[str, ...]
 
 
 @dataclass(frozen=True, slots=True)
@@ -149,6 +183,15 @@ class UserAdmin:
         """The permissions of at most `limit` users behind the access key `after`. Errors: Invalid, Unsupported."""
         request = audit_pb2.ListPermissionsRequest(after=after, limit=limit)
         return read(AccessPermissions, await self._call("ListPermissions", request))
+
+    async def list_roles(self, *, after: str = "", limit: int = 100) -> AccessRoles:
+        """At most `limit` roles behind the name `after`. Errors: Invalid, Unsupported."""
+        request = audit_pb2.ListRolesRequest(after=after, limit=limit)
+        return read(AccessRoles, await self._call("ListRoles", request))
+
+    async def describe_role(self, name: str) -> RoleDescription:
+        """A role and its users. Errors: NotFound, Unsupported."""
+        return read(RoleDescription, await self._call("DescribeRole", audit_pb2.DescribeRoleRequest(name=name)))
 
     async def list_audit_entries(self, *, refused: bool = False, limit: int = 100) -> AuditEntries:
         """The last calls of operators that changed something, or the last refused calls.

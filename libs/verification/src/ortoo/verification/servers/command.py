@@ -15,6 +15,7 @@ from ortoo.verification.servers import grpcurl
 from ortoo.verification.servers.processes import RoleProcess
 
 TIMEOUT_S = 30.0
+USER_VARIABLES = ("ORTOO_ACCESS_KEY", "ORTOO_SECRET_KEY")
 
 
 @dataclass(frozen=True, slots=True)
@@ -42,14 +43,17 @@ async def run(
     until_output: str = "",
     stdin_text: bytes = b"",
     timeout_s: float = TIMEOUT_S,
+    user: tuple[str, str] | None = None,
 ) -> CommandResult:
     """Run a command to its end; with `until_output`, interrupt it (Ctrl-C) when that text is on its standard output.
+
+    `user` = the access key and the secret key that sign its calls.
 
     Errors: TimeoutError, after the process was killed.
     """
     process = await spawn(
         *arguments,
-        env=environ(address),
+        env=environ(address) | (dict(zip(USER_VARIABLES, user, strict=True)) if user else {}),
         stdin=asyncio.subprocess.PIPE,
         stdout=asyncio.subprocess.PIPE,
         stderr=asyncio.subprocess.PIPE,

@@ -10,28 +10,40 @@
   access_key = "watch"
   observer = true                        # the state of everything, without messages and changes
 
+  [[role]]
+  name = "support"
+  topics = { orders = "BROWSE" }
+
   [[user]]
   access_key = "shop"
+  roles = ["support"]                    # the permissions of these roles together
   topics = { orders = "PUB", "stock-*" = "PUB|SUB", invoices = "BROWSE" }
   groups = { "shop-*" = "SUB", "*" = "DENY" }
 
 BROWSE permits the reads outside a group, and views of a group. SUB permits them too. The exact name has precedence,
-then the longest prefix before a `*`. Names without a match are denied. For the %RETRY% and %DLQ% topics of a group,
-the permissions on the group apply.
+then the longest prefix before a `*`. Names without a match are denied. A rule of the user has precedence over its
+roles. The permissions of several roles are added. For the %RETRY% and %DLQ% topics of a group, the permissions on the
+group apply.
 """
 
 import enum
 import ipaddress
+import re
 import tomllib
-from collections.abc import Iterable, Mapping
+from collections.abc import Container, Iterable, Iterator, Mapping
 from dataclasses import dataclass, field
+from functools import reduce
+from operator import or_
 from typing import Any, NamedTuple
 
 from ortoo.common.errors import Forbidden, Invalid
 from ortoo.common.groups.group_topics import group_of_topic, parent_of_topic
 
 USERS_MAX = 10_000
-_KEYS = frozenset({"access_key", "admin", "observer", "topics", "groups"})
+ROLES_MAX = 1_000
+ROLES_OF_USER_MAX = 16
+"""A call without an own rule of its user asks each role."""
+_RULE_KEYS = frozenset({"admin", "observer", "topics", "groups"})
 Network = ipaddress.IPv4Network | ipaddress.IPv6Network
 
 
@@ -76,13 +88,15 @@ ADMIN = RequiredPermission(Resource.CLUSTER, "", Grant.DENY)
 
 @dataclass(frozen=True, slots=True)
 class UserRules:
-    """The permissions of one user."""
+    """The permissions of one user, or of one role, which has no roles itself."""
 
     admin: bool = False
     topics: Mapping[str, Grant] = field(default_factory=dict)
     groups: Mapping[str, Grant] = field(default_factory=dict)
     observer: bool = False
     """Whether the user may call the methods that only show the state of the cluster, for all topics and groups."""
+    roles: Mapping[str, "UserRules"] = field(default_factory=dict)
+    """The user's roles by name. `admin` and `observer` include those of the roles."""
 
     def allows(self, permission: RequiredPermission) -> bool:
         """Whether the user has the permission."""
@@ -91,11 +105,14 @@ class UserRules:
         return bool(self.grant_on(permission.resource, permission.name) & permission.grant)
 
     def grant_on(self, resource: Resource, name: str) -> Grant:
-        """The permissions on a topic or a group."""
+        """The permissions on a topic or a group: those of a rule of the user, or else of all roles together."""
         if self.admin:
             return EVERY_GRANT
         resource, name = _governing_resource(resource, name)
-        return _find_grant(self.topics if resource is Resource.TOPIC else self.groups, name)
+        grant = _find_grant(self.topics if resource is Resource.TOPIC else self.groups, name)
+        if grant is None:
+            return reduce(or_, (role.grant_on(resource, name) for role in self.roles.values()), Grant.DENY)
+        return grant
 
 
 @dataclass(frozen=True, slots=True)
@@ -104,6 +121,7 @@ class AccessRules:
 
     users: Mapping[str, UserRules]
     trusted: tuple[Network, ...] = ()
+    roles: Mapping[str, UserRules] = field(default_factory=dict)
 
     def is_trusted(self, peer: str) -> bool:
         """Whether callers from the address `peer`, host:port, may leave their calls unsigned."""
@@ -155,28 +173,77 @@ def parse_access_rules(text: str) -> AccessRules:
         data: dict[str, Any] = tomllib.loads(text)
     except tomllib.TOMLDecodeError as error:
         raise Invalid(f"this is not TOML: {error}", field="access_file") from None
-    if unknown := sorted(data.keys() - {"user", "trusted_addresses"}):
-        raise Invalid(f"{unknown[0]!r} is unknown; give [[user]] tables and trusted_addresses", field=unknown[0])
-    entries = data.get("user", [])
-    if not isinstance(entries, list) or not 1 <= len(entries) <= USERS_MAX:
-        raise Invalid(f"give 1 to {USERS_MAX} [[user]] tables, otherwise no user has any permission", field="user")
-    users: dict[str, UserRules] = {}
-    for number, entry in enumerate(entries):
-        field_name = f"user[{number}]"
-        if not isinstance(entry, dict):
-            raise Invalid("this is not a table; write [[user]] above its lines", field=field_name)
-        if unknown := sorted(entry.keys() - _KEYS):
-            raise Invalid(f"{unknown[0]!r} is unknown; give {', '.join(sorted(_KEYS))}", field=field_name)
-        access_key = entry.get("access_key")
-        if not isinstance(access_key, str) or not access_key or access_key in users:
-            raise Invalid("missing or not unique; give each user its own access key", field=f"{field_name}.access_key")
-        users[access_key] = UserRules(
-            _flag(entry, "admin", field_name),
-            _grants(entry.get("topics", {}), f"{field_name}.topics"),
-            _grants(entry.get("groups", {}), f"{field_name}.groups"),
-            _flag(entry, "observer", field_name),
+    if unknown := sorted(data.keys() - {"user", "role", "trusted_addresses"}):
+        raise Invalid(
+            f"{unknown[0]!r} is unknown; give [[user]] tables, [[role]] tables and trusted_addresses", field=unknown[0]
         )
-    return AccessRules(users, _networks(data.get("trusted_addresses", [])))
+    roles: dict[str, UserRules] = {}
+    for field_name, entry in _tables(data, "role", 0, ROLES_MAX):
+        name = _name(entry, "name", roles, "give each role its own name", field_name)
+        roles[name] = _rules(entry, field_name, {"name"}, {})
+    users: dict[str, UserRules] = {}
+    for number, (field_name, entry) in enumerate(_tables(data, "user", 1, USERS_MAX)):
+        access_key = _name(entry, "access_key", users, "give each user its own access key", field_name)
+        users[access_key] = _rules(entry, field_name, {"access_key", "roles"}, _roles_of(entry, roles, text, number))
+    return AccessRules(users, _networks(data.get("trusted_addresses", [])), roles)
+
+
+def _tables(data: Mapping[str, Any], kind: str, count_min: int, count_max: int) -> Iterator[tuple[str, Any]]:
+    """(name for errors, table) of every [[user]] or [[role]]. Errors: Invalid."""
+    entries = data.get(kind, [])
+    if not isinstance(entries, list) or not count_min <= len(entries) <= count_max:
+        reason = ", otherwise no user has any permission" if count_min else ""
+        raise Invalid(f"give {count_min} to {count_max} [[{kind}]] tables{reason}", field=kind)
+    for number, entry in enumerate(entries):
+        if not isinstance(entry, dict):
+            raise Invalid(f"this is not a table; write [[{kind}]] above its lines", field=f"{kind}[{number}]")
+        yield f"{kind}[{number}]", entry
+
+
+def _name(entry: Mapping[str, Any], key: str, known: Container[str], remedy: str, field_name: str) -> str:
+    name = entry.get(key)
+    if not isinstance(name, str) or not name or name in known:
+        raise Invalid(f"missing or not unique; {remedy}", field=f"{field_name}.{key}")
+    return name
+
+
+def _rules(
+    entry: Mapping[str, Any], field_name: str, other_keys: set[str], roles: Mapping[str, UserRules]
+) -> UserRules:
+    keys = _RULE_KEYS | other_keys
+    if unknown := sorted(entry.keys() - keys):
+        raise Invalid(f"{unknown[0]!r} is unknown; give {', '.join(sorted(keys))}", field=field_name)
+    return UserRules(
+        _flag(entry, "admin", field_name) or any(role.admin for role in roles.values()),
+        _grants(entry.get("topics", {}), f"{field_name}.topics"),
+        _grants(entry.get("groups", {}), f"{field_name}.groups"),
+        _flag(entry, "observer", field_name) or any(role.observer for role in roles.values()),
+        roles,
+    )
+
+
+def _roles_of(entry: Mapping[str, Any], roles: Mapping[str, UserRules], text: str, number: int) -> dict[str, UserRules]:
+    names, field_name = entry.get("roles", []), f"user[{number}].roles"
+    if not isinstance(names, list) or not all(isinstance(name, str) for name in names):
+        raise Invalid('give a list of names of roles such as ["support"]', field=field_name)
+    if len(names) > ROLES_OF_USER_MAX:
+        raise Invalid(f"{len(names)} roles; give at most {ROLES_OF_USER_MAX}", field=field_name)
+    for name in names:
+        if name not in roles:
+            known = f"the file has {', '.join(sorted(roles)[:10])}" if roles else "the file has no [[role]]"
+            raise Invalid(f"the role {name!r}{_line_of(text, number, name)} is unknown; {known}", field=field_name)
+    return {name: roles[name] for name in names}
+
+
+def _line_of(text: str, number: int, role: str) -> str:
+    """The words that name the line in which the user with this number has a role. Empty if it is not found."""
+    user_count, is_in_roles = 0, False
+    for line_number, line in enumerate(text.splitlines(), 1):
+        user_count += bool(re.match(r"\s*\[\[\s*user\s*\]\]", line))
+        is_in_roles = user_count == number + 1 and (is_in_roles or bool(re.match(r"\s*roles\s*=", line)))
+        if is_in_roles and re.search(rf"""["']{re.escape(role)}["']""", line):
+            return f" in line {line_number}"
+    return ""
 
 
 def _networks(addresses: object) -> tuple[Network, ...]:
@@ -211,13 +278,13 @@ def _grants(table: object, field_name: str) -> dict[str, Grant]:
     return grants
 
 
-def _find_grant(grants: Mapping[str, Grant], name: str) -> Grant:
-    exact = grants.get(name)
-    if exact is not None:
+def _find_grant(grants: Mapping[str, Grant], name: str) -> Grant | None:
+    """The permissions of the most exact rule for a name; None if no rule is for it."""
+    if (exact := grants.get(name)) is not None:
         return exact
     beginnings = (key for key in grants if key.endswith("*") and name.startswith(key[:-1]))
     longest = max(beginnings, key=len, default=None)
-    return Grant.DENY if longest is None else grants[longest]
+    return None if longest is None else grants[longest]
 
 
 def _governing_resource(resource: Resource, name: str) -> tuple[Resource, str]:

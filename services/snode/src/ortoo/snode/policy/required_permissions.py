@@ -240,6 +240,7 @@ REQUIRED_PERMISSIONS: Mapping[str, PermissionsOf] = {
             *("ListOrphanedTopics", "AdoptTopics", "UndeleteGroup", "ListDeletedGroups"),
             *("ListReplicas", "HandOver", "ElectReplica", "AddReplica", "RemoveReplica", "AcceptStore"),
             *("ForgetEnode", "ListSchedules", "TrimTopic", "ListDisks", "ListPermissions", "ListAuditEntries"),
+            *("ListRoles", "DescribeRole"),
         )
     },
     **{f"ExternalScaler/{name}": _scales for name in ("IsActive", "StreamIsActive", "GetMetricSpec", "GetMetrics")},

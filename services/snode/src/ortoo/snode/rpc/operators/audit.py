@@ -1,10 +1,12 @@
-"""AdminService for the permissions of users, the changes of operators, and refused calls."""
+"""AdminService for the permissions of users and roles, the changes of operators, and refused calls."""
 
 import asyncio
+from collections import Counter
+from collections.abc import Mapping
 from dataclasses import dataclass
 from itertools import islice
 
-from ortoo.common.errors import Invalid, OrtooError
+from ortoo.common.errors import Invalid, NotFound, OrtooError
 from ortoo.common.errors.status import rpc_errors
 from ortoo.common.grpc.errors import Context
 from ortoo.common.grpc.messages import read, write
@@ -12,7 +14,7 @@ from ortoo.snode.cluster import ClusterView
 from ortoo.snode.cluster.routes import SnodeEntry
 from ortoo.snode.cluster.runtime import Runtime
 from ortoo.snode.policy import Policy
-from ortoo.snode.policy.access_rules import UserRules, grant_text
+from ortoo.snode.policy.access_rules import AccessRules, Grant, UserRules, grant_text
 from ortoo.snode.policy.audit import AuditEntry, latest_of
 from ortoo.v1 import admin_pb2_grpc
 from ortoo.v1 import audit_pb2 as pb
@@ -41,6 +43,27 @@ class AuditAdminHandlers(admin_pb2_grpc.AdminServiceServicer):
             users=[_encode_user(name, rules) for name, rules in islice(behind, limit)],
             trusted_addresses=map(str, access.rules.trusted),
         )
+
+    async def ListRoles(self, request: pb.ListRolesRequest, context: Context) -> pb.ListRolesResponse:
+        """The roles in the access file of this snode."""
+        access, limit = self.policy.access, _limit(request.limit)
+        if access is None:
+            return pb.ListRolesResponse()
+        behind = (one for one in sorted(access.rules.roles.items()) if one[0] > request.after)
+        user_counts = Counter(role for user in access.rules.users.values() for role in user.roles)
+        return pb.ListRolesResponse(
+            access_file=access.file.path,
+            roles=[_encode_role(name, rules, user_counts[name]) for name, rules in islice(behind, limit)],
+        )
+
+    async def DescribeRole(self, request: pb.DescribeRoleRequest, context: Context) -> pb.DescribeRoleResponse:
+        """A role in the access file of this snode, and its users."""
+        rules = AccessRules({}) if self.policy.access is None else self.policy.access.rules
+        if (role := rules.roles.get(request.name)) is None:
+            known = f"it has {', '.join(sorted(rules.roles)[:10])}" if rules.roles else "it has no [[role]]"
+            raise NotFound(f"no role {request.name!r} in the access file of this snode; {known}", field="name")
+        users = sorted(access_key for access_key, user in rules.users.items() if request.name in user.roles)
+        return pb.DescribeRoleResponse(role=_encode_role(request.name, role, len(users)), access_keys=users)
 
     async def ListAuditEntries(
         self, request: pb.ListAuditEntriesRequest, context: Context
@@ -82,9 +105,25 @@ def _encode_user(access_key: str, rules: UserRules) -> pb.UserPermissions:
         access_key=access_key,
         admin=rules.admin,
         observer=rules.observer,
-        topics=[pb.NamePermission(name=name, grant=grant_text(grant)) for name, grant in rules.topics.items()],
-        groups=[pb.NamePermission(name=name, grant=grant_text(grant)) for name, grant in rules.groups.items()],
+        topics=_encode_grants(rules.topics),
+        groups=_encode_grants(rules.groups),
+        roles=rules.roles,
     )
+
+
+def _encode_role(name: str, rules: UserRules, user_count: int) -> pb.RolePermissions:
+    return pb.RolePermissions(
+        name=name,
+        admin=rules.admin,
+        observer=rules.observer,
+        topics=_encode_grants(rules.topics),
+        groups=_encode_grants(rules.groups),
+        user_count=user_count,
+    )
+
+
+def _encode_grants(grants: Mapping[str, Grant]) -> list[pb.NamePermission]:
+    return [pb.NamePermission(name=name, grant=grant_text(grant)) for name, grant in grants.items()]
 
 
 def _limit(limit: int) -> int:
