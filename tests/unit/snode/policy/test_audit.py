@@ -4,9 +4,11 @@ from typing import Any
 
 import pytest
 
+from apache.rocketmq.v2 import definition_pb2, service_pb2
 from ortoo.common.process.clock import SystemClock
 from ortoo.snode.policy.audit import ENTRIES_MAX, TEXT_LENGTH_MAX, AuditEntry, AuditLog, is_change, latest_of, target_of
-from ortoo.v1 import admin_pb2, client_pb2, dead_letter_pb2, namesrv_pb2, settings_pb2, topic_pb2
+from ortoo.v1 import admin_pb2, client_pb2, dead_letter_pb2, namesrv_pb2, producer_pb2, settings_pb2, topic_pb2
+from ortoo.v1.enode_deferred_pb2 import VERDICT_SOURCE_CHECK, VERDICT_SOURCE_OPERATOR
 
 
 @pytest.fixture
@@ -50,11 +52,28 @@ def test_both_rings_are_bounded(audit: AuditLog) -> None:
         ("SettingsService/ListSettings", settings_pb2.ListSettingsRequest(), False),
         ("DeadLetterService/ReplayDeadLetters", dead_letter_pb2.ReplayDeadLettersRequest(group="g"), True),
         ("DeadLetterService/Peek", None, False),
+        ("ProducerService/EndTransaction", producer_pb2.EndTransactionRequest(source=VERDICT_SOURCE_OPERATOR), True),
+        ("ProducerService/EndTransaction", producer_pb2.EndTransactionRequest(source=VERDICT_SOURCE_CHECK), False),
+        ("ProducerService/RecallMessage", producer_pb2.RecallMessageRequest(recall_handle="h"), False),
+        (
+            "MessagingService/EndTransaction",
+            service_pb2.EndTransactionRequest(source=definition_pb2.SOURCE_SERVER_CHECK),
+            False,
+        ),
     ],
 )
 def test_changes_are_told_from_reads(method: str, request_: Any, expected: bool) -> None:
     """A dry run changes nothing. A call to one snode does, also without a snode that forwards it."""
     assert is_change(method, request_) is expected
+
+
+@pytest.mark.parametrize("service", ["ProducerService", "MessagingService"])
+@pytest.mark.parametrize("name", ["EndTransaction", "RecallMessage"])
+def test_verdicts_and_recalls_of_an_admin_are_changes(service: str, name: str) -> None:
+    """Those of producers are not, which would displace the changes of operators."""
+    assert is_change(f"{service}/{name}", None, by_admin=True)
+    assert not is_change(f"{service}/{name}", None)
+    assert not is_change(f"{service}/Publish", None, by_admin=True)
 
 
 def test_every_method_of_the_admin_service_is_a_read_or_a_change() -> None:
@@ -72,6 +91,10 @@ def test_the_target_has_names_and_no_secret() -> None:
     group = topic_pb2.Group(name="g")
     assert target_of(namesrv_pb2.PutGroupRequest(group=group)) == "group.name=g"
     assert target_of(client_pb2.ResetOffsetsRequest(group="g", topic="t", offset=3)) == "group=g topic=t"
+    resource = definition_pb2.Resource(name="t")
+    assert target_of(service_pb2.EndTransactionRequest(topic=resource, transaction_id="x")) == (
+        "transaction_id=x topic.name=t"
+    )
     assert target_of(None) == ""
 
 

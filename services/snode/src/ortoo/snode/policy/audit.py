@@ -7,6 +7,7 @@ from heapq import merge
 from typing import Any, Final
 
 from ortoo.common.process.clock import Clock
+from ortoo.v1.enode_deferred_pb2 import VERDICT_SOURCE_OPERATOR
 
 ENTRIES_MAX: Final = 1_000
 """The number of kept changes, and of kept refused calls."""
@@ -16,12 +17,14 @@ READING: Final = ("Describe", "Find", "List", "Tail")
 """The beginnings of the names of AdminService's methods that change nothing."""
 CHANGING: Final = frozenset({"DeadLetterService/ReplayDeadLetters", "SettingsService/UpdateSettings"})
 """Methods of other services with which an operator changes something."""
+OF_PRODUCERS: Final = ("RecallMessage", "EndTransaction")
+"""Methods of producers with which an operator changes something, too. Those of producers are left out."""
 NAMED: Final = (
     *("name", "topic", "group", "from_group", "to_group", "to_topic", "enode", "role", "process"),
-    *("client_id", "access_key", "store_id"),
+    *("client_id", "access_key", "store_id", "transaction_id", "recall_handle"),
 )
 """The text fields of requests that name the object. No field with data or a secret is one of them."""
-NESTED: Final = ("group", "user")
+NESTED: Final = ("group", "topic", "user")
 """The messages in requests that have such a field."""
 
 
@@ -80,9 +83,14 @@ class AuditLog:
         return AuditEntry(now_ms, self._snode, user, host, method, _cut(target), _cut(error), 1, now_ms)
 
 
-def is_change(method: str, request: Any) -> bool:
-    """Whether a call is one with which an operator changes something. A dry run is none."""
+def is_change(method: str, request: Any, *, by_admin: bool = False) -> bool:
+    """Whether a call is one with which an operator changes something. A dry run is none.
+
+    `by_admin` = its caller signed in as an admin.
+    """
     service, _, name = method.partition("/")
+    if name in OF_PRODUCERS:
+        return by_admin or getattr(request, "source", None) == VERDICT_SOURCE_OPERATOR
     is_changing = method in CHANGING or (service == "AdminService" and not name.startswith(READING))
     return is_changing and not getattr(request, "dry_run", False)
 
