@@ -34,6 +34,10 @@ async def test_an_enode_is_away_since_the_check_that_noticed_it(tmp_path: Path) 
         assert first.seen_from_ms < first.since_ms
         await cluster.clock.sleep(0.1)
         assert (await unavailable(mq, cluster.clock)).since_ms == first.since_ms
+        hurried = await mq.admin.operations.list_findings(timeout_s=0.001)
+        assert hurried
+        assert {one.since_ms for one in hurried} <= {0, first.since_ms}, "others did not answer, which is no problem"
+        assert (await unavailable(mq, cluster.clock)).since_ms == first.since_ms
         await cluster.open_enode("enode-0")
         while await mq.admin.operations.list_findings():
             await cluster.clock.sleep(0.1)

@@ -42,3 +42,20 @@ def test_a_problem_of_the_first_check_may_be_older() -> None:
     assert (other.since_ms, other.seen_from_ms) == (later_ms + 1000, later_ms)
     [before] = history.check([finding("disk full")], START_MS)  # the clock was set back
     assert before.since_ms == before.seen_from_ms == START_MS
+
+
+def test_a_check_that_is_less_thorough_changes_nothing() -> None:
+    """It may have missed a problem, and found one that is none. Times that are known are in its answer."""
+    history = FindingHistory()
+    assert seen(history, 0) == {}
+    assert seen(history, 15, finding("clock differs")) == {("clock differs", ""): 15}
+    known, unknown = history.check(
+        [finding("clock differs"), finding("unreachable")], START_MS + 20_000, is_usual=False
+    )
+    assert (known.since_ms, known.seen_from_ms) == (START_MS + 15_000, START_MS)
+    assert (unknown.since_ms, unknown.seen_from_ms) == (0, 0)
+    assert history.check([], START_MS + 25_000, is_usual=False) == []
+    assert seen(history, 30, finding("clock differs"), finding("unreachable")) == {
+        ("clock differs", ""): 15,
+        ("unreachable", ""): 30,
+    }

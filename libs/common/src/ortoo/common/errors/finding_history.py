@@ -20,18 +20,22 @@ class FindingHistory:
         self._seen_from_ms = 0
         self._checked_ms = 0
 
-    def check(self, found: Iterable[Finding], now_ms: int) -> list[Finding]:
+    def check(self, found: Iterable[Finding], now_ms: int, *, is_usual: bool = True) -> list[Finding]:
         """The findings of a check at this time, each with the time since which it is seen.
 
-        Findings with the same name and subject count as one problem, whatever their texts are.
+        Findings with the same name and subject count as one problem, whatever their texts are. A check that is not as
+        thorough as usual changes nothing for later ones. The times of problems that only it has found are not known.
         """
+        if not is_usual:
+            return [self._dated(one) for one in found]
         if now_ms - self._checked_ms > GAP_MS_MAX or now_ms < self._seen_from_ms:
             self._since_ms, self._seen_from_ms = {}, now_ms
         self._checked_ms = now_ms
         kept = list(found)
         keys = dict.fromkeys((one.name, one.subject) for one in kept)
         self._since_ms = {key: self._since_ms.get(key, now_ms) for key in keys}
-        return [
-            replace(one, since_ms=self._since_ms[one.name, one.subject], seen_from_ms=self._seen_from_ms)
-            for one in kept
-        ]
+        return [self._dated(one) for one in kept]
+
+    def _dated(self, one: Finding) -> Finding:
+        since_ms = self._since_ms.get((one.name, one.subject), 0)
+        return replace(one, since_ms=since_ms, seen_from_ms=self._seen_from_ms if since_ms else 0)

@@ -34,6 +34,8 @@ from ortoo.v1 import findings_pb2 as pb
 from ortoo.v1.findings_pb2_grpc import FindingsServiceServicer, FindingsServiceStub
 
 TIMEOUT_MS = 2_000
+USUAL_S_MIN = 1.0
+"""With a shorter timeout, an answer changes nothing about since when problems are seen."""
 LISTED_MAX = 100
 """Maximum number of listed topics whose group has different filters."""
 SHOWN_MAX = 3
@@ -83,7 +85,9 @@ class ClusterFindings(FindingsServiceServicer):
         # Several snodes report the same group, because each of them has members of it.
         found = list(dict.fromkeys(finding for answer in answers for finding in findings_of(answer)))
         now_ms = self.runtime.clock.now_ms()
-        found += self._away.check(away_enodes(self.cluster.directory, probed), now_ms)
+        # Within a short time some processes do not answer, so that problems seem to have ended, or to be others.
+        is_usual = timeout_s >= USUAL_S_MIN
+        found += self._away.check(away_enodes(self.cluster.directory, probed), now_ms, is_usual=is_usual)
         compared = chain(
             unreachable_processes(self.own.own.name, probed),
             differing_directories(own, probed),
@@ -92,7 +96,7 @@ class ClusterFindings(FindingsServiceServicer):
             differing_versions(answers),
             unexamined_processes(self.cluster.directory, probed),
         )
-        found += self._compared.check(compared, now_ms)
+        found += self._compared.check(compared, now_ms, is_usual=is_usual)
         processes = [process for answer in answers for process in answer.processes]
         return pb.ListFindingsResponse(findings=findings_to(found), processes=processes)
 
