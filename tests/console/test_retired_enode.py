@@ -47,7 +47,7 @@ async def test_an_enode_is_drained_and_retired(tmp_path: Path) -> None:
         assert await serious_findings(page) == []
         await page.get_by_label("to remove it from 2 topics").fill("enode-1")
         await page.get_by_role("button", name="Retire enode").click()
-        await page.get_by_text("2 topics that are not drained").wait_for()
+        await page.get_by_text("2 topics, not drained").wait_for()
         await page.goto(scene.url("/enodes/enode-1/retire"))
         await page.get_by_label("lose these messages").check()
         await page.get_by_label("to remove it from 2 topics").fill("enode-1")

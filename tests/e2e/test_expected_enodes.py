@@ -154,7 +154,7 @@ async def test_a_forgotten_enode_is_expected_no_more_and_returns_only_with_permi
         assert (unknown.exit_code, "no enode 'enode-7'" in unknown.stderr) == (1, True)
         refused = await ortoo(cluster, "enode", "forget", "enode-1")
         assert refused.exit_code == 1
-        assert "all messages of 1 topics: lonely" in refused.stderr
+        assert "all messages of 1 topic: lonely" in refused.stderr
         assert "not drained: orders" in refused.stderr
         assert "enode-1" in (await ortoo(cluster, "cluster")).stdout
 

@@ -35,7 +35,7 @@ async def test_everything_is_there_again_in_an_empty_database(tmp_path: Path) ->
         )
         said = backup("", tmp_path / "one", file)
         await stub.CreateTopic(pb.CreateTopicRequest(name="later"))
-    assert "with 1 topics, 0 groups, 1 users" in said
+    assert "with 1 topic, 0 groups, 1 user" in said
     assert stat.S_IMODE(file.stat().st_mode) == 0o600
     assert said.replace("backed up", "restored").replace(" to ", " from ") == restore(
         "", tmp_path / "two", file, NEW_ID, NOW_MS
@@ -127,7 +127,7 @@ async def test_changes_beside_a_database_that_was_moved_away_are_not_thrown_away
             pass
     assert (killed / "namesrv.db-wal").read_bytes() == wal
     (killed / "namesrv.db-wal").rename(killed / "old.db-wal")
-    assert "with 1 topics" in restore("", killed, file, NEW_ID, NOW_MS)
+    assert "with 1 topic," in restore("", killed, file, NEW_ID, NOW_MS)
     (tmp_path / "again").mkdir()
     for suffix in ("", "-wal"):
         (killed / f"old.db{suffix}").rename(tmp_path / "again" / f"namesrv.db{suffix}")

@@ -16,6 +16,7 @@ from itertools import pairwise
 from pathlib import Path
 
 from ortoo.common.errors import Conflict, DataLoss, NotFound, Unavailable, Unsupported
+from ortoo.common.logs.counts import counted
 from ortoo.common.process.clock import Clock, SystemClock
 from ortoo.enode.disk.atomic_files import read_part
 from ortoo.enode.disk.disk import Disk, RealDisk
@@ -50,7 +51,7 @@ def main(arguments: Sequence[str]) -> int:
     listed, new_bytes = take_backup(RealDisk(), chosen.folder, chosen.target, SystemClock())
     sys.stdout.write(
         f"backed up enode {listed.enode} of cluster {listed.cluster} up to log position {listed.end_position}: "
-        f"{len(listed.segments)} segments, {new_bytes} new bytes, in {chosen.target}\n"
+        f"{counted(len(listed.segments), 'segment')}, {counted(new_bytes, 'new byte')}, in {chosen.target}\n"
     )
     return 0
 

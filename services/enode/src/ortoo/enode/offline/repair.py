@@ -19,6 +19,7 @@ from functools import partial
 from pathlib import Path
 
 from ortoo.common.errors import DataLoss, Invalid, OrtooError
+from ortoo.common.logs.counts import counted
 from ortoo.common.process.clock import Clock, SystemClock
 from ortoo.common.process.randomness import Randomness
 from ortoo.enode.disk.clean_stop import FILE_NAME as CLEAN_NAME
@@ -214,7 +215,8 @@ def accept_lost_state(disk: Disk, folder: Path) -> Iterator[RepairStep]:
     yield RepairStep("finish the recovery after a crash", lambda: _finish_recovery(disk, folder))
     yield RepairStep(
         f"write {CLEAN_NAME}: the state of positions {recovered.catalog.begin_position} to {recovered.end_position} "
-        f"alone, {topics} topics; offsets, topics and producers known only from missing segments are forgotten",
+        f"alone, {counted(topics, 'topic')}; offsets, topics and producers known only from missing segments are "
+        "forgotten",
         lambda: _leave_marker(disk, folder),
     )
 

@@ -12,6 +12,7 @@ from dataclasses import replace
 from pathlib import Path
 
 from ortoo.common.errors import Conflict, DataLoss, NotFound
+from ortoo.common.logs.counts import counted
 from ortoo.common.process.clock import Clock, SystemClock
 from ortoo.common.process.randomness import Randomness
 from ortoo.enode.disk.disk import Disk, RealDisk
@@ -35,8 +36,8 @@ def main(arguments: Sequence[str]) -> int:
     damages = len(recovered.catalog.damages)
     sys.stdout.write(
         f"restored enode {listed.enode} of cluster {listed.cluster} up to log position {recovered.end_position}: "
-        f"{len(recovered.state.topics.all())} topics, {len(listed.segments)} segments, {damages} damaged places, in "
-        f"{chosen.folder}\n"
+        f"{counted(len(recovered.state.topics.all()), 'topic')}, {counted(len(listed.segments), 'segment')}, "
+        f"{counted(damages, 'damaged place')}, in {chosen.folder}\n"
     )
     return 0
 

@@ -7,6 +7,7 @@ from dataclasses import dataclass
 
 from ortoo.common.cluster.names import check_process_name, check_topic_name
 from ortoo.common.errors import AlreadyExists, Conflict, Invalid, NotFound, Overloaded
+from ortoo.common.logs.counts import counted
 from ortoo.namesrv.decisions.placements import Placement, PlacementSet, PublishOrder, check_publish_order
 
 QUEUE_COUNT_MAX = 1024
@@ -246,9 +247,9 @@ def check_forgettable(enode: str, placed: Collection[Topic], deleted: Collection
     held = [
         f"{text}: {', '.join(names[:LOST_SHOWN_MAX])}{', ...' if len(names) > LOST_SHOWN_MAX else ''}"
         for text, names in (
-            (f"all messages of {len(only)} topics", only),
-            (f"its queues of {len(used)} topics that are not drained", used),
-            (f"{len(restorable)} deleted topics that can be restored", restorable),
+            (f"all messages of {counted(len(only), 'topic')}", only),
+            (f"its queues of {counted(len(used), 'topic')}, not drained", used),
+            (f"{counted(len(restorable), 'deleted topic')} that can be restored", restorable),
         )
         if names
     ]

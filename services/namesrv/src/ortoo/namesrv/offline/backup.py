@@ -17,6 +17,7 @@ from typing import Any
 import sqlalchemy as sa
 
 from ortoo.common.errors import Conflict, DataLoss, Invalid, NotFound, Unsupported
+from ortoo.common.logs.counts import counted
 from ortoo.common.records.sealed_batch import crc32c
 from ortoo.namesrv.catalog import tables
 from ortoo.namesrv.catalog.database import TransactionRunner
@@ -33,7 +34,7 @@ APART = 1 << 20
 """The minimum by which the directory's version and the epochs of exclusive rights are raised."""
 FORMER_PLACEMENTS = "placements"
 """A table of backups before schema 0015: the placements of each topic."""
-COUNTED = ("topics", "groups", "users")
+COUNTED = ("topic", "group", "user")
 Row = dict[str, Any]
 
 
@@ -263,6 +264,6 @@ def _parsed(line: bytes, file: Path) -> Mapping[str, Any]:
 
 
 def _summary(rows: Sequence[tuple[str, Row]]) -> str:
-    counts = {name: sum(table == name for table, _ in rows) for name in COUNTED}
+    counts = {name: sum(table == f"{name}s" for table, _ in rows) for name in COUNTED}
     [identity] = [row["directory_id"] for table, row in rows if table == tables.directory.name]
-    return f"directory {identity} with " + ", ".join(f"{count} {name}" for name, count in counts.items())
+    return f"directory {identity} with " + ", ".join(counted(count, name) for name, count in counts.items())
