@@ -61,6 +61,26 @@ async def test_members_hear_of_joins_and_of_every_kind_of_leaving(tmp_path: Path
         await until_members(running, "g")
 
 
+async def test_a_member_whose_session_reopens_stays_in_its_groups(tmp_path: Path) -> None:
+    """As at the end of a session by its age: other members are notified of no departure."""
+    async with open_snode_cluster(tmp_path) as running, asyncio.timeout(30):
+        await running.topic("t")
+        async with SessionClient(running, "a") as first:
+            await first.consume("g", "t")
+            async with SessionClient(running, "b") as second:
+                await second.consume("g", "t")
+                await first.members("g", "a", "b")
+                await second.say(close=consumer_pb2.CloseSession(reopens=True))
+                await second.event("closed")
+            async with SessionClient(running, "b") as second, SessionClient(running, "c") as third:
+                await second.consume("g", "t")
+                await third.consume("g", "t")
+                found: list[list[str]] = []
+                while not found or "c" not in found[-1]:
+                    found.append(list((await first.event("members_changed")).client_ids))
+                assert all("b" in one for one in found), found
+
+
 async def test_silence_ends_a_session_like_everything_else(tmp_path: Path) -> None:
     """E-045: a session that is silent for too long is no longer listed, and the others are notified."""
     async with open_snode_cluster(tmp_path, session_expiry_s=0.5, sweep_interval_s=0.05) as running:

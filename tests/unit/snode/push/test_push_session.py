@@ -7,6 +7,7 @@ import weakref
 
 from ortoo.common.errors import Unavailable
 from ortoo.snode.cluster.routes import DirectoryUpdate, Group, Placement, Queue
+from ortoo.snode.membership.consumer_groups import REOPEN_TIMEOUT_S
 from ortoo.snode.membership.group_members import CloseReason, Subscription
 from ortoo.snode.pull.offsets import SessionStart, StartFrom
 from ortoo.snode.push.outbox import Assignment, Delivery, DurableOffsets, SessionClosed
@@ -28,6 +29,32 @@ async def test_a_queue_comes_in_order_without_gaps() -> None:
             delivery = await event(session, Delivery)
             assert (delivery.queue, delivery.first_offset) == (QUEUES[0], at)
             at = delivery.next_offset
+
+
+@in_virtual_time
+async def test_the_queues_of_a_session_that_reopens_stay_with_its_client() -> None:
+    """As at the end by age: no other member gets a queue in between. A client that does not return loses them soon."""
+    async with bench() as it:
+        first, second = await it.open("a"), await it.open("b")
+        await it.rest()
+        assert [sorted(one.feeders) for one in (first, second)] == [QUEUES[:2], QUEUES[2:]]
+        grown: list[int] = []
+        it.groups.on_members_changed = lambda *_: grown.append(len(second.feeders))
+        for _ in range(3):
+            await it.sessions.close(first, CloseReason.SHUTDOWN, "aged", reopens=True)
+            await it.rest(REOPEN_TIMEOUT_S / 2)
+            first = await it.open("a")
+            await it.rest()
+            assert sorted(first.feeders) == QUEUES[:2]
+        assert set(grown) == {2}
+        await it.rest(2 * REOPEN_TIMEOUT_S)
+        counts = [len(one.feeders) for one in (first, second)]
+        assert counts == [2, 2], "the end of an earlier session ends no later one"
+        await it.sessions.close(first, CloseReason.SHUTDOWN, "aged", reopens=True)
+        await it.rest(REOPEN_TIMEOUT_S - 0.1)
+        assert len(second.feeders) == 2
+        await it.rest(0.2)
+        assert sorted(second.feeders) == QUEUES
 
 
 @in_virtual_time

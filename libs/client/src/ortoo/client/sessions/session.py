@@ -103,7 +103,7 @@ class Session(ReconnectingSession[session_pb2.ConnectRequest, session_pb2.Connec
         stream continues on the old one. The next session uses the new connection.
         """
         if session_id == self.session_id:
-            self._send(close=consumer_pb2.CloseSession())
+            self._send(close=consumer_pb2.CloseSession(reopens=True))
 
     def _on_requester_needed(self) -> None:
         self._is_needed.set()

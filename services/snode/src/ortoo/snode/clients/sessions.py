@@ -3,6 +3,7 @@
 import asyncio
 import dataclasses
 from collections.abc import Mapping
+from functools import partial
 from typing import Any
 
 from ortoo.common.cluster.names import check_group_name
@@ -52,6 +53,7 @@ class ClientSessions:
         self.client_ids_changed = 0
         """Number of changes of a session's client id."""
         self._runtime = runtime
+        self._groups = groups
         self._membership = groups.membership
         self._topics = topics
         self._push_sessions = push_sessions
@@ -229,14 +231,18 @@ class ClientSessions:
         if answer is not None and not answer.done():
             answer.set_result(result)
 
-    def close(self, session: ClientSession, reason: CloseReason, message: str) -> None:
-        """End a session; no effect if it is already ending. Every session ends by this method."""
+    def close(self, session: ClientSession, reason: CloseReason, message: str, *, reopens: bool = False) -> None:
+        """End a session; no effect if it is already ending. Every session ends by this method.
+
+        `reopens` = the client is expected to open another session at once. Until then it stays a member of its consumer
+        groups, so that its queues go to no other member.
+        """
         if session.is_closing:
             return
         session.is_closing = True
         self._sessions.remove(session.session_id)
         for group in list(session.consumers):
-            self._leave_consumer(session, group, reason, message)
+            self._leave_consumer(session, group, reason, message, reopens=reopens)
         self._leave_producers(session)
         self._leave_requester(session)
         has_died = reason is CloseReason.EXPIRED or (reason is CloseReason.CLIENT_LEFT and not session.has_left)
@@ -322,7 +328,9 @@ class ClientSessions:
         self._by_group.setdefault(group, {})[session.session_id] = session
         self._membership.join(group, member)
 
-    def _leave_consumer(self, session: ClientSession, group: str, reason: CloseReason, message: str) -> None:
+    def _leave_consumer(
+        self, session: ClientSession, group: str, reason: CloseReason, message: str, *, reopens: bool = False
+    ) -> None:
         if session.consumers.pop(group, None) is None:
             return
         watching = self._by_group[group]
@@ -333,7 +341,11 @@ class ClientSessions:
         if push is not None and push.member_session_id == session.session_id:
             push.has_left |= session.has_left
             self._push_sessions.start_close(push, reason, message)
-        self._membership.leave(group, session.client_id, session.session_id)
+        leave = partial(self._membership.leave, group, session.client_id, session.session_id)
+        if reopens:
+            self._groups.leave_later(leave, self._runtime.background)
+        else:
+            leave()
 
     def _on_members_changed(self, group: str, version: int, members: Mapping[str, GroupMember]) -> None:
         notify = self._topics.group_settings.get(group).notify_members_changed

@@ -4,6 +4,7 @@ import asyncio
 from collections.abc import Callable, Mapping
 from typing import Protocol
 
+from ortoo.common.process.background import Background
 from ortoo.common.process.clock import Clock
 from ortoo.common.process.containment import record_contained
 from ortoo.snode.cluster.directory import DirectoryCache
@@ -15,6 +16,8 @@ from ortoo.snode.membership.group_membership import Membership
 PAUSE_FACTOR = 4.0
 """After a long assignment, this multiple of its time passes before the next one, for all changes until then."""
 PAUSE_THRESHOLD_S = 0.005
+REOPEN_TIMEOUT_S = 5.0
+"""Time for a client to open another session. After that its queues go to other members."""
 
 
 class Assignable(Protocol):
@@ -86,6 +89,15 @@ class ConsumerGroups:
             del sessions[session.client_id]
             if not sessions:
                 self._sessions.pop(group, None)
+
+    def leave_later(self, leave: Callable[[], None], background: Background) -> None:
+        """Call `leave` when a client had time to open another session. It must change nothing if the client has."""
+
+        async def wait() -> None:
+            await self._clock.sleep(REOPEN_TIMEOUT_S)
+            leave()
+
+        background.run_contained("leave", wait())
 
     def session(self, group: str, client_id: str) -> Assignable | None:
         """The push session of a client in a group, if this snode has one."""

@@ -219,12 +219,20 @@ class PushSessions:
         member = self.context.groups.membership.members(session.group).get(session.client_id)
         return member if member is not None and member.session_id == session.member_session_id else None
 
-    async def close(self, session: PushSession, reason: CloseReason, message: str) -> None:
-        """End a session; further calls have no effect."""
+    async def close(self, session: PushSession, reason: CloseReason, message: str, *, reopens: bool = False) -> None:
+        """End a session; further calls have no effect.
+
+        `reopens` = its client is expected to open another session at once. Until then it stays a group member, so that
+        its queues go to no other member.
+        """
         if self._sessions.remove(session.session_id) is not None and session.call is not None:
             self._closing_until_s[session.session_id] = (session, self.context.clock.monotonic_s() + CLOSE_TIMEOUT_S)
         if (member := self._current_member(session)) is not None:
-            session.leave_group(member)
+            leave = partial(session.leave_group, member)
+            if reopens and not session.plan.member_session_id:
+                self.context.groups.leave_later(leave, self.context.background)
+            else:
+                leave()
         is_interrupted = reason is CloseReason.EXPIRED or (reason is CloseReason.CLIENT_LEFT and not session.has_left)
         await session.close(reason, message, is_interrupted=is_interrupted)
 
@@ -283,9 +291,9 @@ class PushSessions:
         session.outbox.close(SessionClosed(CloseReason.SLOW_CONSUMER, reason))  # at once: the client gets only this
         self.start_close(session, CloseReason.SLOW_CONSUMER, reason)
 
-    def start_close(self, session: PushSession, reason: CloseReason, message: str) -> None:
+    def start_close(self, session: PushSession, reason: CloseReason, message: str, *, reopens: bool = False) -> None:
         """Start to end a session, without waiting for the end."""
-        self.context.background.run_contained("close", self.close(session, reason, message))
+        self.context.background.run_contained("close", self.close(session, reason, message, reopens=reopens))
 
     async def _slow_reason(self, session: PushSession, now_s: float, ends: QueueEndOffsets) -> str:
         """Why a session is slow; empty if it is not. Only enodes of queues with overdue acknowledgements are asked."""

@@ -59,7 +59,7 @@ class ConsumerService(PopConsumerHandlers, PullConsumerHandlers):
 
     def _end(self, session: PushSession) -> None:
         message = "the session has reached its age; open it at another snode"
-        self.push_sessions.start_close(session, CloseReason.SHUTDOWN, message)
+        self.push_sessions.start_close(session, CloseReason.SHUTDOWN, message, reopens=True)
 
     async def Fetch(  # type: ignore[override]  # see bulk_calls
         self, request: pb.FetchRequest, context: Context

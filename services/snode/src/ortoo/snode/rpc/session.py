@@ -60,7 +60,7 @@ class SessionService(session_pb2_grpc.SessionServiceServicer):
 
     def _end(self, session: ClientSession) -> None:
         message = "the session has reached its age; connect to another snode"
-        self.sessions.close(session, CloseReason.SHUTDOWN, message)
+        self.sessions.close(session, CloseReason.SHUTDOWN, message, reopens=True)
 
 
 @dataclass(slots=True, eq=False)
@@ -82,19 +82,19 @@ class ConnectCall:
 
     async def read(self, session: ClientSession) -> None:
         """Execute the client's requests until the client ends the call or disconnects."""
-        message = "the client ended its side of the stream"
+        message, reopens = "the client ended its side of the stream", False
         try:
             async for request in self.requests:
                 if session.is_closing:
                     return  # it has left its groups already, so that a registration now would never end
                 self.sessions.touch(session)
                 if request.WhichOneof("event") == "close":
-                    session.has_left, message = True, "the client left"
+                    session.has_left, message, reopens = True, "the client left", request.close.reopens
                     break
                 await self._handle(session, request)
         except Exception as failure:
             self._error = translate_error(failure, "Connect")
-        self.sessions.close(session, CloseReason.CLIENT_LEFT, message)
+        self.sessions.close(session, CloseReason.CLIENT_LEFT, message, reopens=reopens)
 
     async def responses(self, session: ClientSession) -> AsyncIterator[pb.ConnectResponse]:
         """Yield the events for the client until the session is closed."""
