@@ -88,8 +88,10 @@ async def test_a_file_changes_nothing_the_second_time(file: Path, tmp_path: Path
     async with open_cluster(tmp_path / "cluster", enodes=2) as cluster:
         async with connect(cluster.address) as mq:
             await mq.admin.create_topic("t")
-            async with mq.consumer("seen", "t"):
-                pass
+            for group in ("seen", "made"):
+                async with mq.consumer(group, "t") as consumer:
+                    while not consumer.queues:
+                        await cluster.clock.sleep(0.05)
         assert "would change 7 entries" in await typed(cluster.address, "apply", "-f", str(file), "--dry-run")
         assert "changed 7 entries" in await typed(cluster.address, "apply", "-f", str(file))
         assert await typed(cluster.address, "apply", "-f", str(file)) == SAME
@@ -100,6 +102,12 @@ async def test_a_file_changes_nothing_the_second_time(file: Path, tmp_path: Path
             assert [(one.access_key, one.enabled) for one in users] == [("ann.b", True), ("bob", False)]
             placements = {one.name: [p.enode for p in one.placements] for one in await mq.admin.list_topics()}
             assert placements["orders"] == ["enode-1"]
+            assert "t" in placements, "a topic that the file does not name stays"
+            assert {"seen", "made"} <= {one.name for one in await mq.admin.list_groups()}
+        assert 'name = "made"' not in exported.read_text()
+        without = await typed(cluster.address, "export", "--without-enodes")
+        assert [line for line in exported.read_text().splitlines() if line.startswith(("enodes", "publish_order"))]
+        assert not [line for line in without.splitlines() if line.startswith(("enodes", "publish_order"))]
 
 
 async def test_an_export_makes_another_cluster_equal(

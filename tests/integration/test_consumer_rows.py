@@ -11,6 +11,7 @@ from ortoo.client import (
     CommitVerdict,
     ConsumerSettings,
     HandlerOptions,
+    Message,
     PullSettings,
     Queue,
     ReceivedMessage,
@@ -126,7 +127,10 @@ async def test_a_live_producer_is_asked_and_when_it_dies_another_of_its_group(tm
 
 
 async def test_the_trace_topic_has_a_record_of_each_send_and_each_acknowledgement(tmp_path: Path) -> None:
-    """E-249: by push, pull and pop. Events in the topic itself are not recorded, so that it becomes quiet."""
+    """E-249: by push, pull and pop, and not by a broadcast.
+
+    Events in the topic itself are not recorded, so that it becomes quiet.
+    """
     settings = {"snode": {"trace_topic": "traces"}}
     async with open_cluster(tmp_path, settings=settings) as cluster, asyncio.timeout(60):  # noqa: SIM117
         async with connect(cluster.address) as mq:
@@ -141,6 +145,14 @@ async def test_the_trace_topic_has_a_record_of_each_send_and_each_acknowledgemen
                 batch = await pulled.poll(10_000)
                 assert batch is not None
                 batch.ack()
+            everything = ConsumerSettings(from_beginning=True, broadcast=True)
+            async with mq.consumer("broadcast", ["t"], everything) as broadcast:
+                async for message in broadcast:
+                    message.ack()
+                    if message.offset == 2:
+                        break
+            async with mq.producer("t") as producer:
+                await producer.send(Message(b"in an hour", deliver_at_ms=cluster.clock.now_ms() + 3_600_000))
             async with mq.pop_consumer("pop", "t") as popped:
                 await send(mq, [b"last"])
                 taken = await popped.pop(4, 10_000)
@@ -160,7 +172,7 @@ async def test_the_trace_topic_has_a_record_of_each_send_and_each_acknowledgemen
                     totals[who] = totals.get(who, 0) + one["message_count"]
                 return totals
 
-            wanted = {"send": 4, "push": 3, "pull": 3, "pop": len(taken)}
+            wanted = {"send": 5, "push": 3, "pull": 3, "pop": len(taken)}
 
             async def is_whole() -> bool:
                 return counts(await records()) == wanted
@@ -169,6 +181,8 @@ async def test_the_trace_topic_has_a_record_of_each_send_and_each_acknowledgemen
             await until(is_whole)
             found = await records()
             assert {one["topic"] for one in found} == {"t"}
+            sends = [one["first_offset"] for one in found if one["kind"] == "send"]
+            assert sends.count(3) == 1, "a delayed message has a number of its own, and no offset of the queue"
             consumed = next(one for one in found if one.get("group") == "pull")
             assert (consumed["kind"], consumed["enode"], consumed["first_offset"]) == ("consume", "enode-0", 0)
             await cluster.clock.sleep(0.6)

@@ -10,6 +10,7 @@ from grpc_health.v1 import health_pb2
 
 from ortoo.common.process.service import EXIT_INVALID_SETTINGS, EXIT_NOT_STARTED
 from ortoo.common.records.batch import encode
+from ortoo.enode.log.frame import HEADER_BYTES, decode_header
 from ortoo.verification.forks.spawning import outcome
 from ortoo.verification.servers import grpcurl
 from ortoo.verification.servers.lone_enode import (
@@ -93,6 +94,21 @@ async def test_store_of_another_enode_is_refused(enode: RoleProcess) -> None:
     assert "belongs to enode 'enode-0'" in await refused(enode)
     enode.environ |= {"NAME": "enode-0", "CLUSTER": "other"}
     assert "of cluster 'default'" in await refused(enode)
+
+
+async def test_a_store_of_a_newer_version_is_refused(enode: RoleProcess) -> None:
+    """Its format is unknown here: the process ends with 253, names the remedy, and changes nothing."""
+    await enode.start()
+    await append_batches(enode.address, TOPIC, BATCH, 3)
+    await enode.kill()
+    last = max(enode.data.glob("*.seg"))
+    data = bytearray(last.read_bytes())
+    place = data.rindex(b"ORTO")
+    header = decode_header(bytes(data[place : place + HEADER_BYTES]), int(last.stem) + place)
+    data[place : place + HEADER_BYTES] = header._replace(version=header.version + 1).encoded()
+    last.write_bytes(data)
+    assert "upgrade it" in await refused(enode)
+    assert last.read_bytes() == data
 
 
 async def test_taken_port_is_refused(enode: RoleProcess, tmp_path: Path) -> None:

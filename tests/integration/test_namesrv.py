@@ -254,6 +254,7 @@ async def test_newer_schema_and_damaged_file_are_refused(tmp_path: Path) -> None
     with pytest.raises(Unsupported, match="has schema 9999"):
         async with namesrv(tmp_path):
             pass
+    assert "has schema 9999" in await refused(EXIT_INVALID_SETTINGS, ORTOO_NAMESRV_DATA_DIR=str(tmp_path))
     (tmp_path / "namesrv.db").write_bytes(b"this is no database at all" * 1000)
     with pytest.raises(DataLoss, match="restore a copy of it"):
         async with namesrv(tmp_path):

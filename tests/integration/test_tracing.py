@@ -1,10 +1,14 @@
 """Traces of messages through the cluster, as an OTLP receiver gets them."""
 
 import asyncio
+import subprocess
+import sys
 import time
 from collections.abc import AsyncIterator
 from pathlib import Path
+from typing import Any
 
+import grpc
 import pytest
 from opentelemetry.proto.collector.trace.v1 import trace_service_pb2, trace_service_pb2_grpc
 from opentelemetry.proto.trace.v1.trace_pb2 import Span, Status
@@ -36,10 +40,13 @@ class Receiver(trace_service_pb2_grpc.TraceServiceServicer):
         self.failed: set[str] = set()
         """Ids of spans that ended with an error."""
         self.address = ""
+        self.tenants: set[str] = set()
+        """The values of a header that the environment of the processes adds."""
 
     async def Export(
-        self, request: trace_service_pb2.ExportTraceServiceRequest, context: object
+        self, request: trace_service_pb2.ExportTraceServiceRequest, context: grpc.aio.ServicerContext[Any, Any]
     ) -> trace_service_pb2.ExportTraceServiceResponse:
+        self.tenants |= {str(value) for name, value in context.invocation_metadata() or () if name == "x-tenant"}
         for resource in request.resource_spans:
             about = {one.key: one.value.string_value for one in resource.resource.attributes}
             for scope in resource.scope_spans:
@@ -63,8 +70,11 @@ async def receiver() -> AsyncIterator[Receiver]:
         yield receiver
 
 
-async def test_one_message_is_followed_through_three_processes(tmp_path: Path, receiver: Receiver) -> None:
+async def test_one_message_is_followed_through_three_processes(
+    tmp_path: Path, receiver: Receiver, monkeypatch: pytest.MonkeyPatch
+) -> None:
     """Publish, store, push and process each have one span, below the producer's. Other messages have none (E-249)."""
+    monkeypatch.setenv("OTEL_EXPORTER_OTLP_HEADERS", "x-tenant=shop")
     endpoint = {"TRACE_ENDPOINT": f"http://{receiver.address}"}
     store = {"STORE_SEGMENT_BYTES": 4 << 20, "STORE_HEADROOM_BYTES": 0}
     environ: dict[str, dict[str, object]] = {"snode": {**endpoint}, "enode": {**endpoint, **store}}
@@ -93,6 +103,7 @@ async def test_one_message_is_followed_through_three_processes(tmp_path: Path, r
             while len(receiver.spans) < len(wanted):
                 await SystemClock().sleep(0.05)
     assert sorted(span[:2] for span in receiver.spans) == wanted
+    assert receiver.tenants == {"shop"}
     assert {span[2:4] for span in receiver.spans} == {(TRACE, PARENT)}
     by_name = {name: attributes for _, name, _, _, attributes in receiver.spans}
     assert by_name["ortoo process"]["messaging.consumer.group.name"] == "g"
@@ -175,6 +186,23 @@ def test_looking_for_traces_costs_little() -> None:
     assert cost_s(lambda: sampled_contexts(plain.records), 500) < 0.01 * encoding_s
     assert cost_s(lambda: sampled_contexts(unsampled.records), 500) < 0.03 * encoding_s
     assert cost_s(lambda: sampled_contexts(sampled.records), 500) < 0.03 * encoding_s
+
+
+def test_processes_without_an_endpoint_import_no_opentelemetry() -> None:
+    """Neither their code of spans nor the libraries, although these are installed here."""
+    program = (
+        "import asyncio, sys\n"
+        "import ortoo.enode.app, ortoo.snode.app\n"
+        "from ortoo.common.process.clock import SystemClock\n"
+        "from ortoo.common.process.randomness import Randomness\n"
+        "from ortoo.common.telemetry.tracing import open_tracing\n"
+        "async def main():\n"
+        "    async with open_tracing('snode', 's', '', clock=SystemClock(), randomness=Randomness()) as tracing:\n"
+        "        print(tracing)\n"
+        "asyncio.run(main())\n"
+        "print([name for name in sys.modules if name.startswith('opentelemetry')])\n"
+    )
+    assert subprocess.check_output([sys.executable, "-c", program], text=True).splitlines() == ["None", "[]"]
 
 
 def test_malformed_contexts_are_not_traced() -> None:

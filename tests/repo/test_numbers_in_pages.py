@@ -6,38 +6,63 @@ from pathlib import Path
 import pytest
 
 from ortoo.cli.cluster.draining import ROUTE_EXPIRY_S
+from ortoo.client import ProducerSettings
 from ortoo.common.cluster.dynamic_settings import HISTORY_MAX
 from ortoo.common.grpc.channels import MESSAGE_BYTES_MAX
 from ortoo.common.grpc.cluster_token import WINDOW_S
-from ortoo.common.grpc.layers.call_memory import HEADER_BYTES_MAX
+from ortoo.common.grpc.h2 import connection as h2_connection
+from ortoo.common.grpc.layers.call_memory import CALL_BYTES, HEADER_BYTES_MAX
 from ortoo.common.grpc.layers.observers import OBSERVERS_MAX, OBSERVERS_OF_ADDRESS_MAX
-from ortoo.common.grpc.layers.waiting_calls import ENDED_OF_CONNECTION_MAX, WAITING_PERCENT
+from ortoo.common.grpc.layers.waiting_calls import (
+    ENDED_OF_CONNECTION_MAX,
+    WAITING_BYTES_MAX,
+    WAITING_BYTES_MIN,
+    WAITING_PERCENT,
+)
 from ortoo.common.grpc.limits import connection_limits as limits
 from ortoo.common.grpc.limits import full_ports
+from ortoo.common.grpc.limits.connection_watch import ADDRESSES_LOGGED
 from ortoo.common.grpc.limits.element_limits import MESSAGES, QUEUES, RANGES, SHORT
+from ortoo.common.grpc.limits.inflation import BEGINNING_BYTES
 from ortoo.common.grpc.limits.memory_guard import FULL_PERCENT, SHRINK_PERCENT
-from ortoo.common.grpc.server import IDLE_MS_MAX, PING_STRIKES_MAX, SET_UP_MS_MAX, STREAMS_OF_CONNECTION_MAX
+from ortoo.common.grpc.limits.raw_elements import BEGINNING_FIELDS_MAX
+from ortoo.common.grpc.server import (
+    IDLE_MS_MAX,
+    PING_STRIKES_MAX,
+    SET_UP_MS_MAX,
+    STREAMS_OF_CONNECTION_MAX,
+    GrpcServer,
+)
+from ortoo.common.logs.rate_limit import LOG_INTERVAL_S
 from ortoo.common.machine.descriptors import Descriptors
 from ortoo.common.telemetry.metrics import SERIES_MAX
+from ortoo.common.telemetry.tracing import SPANS_MAX
+from ortoo.enode.app import PEERS_MAX
 from ortoo.enode.index.catalog import RUN_BYTES
 from ortoo.enode.log.flushing.flusher import HANGING_FLUSH_S
 from ortoo.enode.log.settings import StoreSettings
 from ortoo.enode.observe.deferred_search import SEARCHED_MAX
 from ortoo.enode.observe.disk_space import FREE_PERCENT_MIN
 from ortoo.enode.observe.findings import LOSS_SHOWN_MS, RETENTION_USED_MAX
-from ortoo.enode.pops.lines import CONSUMERS_REMEMBERED
+from ortoo.enode.pops.lines import CONSUMERS_REMEMBERED, WAITERS_MAX
 from ortoo.enode.replication.driver import REFOLDS_MAX
 from ortoo.enode.replication.in_sync import LAG_BYTES_MAX
 from ortoo.enode.rpc.replicas.reports import REPORT_INTERVAL_S
 from ortoo.enode.settings import EnodeSettings
 from ortoo.enode.store.lock_table import DETACHED_GRACE_S, HEARTBEAT_TIMEOUT_S
 from ortoo.namesrv.decisions.deletions import DELETIONS_RETENTION_MS
+from ortoo.namesrv.decisions.groups import GROUPS_MAX
 from ortoo.namesrv.decisions.known_stores import LOG_END_INTERVAL_S
 from ortoo.namesrv.decisions.proposals import PROPOSAL_TIMEOUT_S, TIMEOUT_DOUBLINGS_MAX
+from ortoo.namesrv.decisions.route_changes import DIRECTORY_BYTES_MAX
+from ortoo.namesrv.decisions.topics import TOPICS_MAX
+from ortoo.namesrv.directory.watches import ROUND_S, ROUND_S_PER_WATCHER
 from ortoo.namesrv.settings import NamesrvSettings
 from ortoo.snode.clients.locks import LOCK_LIFETIME_MS
 from ortoo.snode.clients.pop_consumers import CONSUMERS_MAX, EXPIRY_S, LEASE_EXPIRY_S_MAX
 from ortoo.snode.cluster.stream_ages import AFTER_CONNECTION, SPREAD
+from ortoo.snode.membership.consumer_groups import REOPEN_TIMEOUT_S
+from ortoo.snode.observe.trace_topic import WAITING_MAX
 from ortoo.snode.push.evictions import SHOWN_S
 from ortoo.snode.rpc.operators.explanation.deliveries import DEAD_LETTERS_MAX, SILENT_MS
 from ortoo.snode.settings import SnodeSettings
@@ -80,6 +105,7 @@ SENTENCES: tuple[tuple[str, str], ...] = (
     ("limits.md", f"From {SHRINK_PERCENT} % of the limit it returns freed memory"),
     ("limits.md", f"From {FULL_PERCENT} % it rejects new work"),
     ("processes.md", f"the last {HISTORY_MAX} changes since the start"),
+    ("descriptors.md", f"A replica takes at most {PEERS_MAX} connections at its replica port"),
     ("consumers.md", f"ends {DETACHED_GRACE_S:.0f} s after the connection of its snode to the enode breaks"),
     ("consumers.md", f"after {HEARTBEAT_TIMEOUT_S:.0f} s of silence from the snode"),
     ("consumers.md", f"ends after {LOCK_LIFETIME_MS // 1000} s unless it is renewed"),
@@ -87,7 +113,21 @@ SENTENCES: tuple[tuple[str, str], ...] = (
     ("consumers.md", f"at most {LEASE_EXPIRY_S_MAX / 60:.0f} min after the pop"),
     ("consumers.md", f"One snode lists at most {CONSUMERS_MAX:,} of these consumers"),
     ("consumers.md", f"at {AFTER_CONNECTION} to {AFTER_CONNECTION + SPREAD:.2f} times this age"),
+    ("consumers.md", f"A consumer that has not returned after {REOPEN_TIMEOUT_S:.0f} s loses them"),
     ("moves.md", f"when no message has arrived for {ROUTE_EXPIRY_S:.0f} seconds"),
+    ("moves.md", f"within {ProducerSettings().route_interval_ms / 1000:.0f} seconds, and send to the enode until then"),
+    ("traces.md", f"In a batch with more than {SPANS_MAX} sampled messages only the first is traced"),
+    ("traces.md", f"above {WAITING_MAX:,} pending records, new records are dropped"),
+    ("limits.md", f"The first {BEGINNING_BYTES // KIB} KiB of a compressed request are inflated"),
+    ("limits.md", f"Then the rest is inflated, up to {MESSAGE_BYTES_MAX // MIB} MiB."),
+    ("limits.md", f"| Fields in the first 16 KiB of a compressed request, inflated | {BEGINNING_FIELDS_MAX:,} |"),
+    ("limits.md", f"at least {WAITING_BYTES_MIN // MIB} MiB and at most {WAITING_BYTES_MAX // MIB} MiB;"),
+    ("limits.md", f"a call counts as {CALL_BYTES // KIB} KiB, or as more with long headers"),
+    ("capacity.md", f"at least {ROUND_S * 1000:.0f} ms, and at least {ROUND_S_PER_WATCHER * 1000:.1f} ms times"),
+    ("capacity.md", f"| {WAITERS_MAX:,} open waits |"),
+    ("capacity.md", f"| **{DIRECTORY_BYTES_MAX // MIB} MiB** and {GROUPS_MAX:,} groups |"),
+    ("capacity.md", f"holds {TOPICS_MAX:,} topics and {GROUPS_MAX:,} groups"),
+    ("capacity.md", f"have at most {DIRECTORY_BYTES_MAX // MIB} MiB"),
     ("backups.md", f"at each start of the enode, and afterwards at most every {LOG_END_INTERVAL_S:.0f} s"),
     ("replicas.md", f"lacks at most {LAG_BYTES_MAX // MIB} MiB of the committed log"),
     (
@@ -147,6 +187,20 @@ def test_shares_and_periods_in_words_are_those_of_the_code() -> None:
     assert "accepts messages again within a second of having free space" in alerts
     assert REPORT_INTERVAL_S == 0.5
     assert "Replicas report to every name server at least twice a second" in (PAGES / "replicas.md").read_text()
+
+
+def test_each_reason_for_closed_connections_is_listed() -> None:
+    """The label of the metric has no other values, and the log's interval and its addresses are those of the page."""
+    page = (PAGES / "limits.md").read_text()
+    listed = re.findall(r"^\| `(\w+)` \|", page.partition("\n## Metrics and log lines\n")[2], re.MULTILINE)
+    server = GrpcServer("127.0.0.1:0", [])
+    of_h2 = "".join(path.read_text() for path in Path(h2_connection.__file__).parent.rglob("*.py"))
+    found = {*server.ended_connections(), *re.findall(r'(?:abort|_close_soon)\("(\w+)"', of_h2)}
+    assert sorted(listed) == sorted(found)
+    assert LOG_INTERVAL_S == 10
+    assert "at most every ten seconds" in page
+    assert ADDRESSES_LOGGED == 5
+    assert "the line names up to five addresses" in page
 
 
 def test_the_table_of_descriptors_is_computed_by_the_code() -> None:

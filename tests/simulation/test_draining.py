@@ -93,6 +93,26 @@ def test_a_topic_that_lies_on_one_enode_alone_stops_a_drain() -> None:
     play(script, shape=ClusterShape(enodes=2, snodes=1))
 
 
+def test_a_filled_enode_is_the_last_of_a_publish_order() -> None:
+    """An order that leaves queues out stays a manual one. An order with all queues is the default order again."""
+
+    async def script(stage: ScriptedCluster) -> None:
+        async with stage.connect("operator") as client:
+            await client.admin.create_topic("whole", queue_count=2)
+            await client.admin.create_topic("manual", queue_count=2)
+            await client.admin.update_topic("manual", publish_order=[("enode-0", 2), ("enode-1", 1)])
+            await drain(client, "enode-0")
+
+            async def orders() -> list[tuple[tuple[str, int], ...]]:
+                return [(await client.admin.describe_topic(name)).topic.publish_order for name in ("whole", "manual")]
+
+            assert await orders() == [(("enode-1", 2),), (("enode-1", 1),)]
+            await fill(client, "enode-0")
+            assert await orders() == [(), (("enode-1", 1), ("enode-0", 2))]
+
+    play(script, shape=ClusterShape(enodes=2, snodes=1))
+
+
 def test_a_drain_sees_what_is_delayed_behind_much_elsewhere(monkeypatch: pytest.MonkeyPatch) -> None:
     """More delayed messages on other enodes than a list may have do not hide the remaining ones here."""
     monkeypatch.setattr("ortoo.client.admin.enodes.draining.LISTED_MAX", 3)

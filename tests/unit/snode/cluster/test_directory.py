@@ -115,6 +115,19 @@ def test_draining_queues_can_still_be_read() -> None:
         check_readable(topic("a", permission=Permission.WRITE_ONLY), Queue("a", "e1", 0))
 
 
+def test_enodes_that_accept_no_messages_are_left_out_while_others_accept_some() -> None:
+    """Neither a full enode nor one of another directory gets new messages, unless there is no other."""
+    directory = DirectoryCache()
+    ready = EnodeEntry("a", "a:1", "s", alive=True)
+    full = EnodeEntry("b", "b:1", "s", alive=True, write_refusal="the disk is full")
+    elsewhere = EnodeEntry("c", "c:1", "s", alive=True, other_directory_id="other")
+    away = EnodeEntry("d", "d:1", "s", alive=False)
+    queues = [Queue("t", name, 0) for name in "abcd"]
+    directory.apply(DirectoryUpdate(1, True, (), enodes=(ready, full, elsewhere, away)))
+    assert directory.available_queues(queues) == [queues[0]]
+    assert directory.available_queues(queues[1:]) == queues[1:3]
+
+
 def test_the_queues_for_producers_are_made_once_for_a_version() -> None:
     """No list of 1,024 queues is built and sorted for each send; another version has its own."""
     one = dataclasses.replace(topic("t"), placements=(Placement("b", 1, 512), Placement("a", 1, 512)))

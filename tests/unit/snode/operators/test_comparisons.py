@@ -5,6 +5,7 @@ from ortoo.snode.cluster.directory import DirectoryCache
 from ortoo.snode.rpc.operators.comparisons import (
     ProbedProcess,
     differing_directories,
+    differing_versions,
     unexamined_processes,
     unknown_name_servers,
     unreachable_processes,
@@ -42,6 +43,22 @@ def test_directories_are_compared_with_the_addresses_of_their_name_servers() -> 
     (one,) = differing_directories(own, [*others, answer("name server", "ns:2", "b")])
     assert "a: name server ns:1, snode s0" in one.observed
     assert "b: name server ns:2" in one.observed
+
+
+def test_versions_are_compared_between_all_processes() -> None:
+    """During an upgrade the finding names the processes of each version. It ends with the upgrade."""
+
+    def process(role: str, name: str, version: str) -> pb.ListFindingsResponse:
+        return pb.ListFindingsResponse(processes=[pb.ExaminedProcess(role=role, name=name, version=version)])
+
+    old = [process("enode", "e", "0.1.0"), process("snode", "s0", "0.1.0")]
+    assert list(differing_versions(old)) == []
+    (one,) = differing_versions([process("name server", "ns:1", "0.2.0"), *old])
+    assert one.name == "versions differ"
+    assert "0.1.0: enode e, snode s0" in one.observed
+    assert "0.2.0: name server ns:1" in one.observed
+    assert not one.critical
+    assert list(differing_versions([process("snode", "s0", "0.2.0")])) == []
 
 
 def test_name_servers_of_other_processes_are_queried_and_need_not_answer() -> None:
