@@ -272,6 +272,31 @@ def test_a_release_keeps_the_names_that_its_volumes_have(helm: str) -> None:
     assert upgraded(helm, ())
 
 
+def test_backups_are_beside_the_volumes_that_they_read() -> None:
+    """They share the machine and the volume of a pod, for the files of an enode without a right to write."""
+    made = found("backup.enabled=true", "enode.replicas=2")
+    for name, pod in (
+        ("directory", "r-ortoo-namesrv-0"),
+        ("enode-0", "r-ortoo-enode-0"),
+        ("enode-1", "r-ortoo-enode-1"),
+    ):
+        job = named(made, "CronJob", f"r-ortoo-backup-{name}")["spec"]["jobTemplate"]["spec"]["template"]["spec"]
+        [near] = job["affinity"]["podAffinity"]["requiredDuringSchedulingIgnoredDuringExecution"]
+        assert near["labelSelector"]["matchLabels"] == {"statefulset.kubernetes.io/pod-name": pod}
+        volumes = {one["name"]: one["persistentVolumeClaim"]["claimName"] for one in job["volumes"]}
+        assert volumes == {"data": f"data-{pod}", "backup": f"r-ortoo-backup-{name}"}
+        mounts = {one["name"]: one.get("readOnly", False) for one in job["containers"][0]["volumeMounts"]}
+        assert mounts == {"data": name != "directory", "backup": False}
+        assert job["automountServiceAccountToken"] is False
+        claim = named(made, "PersistentVolumeClaim", f"r-ortoo-backup-{name}")
+        assert claim["metadata"]["annotations"] == {"helm.sh/resource-policy": "keep"}
+    shared = found("backup.enabled=true", "backup.storage.existingClaim=mine")
+    assert [one for one in shared if one["kind"] == "PersistentVolumeClaim"] == []
+    replicated = found("backup.enabled=true", "enode.replicasPerEnode=3")
+    names = {one["metadata"]["name"] for one in replicated if one["kind"] == "CronJob"}
+    assert names == {"r-ortoo-backup-directory"}, "a lost replica is replaced, and needs no backup"
+
+
 async def test_backups_run_with_a_read_only_root(tmp_path: Path) -> None:
     """The commands of the CronJobs back up a running cluster, and write nowhere but into the volume of the backup."""
     unshare = shutil.which("unshare")
