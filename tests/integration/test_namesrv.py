@@ -25,7 +25,7 @@ from ortoo.v1 import topic_pb2
 from ortoo.v1.namesrv_pb2_grpc import NameServiceStub
 from ortoo.verification.forks.spawning import outcome
 
-GUARD_S = 20
+GUARD_S = 60
 
 
 class SteppedClock(SystemClock):
@@ -78,6 +78,38 @@ async def test_topic_is_created_shown_changed_and_deleted(tmp_path: Path) -> Non
         assert not (await stub.ListTopics(pb.ListTopicsRequest())).topics
         again = (await stub.CreateTopic(pb.CreateTopicRequest(name="t"))).topic
         assert again.topic_id != made.topic_id
+
+
+async def test_a_deleted_topic_is_restored_by_its_id_unless_it_was_deleted_at_once(tmp_path: Path) -> None:
+    """Several deleted topics may have one name. The topics of a deleted group stay."""
+
+    async def delete(name: str, *, at_once: bool = False) -> int:
+        request = pb.DeleteTopicRequest(name=name, skip_grace_period=at_once)
+        return (await stub.DeleteTopic(request)).topic_id
+
+    async def restore(topic_id: int = 0) -> topic_pb2.Topic:
+        with rpc_errors("name server"):
+            return (await stub.UndeleteTopic(pb.UndeleteTopicRequest(name="t", topic_id=topic_id))).topic
+
+    async with namesrv(tmp_path) as stub:
+        await register(stub)
+        await stub.CreateTopic(pb.CreateTopicRequest(name="t", read_queue_count=8))
+        first = await delete("t")
+        await stub.CreateTopic(pb.CreateTopicRequest(name="t"))
+        with pytest.raises(AlreadyExists, match="Delete the new topic first"):
+            await restore(first)
+        await delete("t")
+        with pytest.raises(Conflict, match="choose one of them by its id"):
+            await restore()
+        restored = await restore(first)
+        assert (restored.topic_id, restored.placements[0].read_queue_count) == (first, 8)
+        assert await delete("t", at_once=True) == first
+        with pytest.raises(NotFound):
+            await restore(first)
+        await stub.PutGroup(pb.PutGroupRequest(group=topic_pb2.Group(name="g", consume_enabled=True)))
+        await stub.CreateTopic(pb.CreateTopicRequest(name="%DLQ%g"))
+        await stub.DeleteGroup(pb.DeleteGroupRequest(name="g", skip_grace_period=True))
+        assert (await stub.GetTopic(pb.GetTopicRequest(name="%DLQ%g"))).topic.topic_id
 
 
 async def test_restart_keeps_topics_and_groups_and_forgets_processes(tmp_path: Path) -> None:

@@ -22,3 +22,13 @@ def test_queues_are_taken_in_and_producers_stay_away_where_they_were_kept_away(w
     assert taken.placements == (Placement("a", 8, expected), placements[1])
     assert (taken.permission, taken.version, taken.created_at_ms) == (Permission.READ_ONLY, 4, 1)
     assert offers.list_orphaned({"t": taken}, {}) == []
+
+
+def test_an_adopted_topic_that_is_unknown_has_default_settings() -> None:
+    """An enode stores the id, the name and the number of queues, and none of the other settings."""
+    offers = OrphanedTopics()
+    offers.update("b", [StoredTopic(7, "t", 4)], 0)
+    offers.update("a", [StoredTopic(7, "t", 2)], 0)
+    [chosen] = select_named(["t"], offers.list_orphaned({}, {}))
+    placements = (Placement("a", 2, 2), Placement("b", 4, 4))
+    assert adopted_topic(chosen, None, version=4, now_ms=9) == Topic("t", 7, 4, Permission.READ_WRITE, placements, 9)
