@@ -14,8 +14,9 @@ from pathlib import Path
 import pytest
 
 from ortoo.client import connect
+from ortoo.common.process.service import EXIT_FAILED
 from ortoo.verification.forks import spawning
-from ortoo.verification.servers.processes import DidNotStart, ProcessCluster, RoleProcess
+from ortoo.verification.servers.processes import DidNotStart, ProcessCluster, RoleProcess, process_cluster
 
 ROLES = ("namesrv", "enode", "snode")
 every_role = pytest.mark.parametrize("role", ROLES)
@@ -159,6 +160,18 @@ async def test_second_stop_changes_nothing(processes: ProcessCluster) -> None:
     async with connect(processes.address) as mq:
         described = await mq.admin.describe_topic("t")
         assert sum(queue.end_offset for queue in described.queues) == 1
+
+
+async def test_a_second_interrupt_ends_a_process_that_drains(tmp_path: Path) -> None:
+    """As a user does who does not want to wait for the clients of the snode."""
+    environ: dict[str, dict[str, object]] = {"snode": {"DRAIN_DELAY_S": 600}}
+    async with process_cluster(tmp_path, environ=environ) as cluster, connect(cluster.address) as mq:
+        await mq.admin.create_topic("t")
+        os.kill(cluster.snode.pid, signal.SIGINT)
+        await cluster.snode.wait_for_log("shutdown_started")
+        os.kill(cluster.snode.pid, signal.SIGINT)
+        assert await cluster.snode.wait() == EXIT_FAILED
+        assert "shutdown_complete" not in cluster.snode.log_text()
 
 
 @every_role
