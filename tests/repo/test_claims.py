@@ -71,9 +71,11 @@ def functions_of(name: str) -> frozenset[str]:
 
 
 def exists(reference: str) -> bool:
-    """Whether a test, or a program for measurements, exists."""
+    """Whether a test, or a program for measurements and long runs, exists."""
     name, _, function = reference.partition("::")
-    return function in functions_of(name) if function else (ROOT / name).is_file()
+    if "/test_" in name:
+        return function in functions_of(name)
+    return (ROOT / name).is_file()
 
 
 def faults(page: str, text: str) -> Iterator[str]:

@@ -7,6 +7,8 @@ import pytest
 from apache.rocketmq.v2 import definition_pb2, service_pb2
 from ortoo.common.process.clock import SystemClock
 from ortoo.snode.policy.audit import ENTRIES_MAX, TEXT_LENGTH_MAX, AuditEntry, AuditLog, is_change, latest_of, target_of
+from ortoo.snode.policy.principal import PRINCIPAL, Principal
+from ortoo.snode.rpc.layers.audit import is_by_operator
 from ortoo.v1 import admin_pb2, client_pb2, dead_letter_pb2, namesrv_pb2, producer_pb2, settings_pb2, topic_pb2
 from ortoo.v1.enode_deferred_pb2 import VERDICT_SOURCE_CHECK, VERDICT_SOURCE_OPERATOR
 
@@ -52,14 +54,6 @@ def test_both_rings_are_bounded(audit: AuditLog) -> None:
         ("SettingsService/ListSettings", settings_pb2.ListSettingsRequest(), False),
         ("DeadLetterService/ReplayDeadLetters", dead_letter_pb2.ReplayDeadLettersRequest(group="g"), True),
         ("DeadLetterService/Peek", None, False),
-        ("ProducerService/EndTransaction", producer_pb2.EndTransactionRequest(source=VERDICT_SOURCE_OPERATOR), True),
-        ("ProducerService/EndTransaction", producer_pb2.EndTransactionRequest(source=VERDICT_SOURCE_CHECK), False),
-        ("ProducerService/RecallMessage", producer_pb2.RecallMessageRequest(recall_handle="h"), False),
-        (
-            "MessagingService/EndTransaction",
-            service_pb2.EndTransactionRequest(source=definition_pb2.SOURCE_SERVER_CHECK),
-            False,
-        ),
     ],
 )
 def test_changes_are_told_from_reads(method: str, request_: Any, expected: bool) -> None:
@@ -71,9 +65,28 @@ def test_changes_are_told_from_reads(method: str, request_: Any, expected: bool)
 @pytest.mark.parametrize("name", ["EndTransaction", "RecallMessage"])
 def test_verdicts_and_recalls_of_an_admin_are_changes(service: str, name: str) -> None:
     """Those of producers are not, which would displace the changes of operators."""
-    assert is_change(f"{service}/{name}", None, by_admin=True)
+    assert is_change(f"{service}/{name}", None, by_operator=True)
     assert not is_change(f"{service}/{name}", None)
-    assert not is_change(f"{service}/Publish", None, by_admin=True)
+    assert not is_change(f"{service}/Publish", None, by_operator=True)
+
+
+@pytest.mark.parametrize(
+    ("request_", "expected"),
+    [
+        (producer_pb2.EndTransactionRequest(source=VERDICT_SOURCE_OPERATOR), True),
+        (producer_pb2.EndTransactionRequest(source=VERDICT_SOURCE_CHECK), False),
+        (producer_pb2.RecallMessageRequest(recall_handle="h"), False),
+        (service_pb2.EndTransactionRequest(source=definition_pb2.SOURCE_SERVER_CHECK), False),
+        (None, False),
+    ],
+)
+def test_operators_are_known_by_their_verdict_or_as_admins(request_: Any, expected: bool) -> None:
+    """Without access control no caller is an admin. `ortoo tx` names the source of its verdicts."""
+    assert is_by_operator(request_) is expected
+    for principal, is_admin in ((Principal("ann"), True), (Principal("shop", is_unrestricted=False), False)):
+        token = PRINCIPAL.set(principal)
+        assert is_by_operator(request_) is (is_admin or expected)
+        PRINCIPAL.reset(token)
 
 
 def test_every_method_of_the_admin_service_is_a_read_or_a_change() -> None:

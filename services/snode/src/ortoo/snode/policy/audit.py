@@ -7,7 +7,6 @@ from heapq import merge
 from typing import Any, Final
 
 from ortoo.common.process.clock import Clock
-from ortoo.v1.enode_deferred_pb2 import VERDICT_SOURCE_OPERATOR
 
 ENTRIES_MAX: Final = 1_000
 """The number of kept changes, and of kept refused calls."""
@@ -83,14 +82,14 @@ class AuditLog:
         return AuditEntry(now_ms, self._snode, user, host, method, _cut(target), _cut(error), 1, now_ms)
 
 
-def is_change(method: str, request: Any, *, by_admin: bool = False) -> bool:
+def is_change(method: str, request: Any, *, by_operator: bool = False) -> bool:
     """Whether a call is one with which an operator changes something. A dry run is none.
 
-    `by_admin` = its caller signed in as an admin.
+    `by_operator` = its caller is known as an operator, which matters for methods of producers.
     """
     service, _, name = method.partition("/")
     if name in OF_PRODUCERS:
-        return by_admin or getattr(request, "source", None) == VERDICT_SOURCE_OPERATOR
+        return by_operator
     is_changing = method in CHANGING or (service == "AdminService" and not name.startswith(READING))
     return is_changing and not getattr(request, "dry_run", False)
 

@@ -1,10 +1,23 @@
 """Records the calls with which operators change something."""
 
+from typing import Any
+
 from ortoo.common.errors import OrtooError
 from ortoo.common.grpc.layers.layer import Layer, ServedCall
 from ortoo.snode.policy.audit import OF_PRODUCERS, AuditLog, is_change, is_for_one_snode, target_of
 from ortoo.snode.policy.principal import PRINCIPAL
 from ortoo.snode.rocketmq.protocol.caller import peer_of
+from ortoo.v1 import enode_deferred_pb2, producer_pb2
+
+
+def is_by_operator(request: Any) -> bool:
+    """Whether the caller signed in as an admin, or the request is a verdict of an operator about a transaction."""
+    caller = PRINCIPAL.get()
+    is_admin = caller.is_unrestricted and bool(caller.user)
+    return is_admin or (
+        isinstance(request, producer_pb2.EndTransactionRequest)
+        and request.source == enode_deferred_pb2.VERDICT_SOURCE_OPERATOR
+    )
 
 
 class AuditLayer(Layer):
@@ -21,9 +34,7 @@ class AuditLayer(Layer):
 
     def enter(self, call: ServedCall) -> None:
         """Note what it concerns, because a handler may change the request."""
-        caller = PRINCIPAL.get()
-        by_admin = caller.is_unrestricted and bool(caller.user)
-        if is_change(call.method.name, call.request, by_admin=by_admin):
+        if is_change(call.method.name, call.request, by_operator=is_by_operator(call.request)):
             call.kept[self] = target_of(call.request), is_for_one_snode(call.request)
 
     def leave(self, call: ServedCall) -> None:
