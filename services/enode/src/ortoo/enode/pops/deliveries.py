@@ -8,6 +8,7 @@ from ortoo.enode.changes.groups import GroupMode
 from ortoo.enode.pops.lines import GroupLine, GroupLines
 from ortoo.enode.pops.retry_copies import OrderedFailure
 from ortoo.enode.state.interval_map import Phase, Piece
+from ortoo.enode.state.tables.pops import noted_offsets
 from ortoo.enode.store.store import Store
 
 UNTOUCHED, DONE = 0, 4
@@ -130,7 +131,7 @@ def _piece_ranges(group: GroupLines, line: GroupLine, piece: Piece, clock: Clock
     until_ms = clock.now_ms() + hold.until_ms - group.now_ms()
     consumer_of_lease = group.consumers.get(hold.number, "") if hold.phase is Phase.LEASED else ""
     at = piece.first
-    for offset in sorted(offset for offset in line.notes if piece.first <= offset < piece.end):
+    for offset in sorted(noted_offsets(line.notes, piece.first, piece.end)):
         if at < offset:
             yield DeliveryRange(at, offset - at, hold.phase, hold.attempt, until_ms, consumer_of_lease)
         consumer, error = line.notes[offset]

@@ -14,7 +14,7 @@ from ortoo.common.groups.pop import LeasePart
 from ortoo.enode.changes.pops import OPENING_SHIFT, Delivered
 from ortoo.enode.pops.key_order import KeyOrder
 from ortoo.enode.state.interval_map import DeliveryState, IntervalMap, Phase, Piece
-from ortoo.enode.state.tables.pops import PopQueue
+from ortoo.enode.state.tables.pops import PopQueue, noted_offsets
 
 OFFSET_MAX = (1 << 63) - 1
 UNFINISHED_MAX = 10_000
@@ -251,7 +251,7 @@ class PopLine:
             self._mark_delivered(first, end)
             self.intervals.finish(first, end)
             self._cursor = max(self._cursor, self.intervals.floor)
-            for offset in [one for one in self.notes if first <= one < end]:
+            for offset in noted_offsets(self.notes, first, end):
                 del self.notes[offset]
             if self.keys is not None:
                 for offset in self.keys.finish(first, end, self.intervals):

@@ -1,6 +1,6 @@
 """The durable delivery state of popping groups: finished and held messages."""
 
-from collections.abc import Iterator
+from collections.abc import Iterator, Mapping
 from enum import IntEnum
 from typing import ClassVar
 
@@ -57,10 +57,19 @@ class PopQueue:
 
     def drop_notes(self, first: int, end: int) -> None:
         """Drop the notes of finished messages."""
-        notes = self.notes
-        if notes:
-            for offset in [one for one in notes if first <= one < end]:
-                del notes[offset]
+        for offset in noted_offsets(self.notes, first, end):
+            del self.notes[offset]
+
+
+def noted_offsets(notes: Mapping[int, object], first: int, end: int) -> list[int]:
+    """The offsets from `first` to below `end` that have a note, in any order.
+
+    The cost is that of the smaller number, of the offsets or of the notes. One message costs the same beside any number
+    of failed ones.
+    """
+    if end - first < len(notes):
+        return [offset for offset in range(first, end) if offset in notes]
+    return [offset for offset in notes if first <= offset < end]
 
 
 class PopTable(PlaceTable[PopQueue]):
