@@ -15,7 +15,7 @@ _sym_db = _symbol_database.Default()
 from ortoo.v1 import topic_pb2 as ortoo_dot_v1_dot_topic__pb2
 
 
-DESCRIPTOR = _descriptor_pool.Default().AddSerializedFile(b'\n\x1dortoo/v1/group_deletion.proto\x12\x08ortoo.v1\x1a\x14ortoo/v1/topic.proto\"$\n\x14UndeleteGroupRequest\x12\x0c\n\x04name\x18\x01 \x01(\t\"7\n\x15UndeleteGroupResponse\x12\x1e\n\x05group\x18\x01 \x01(\x0b\x32\x0f.ortoo.v1.Group\"\x1a\n\x18ListDeletedGroupsRequest\"C\n\x19ListDeletedGroupsResponse\x12&\n\x06groups\x18\x01 \x03(\x0b\x32\x16.ortoo.v1.DeletedGroup\"X\n\x0c\x44\x65letedGroup\x12\x1e\n\x05group\x18\x01 \x01(\x0b\x32\x0f.ortoo.v1.Group\x12\x15\n\rdeleted_at_ms\x18\x02 \x01(\x03\x12\x11\n\tdue_at_ms\x18\x03 \x01(\x03\"@\n\x08\x44ueGroup\x12\x0c\n\x04name\x18\x01 \x01(\t\x12\x0f\n\x07version\x18\x02 \x01(\x04\x12\x15\n\rdeleted_at_ms\x18\x03 \x01(\x03\x42\x12Z\x10ortoo/v1;ortoov1b\x06proto3')
+DESCRIPTOR = _descriptor_pool.Default().AddSerializedFile(b'\n\x1dortoo/v1/group_deletion.proto\x12\x08ortoo.v1\x1a\x14ortoo/v1/topic.proto\"$\n\x14UndeleteGroupRequest\x12\x0c\n\x04name\x18\x01 \x01(\t\"7\n\x15UndeleteGroupResponse\x12\x1e\n\x05group\x18\x01 \x01(\x0b\x32\x0f.ortoo.v1.Group\"8\n\x18ListDeletedGroupsRequest\x12\r\n\x05\x61\x66ter\x18\x01 \x01(\t\x12\r\n\x05limit\x18\x02 \x01(\r\"W\n\x19ListDeletedGroupsResponse\x12&\n\x06groups\x18\x01 \x03(\x0b\x32\x16.ortoo.v1.DeletedGroup\x12\x12\n\nnext_after\x18\x02 \x01(\t\"X\n\x0c\x44\x65letedGroup\x12\x1e\n\x05group\x18\x01 \x01(\x0b\x32\x0f.ortoo.v1.Group\x12\x15\n\rdeleted_at_ms\x18\x02 \x01(\x03\x12\x11\n\tdue_at_ms\x18\x03 \x01(\x03\"@\n\x08\x44ueGroup\x12\x0c\n\x04name\x18\x01 \x01(\t\x12\x0f\n\x07version\x18\x02 \x01(\x04\x12\x15\n\rdeleted_at_ms\x18\x03 \x01(\x03\x42\x12Z\x10ortoo/v1;ortoov1b\x06proto3')
 
 _globals = globals()
 _builder.BuildMessageAndEnumDescriptors(DESCRIPTOR, _globals)
@@ -28,11 +28,11 @@ if _descriptor._USE_C_DESCRIPTORS == False:
   _globals['_UNDELETEGROUPRESPONSE']._serialized_start=103
   _globals['_UNDELETEGROUPRESPONSE']._serialized_end=158
   _globals['_LISTDELETEDGROUPSREQUEST']._serialized_start=160
-  _globals['_LISTDELETEDGROUPSREQUEST']._serialized_end=186
-  _globals['_LISTDELETEDGROUPSRESPONSE']._serialized_start=188
-  _globals['_LISTDELETEDGROUPSRESPONSE']._serialized_end=255
-  _globals['_DELETEDGROUP']._serialized_start=257
-  _globals['_DELETEDGROUP']._serialized_end=345
-  _globals['_DUEGROUP']._serialized_start=347
-  _globals['_DUEGROUP']._serialized_end=411
+  _globals['_LISTDELETEDGROUPSREQUEST']._serialized_end=216
+  _globals['_LISTDELETEDGROUPSRESPONSE']._serialized_start=218
+  _globals['_LISTDELETEDGROUPSRESPONSE']._serialized_end=305
+  _globals['_DELETEDGROUP']._serialized_start=307
+  _globals['_DELETEDGROUP']._serialized_end=395
+  _globals['_DUEGROUP']._serialized_start=397
+  _globals['_DUEGROUP']._serialized_end=461
 # @@protoc_insertion_point(module_scope)

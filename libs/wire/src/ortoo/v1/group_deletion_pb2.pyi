@@ -67,16 +67,25 @@ Global___UndeleteGroupResponse: _TypeAlias = UndeleteGroupResponse  # noqa: Y015
 
 @_typing.final
 class ListDeletedGroupsRequest(_message.Message):
-    """No parameters."""
+    """Selects a page of the deleted groups."""
 
     DESCRIPTOR: _descriptor.Descriptor
 
+    AFTER_FIELD_NUMBER: _builtins.int
+    LIMIT_FIELD_NUMBER: _builtins.int
+    after: _builtins.str
+    """The `next_after` of the previous page; empty = from the first one."""
+    limit: _builtins.int
+    """The maximum number of groups; 0 = all. The same rules as in ListGroups."""
     def __init__(
         self,
+        *,
+        after: _builtins.str = ...,
+        limit: _builtins.int = ...,
     ) -> None: ...
     _HasFieldArgType: _TypeAlias = _Never  # noqa: Y015
     def HasField(self, field_name: _HasFieldArgType) -> _builtins.bool: ...
-    _ClearFieldArgType: _TypeAlias = _Never  # noqa: Y015
+    _ClearFieldArgType: _TypeAlias = _typing.Literal["after", b"after", "limit", b"limit"]  # noqa: Y015
     def ClearField(self, field_name: _ClearFieldArgType) -> None: ...
     def WhichOneof(self, oneof_group: _Never) -> None: ...
 
@@ -89,6 +98,9 @@ class ListDeletedGroupsResponse(_message.Message):
     DESCRIPTOR: _descriptor.Descriptor
 
     GROUPS_FIELD_NUMBER: _builtins.int
+    NEXT_AFTER_FIELD_NUMBER: _builtins.int
+    next_after: _builtins.str
+    """The `after` of the next page; empty = this is the last one. Older servers list all groups."""
     @_builtins.property
     def groups(self) -> _containers.RepeatedCompositeFieldContainer[Global___DeletedGroup]:
         """The last deleted first."""
@@ -97,10 +109,11 @@ class ListDeletedGroupsResponse(_message.Message):
         self,
         *,
         groups: _abc.Iterable[Global___DeletedGroup] | None = ...,
+        next_after: _builtins.str = ...,
     ) -> None: ...
     _HasFieldArgType: _TypeAlias = _Never  # noqa: Y015
     def HasField(self, field_name: _HasFieldArgType) -> _builtins.bool: ...
-    _ClearFieldArgType: _TypeAlias = _typing.Literal["groups", b"groups"]  # noqa: Y015
+    _ClearFieldArgType: _TypeAlias = _typing.Literal["groups", b"groups", "next_after", b"next_after"]  # noqa: Y015
     def ClearField(self, field_name: _ClearFieldArgType) -> None: ...
     def WhichOneof(self, oneof_group: _Never) -> None: ...
 

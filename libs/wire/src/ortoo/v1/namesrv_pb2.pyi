@@ -468,16 +468,25 @@ Global___UndeleteTopicResponse: _TypeAlias = UndeleteTopicResponse  # noqa: Y015
 
 @_typing.final
 class ListDeletedTopicsRequest(_message.Message):
-    """No parameters."""
+    """Selects a page of the deleted topics."""
 
     DESCRIPTOR: _descriptor.Descriptor
 
+    AFTER_FIELD_NUMBER: _builtins.int
+    LIMIT_FIELD_NUMBER: _builtins.int
+    after: _builtins.str
+    """The `next_after` of the previous page; empty = from the first one."""
+    limit: _builtins.int
+    """The maximum number of topics; 0 = all. The same rules as in ListTopics."""
     def __init__(
         self,
+        *,
+        after: _builtins.str = ...,
+        limit: _builtins.int = ...,
     ) -> None: ...
     _HasFieldArgType: _TypeAlias = _Never  # noqa: Y015
     def HasField(self, field_name: _HasFieldArgType) -> _builtins.bool: ...
-    _ClearFieldArgType: _TypeAlias = _Never  # noqa: Y015
+    _ClearFieldArgType: _TypeAlias = _typing.Literal["after", b"after", "limit", b"limit"]  # noqa: Y015
     def ClearField(self, field_name: _ClearFieldArgType) -> None: ...
     def WhichOneof(self, oneof_group: _Never) -> None: ...
 
@@ -490,6 +499,9 @@ class ListDeletedTopicsResponse(_message.Message):
     DESCRIPTOR: _descriptor.Descriptor
 
     TOPICS_FIELD_NUMBER: _builtins.int
+    NEXT_AFTER_FIELD_NUMBER: _builtins.int
+    next_after: _builtins.str
+    """The `after` of the next page; empty = this is the last one. Older servers list all topics."""
     @_builtins.property
     def topics(self) -> _containers.RepeatedCompositeFieldContainer[Global___DeletedTopic]:
         """The last deleted first."""
@@ -498,10 +510,11 @@ class ListDeletedTopicsResponse(_message.Message):
         self,
         *,
         topics: _abc.Iterable[Global___DeletedTopic] | None = ...,
+        next_after: _builtins.str = ...,
     ) -> None: ...
     _HasFieldArgType: _TypeAlias = _Never  # noqa: Y015
     def HasField(self, field_name: _HasFieldArgType) -> _builtins.bool: ...
-    _ClearFieldArgType: _TypeAlias = _typing.Literal["topics", b"topics"]  # noqa: Y015
+    _ClearFieldArgType: _TypeAlias = _typing.Literal["next_after", b"next_after", "topics", b"topics"]  # noqa: Y015
     def ClearField(self, field_name: _ClearFieldArgType) -> None: ...
     def WhichOneof(self, oneof_group: _Never) -> None: ...
 
@@ -541,16 +554,25 @@ Global___DeletedTopic: _TypeAlias = DeletedTopic  # noqa: Y015
 
 @_typing.final
 class ListOrphanedTopicsRequest(_message.Message):
-    """No parameters."""
+    """Selects a page of the orphaned topics."""
 
     DESCRIPTOR: _descriptor.Descriptor
 
+    AFTER_FIELD_NUMBER: _builtins.int
+    LIMIT_FIELD_NUMBER: _builtins.int
+    after: _builtins.str
+    """The `next_after` of the previous page; empty = from the first one."""
+    limit: _builtins.int
+    """The maximum number of topics; 0 = all. The same rules as in ListTopics."""
     def __init__(
         self,
+        *,
+        after: _builtins.str = ...,
+        limit: _builtins.int = ...,
     ) -> None: ...
     _HasFieldArgType: _TypeAlias = _Never  # noqa: Y015
     def HasField(self, field_name: _HasFieldArgType) -> _builtins.bool: ...
-    _ClearFieldArgType: _TypeAlias = _Never  # noqa: Y015
+    _ClearFieldArgType: _TypeAlias = _typing.Literal["after", b"after", "limit", b"limit"]  # noqa: Y015
     def ClearField(self, field_name: _ClearFieldArgType) -> None: ...
     def WhichOneof(self, oneof_group: _Never) -> None: ...
 
@@ -564,8 +586,11 @@ class ListOrphanedTopicsResponse(_message.Message):
 
     TOPICS_FIELD_NUMBER: _builtins.int
     UNLISTED_COUNT_FIELD_NUMBER: _builtins.int
+    NEXT_AFTER_FIELD_NUMBER: _builtins.int
     unlisted_count: _builtins.int
     """The number of further topics that enodes did not name: adopt these, then list again."""
+    next_after: _builtins.str
+    """The `after` of the next page; empty = this is the last one. Older servers list all topics."""
     @_builtins.property
     def topics(self) -> _containers.RepeatedCompositeFieldContainer[Global___OrphanedTopic]:
         """By name."""
@@ -575,10 +600,11 @@ class ListOrphanedTopicsResponse(_message.Message):
         *,
         topics: _abc.Iterable[Global___OrphanedTopic] | None = ...,
         unlisted_count: _builtins.int = ...,
+        next_after: _builtins.str = ...,
     ) -> None: ...
     _HasFieldArgType: _TypeAlias = _Never  # noqa: Y015
     def HasField(self, field_name: _HasFieldArgType) -> _builtins.bool: ...
-    _ClearFieldArgType: _TypeAlias = _typing.Literal["topics", b"topics", "unlisted_count", b"unlisted_count"]  # noqa: Y015
+    _ClearFieldArgType: _TypeAlias = _typing.Literal["next_after", b"next_after", "topics", b"topics", "unlisted_count", b"unlisted_count"]  # noqa: Y015
     def ClearField(self, field_name: _ClearFieldArgType) -> None: ...
     def WhichOneof(self, oneof_group: _Never) -> None: ...
 

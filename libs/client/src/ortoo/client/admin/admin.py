@@ -110,8 +110,8 @@ class Admin(TopicCalls):
 
     async def list_deleted_groups(self) -> list[DeletedGroup]:
         """The deleted groups that can be restored, most recently deleted first."""
-        answer = await self._call("ListDeletedGroups", group_deletion_pb2.ListDeletedGroupsRequest())
-        return [read(DeletedGroup, one, group=group_info(one.group)) for one in answer.groups]
+        pages = self._pages("ListDeletedGroups", group_deletion_pb2.ListDeletedGroupsRequest(limit=LISTED_AT_ONCE))
+        return [read(DeletedGroup, one, group=group_info(one.group)) async for page in pages for one in page.groups]
 
     async def describe_lag(self, group: str, topic: str) -> GroupLag:
         """The lag of a group in each queue of a topic. Errors: NotFound for the topic or the group."""

@@ -162,7 +162,7 @@ class TopicCalls:
         return [topic_of(topic) async for page in self._pages("ListTopics", request) for topic in page.topics]
 
     async def _pages(self, method: str, request: Any) -> AsyncIterator[Any]:
-        """The answers of a method that lists names in pages. Older servers answer with one page."""
+        """The answers of a method that lists in pages. Older servers answer with one page."""
         while True:
             answer = await self._call(method, request)
             yield answer
@@ -226,8 +226,8 @@ class TopicCalls:
 
     async def list_deleted_topics(self) -> list[DeletedTopic]:
         """The deleted topics that can be restored, most recently deleted first."""
-        answer = await self._call("ListDeletedTopics", namesrv_pb2.ListDeletedTopicsRequest())
-        return [read(DeletedTopic, one, topic=topic_of(one.topic)) for one in answer.topics]
+        pages = self._pages("ListDeletedTopics", namesrv_pb2.ListDeletedTopicsRequest(limit=LISTED_AT_ONCE))
+        return [read(DeletedTopic, one, topic=topic_of(one.topic)) async for page in pages for one in page.topics]
 
     async def trim_topic(
         self,
@@ -253,8 +253,8 @@ class TopicCalls:
 
     async def list_orphaned_topics(self) -> list[OrphanedTopic]:
         """Topics that enodes hold and that are missing in the name server's directory, sorted by name."""
-        answer = await self._call("ListOrphanedTopics", namesrv_pb2.ListOrphanedTopicsRequest())
-        return [read(OrphanedTopic, one) for one in answer.topics]
+        pages = self._pages("ListOrphanedTopics", namesrv_pb2.ListOrphanedTopicsRequest(limit=LISTED_AT_ONCE))
+        return [read(OrphanedTopic, one) async for page in pages for one in page.topics]
 
     async def adopt_topics(self, *names: str) -> Adoption:
         """Add the topics `names`, which enodes hold, to the directory; without names, all topics without a conflict.

@@ -21,6 +21,7 @@ from ortoo.namesrv.catalog.stores import Stores
 from ortoo.namesrv.catalog.transaction import CatalogTransaction, RowCounts
 from ortoo.namesrv.catalog.users import Users
 from ortoo.namesrv.decisions.route_changes import StoredDirectory
+from ortoo.namesrv.decisions.stored_changes import StoredChanges
 
 T = TypeVar("T")
 PROPOSALS_TIMEOUT_S = 0.3
@@ -94,15 +95,21 @@ class Catalog:
 
     async def load_all(self) -> StoredDirectory:
         """Read the whole directory at one moment."""
+        return await self._read_at_one_moment(CatalogTransaction.load_all)
 
-        def read() -> StoredDirectory:
+    async def load_since(self, version: int) -> StoredChanges:
+        """Read the rows that were changed after a version, at one moment."""
+        return await self._read_at_one_moment(lambda stored: stored.load_since(version))
+
+    async def _read_at_one_moment(self, read: Callable[[CatalogTransaction], T]) -> T:
+        def work() -> T:
             with self._engine.connect() as connection:
                 if self.shared:
                     connection.execution_options(isolation_level="REPEATABLE READ")
                 with connection.begin():
-                    return CatalogTransaction(connection, self._encryption).load_all()
+                    return read(CatalogTransaction(connection, self._encryption))
 
-        return await self._database.submit(read)
+        return await self._database.submit(work)
 
     async def read_version(self) -> int:
         """Read the version of the stored directory, and whether the database accepts changes."""

@@ -15,6 +15,8 @@ from ortoo.namesrv.decisions.deletions import GroupDeletion, TopicDeletion
 from ortoo.namesrv.decisions.groups import Group
 from ortoo.namesrv.decisions.placements import Placement, PlacementSet
 from ortoo.namesrv.decisions.route_changes import StoredDirectory
+from ortoo.namesrv.decisions.row_sums import LOW_BITS, RowSums
+from ortoo.namesrv.decisions.stored_changes import StoredChanges
 from ortoo.namesrv.decisions.topics import Topic
 
 IDS_IN_STATEMENT = 500
@@ -82,6 +84,35 @@ class CatalogTransaction:
             self._connection.execute(sa.select(tables.directory.c.unsigned_handles)).scalar_one(),
             tuple(self.deleted_groups()),
         )
+
+    def load_since(self, version: int) -> StoredChanges:
+        """Read the topics and groups that were changed after a version, and all deletions."""
+        changed = sa.select(tables.topics).where(tables.topics.c.version > version)
+        topics = self._connection.execute(changed).all()
+        changed = sa.select(tables.groups).where(tables.groups.c.version > version)
+        groups = self._connection.execute(changed).all()
+        sets = self._placement_sets({row.placement_set_id for row in topics})
+        return StoredChanges(
+            self.stored_version(),
+            tuple(_topic_of(row, sets) for row in topics),
+            tuple(_group_of(row._mapping) for row in groups),
+            tuple(self.deleted_topics()),
+            tuple(self.deleted_groups()),
+            self.handle_keys(),
+            RowSums(*self._sums(tables.topics, "topic_id"), *self._sums(tables.groups, "created_at_ms")),
+        )
+
+    def _sums(self, table: sa.Table, identity: str) -> Iterator[int]:
+        """The number of rows, and the sums of versions and of the low bits of a column, as in `RowSums`."""
+        low_bits = sa.type_coerce(table.c[identity], sa.BigInteger()).bitwise_and(sa.literal(LOW_BITS, sa.BigInteger()))
+        sums = (sa.func.coalesce(sa.func.sum(one), 0) for one in (table.c.version, low_bits))
+        return map(int, self._connection.execute(sa.select(sa.func.count(), *sums).select_from(table)).one())
+
+    def existing_groups(self, names: Collection[str]) -> set[str]:
+        """Those of the names that groups have."""
+        column = tables.groups.c.name
+        parts = (sa.select(column).where(column.in_(part)) for part in _in_batches(names))
+        return {name for part in parts for name in self._connection.execute(part).scalars()}
 
     def topic(self, name: str) -> Topic | None:
         """The stored topic with this name, or None."""

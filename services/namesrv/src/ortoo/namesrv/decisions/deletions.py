@@ -1,6 +1,7 @@
 """Decisions about deleted topics and groups: the time until which they can be restored, and when they are dropped."""
 
 import dataclasses
+import math
 from collections.abc import Collection, Iterable, Mapping
 from dataclasses import dataclass
 from typing import TypeVar
@@ -58,8 +59,14 @@ class GroupDeletion:
         return self.due_version
 
 
+Deletion = TypeVar("Deletion", TopicDeletion, GroupDeletion)
 Key = TypeVar("Key", int, str)
 """A topic's id or a group's name; of several deletions of a group's name the last one counts."""
+
+
+def restorable(deleted: Iterable[Deletion]) -> list[Deletion]:
+    """The deletions that can be undone; the last one is first."""
+    return sorted((one for one in deleted if not one.is_due), key=lambda one: -one.deleted_at_ms)
 
 
 def delete(topic: Topic, *, now_ms: int, grace_ms: int) -> TopicDeletion:
@@ -135,6 +142,12 @@ def due_groups(
     ended = [one for one in deleted if not one.is_due and one.due_at_ms <= now_ms]
     again = {one.name for one in ended if one.name in existing}
     return [dataclasses.replace(one, due_version=version) for one in ended if one.name not in again], again
+
+
+def next_expiry_ms(deleted: Iterable[TopicDeletion | GroupDeletion]) -> float:
+    """When the next deletion becomes due or is forgotten; infinite if there is none."""
+    times_ms = (one.due_at_ms + DELETIONS_RETENTION_MS if one.is_due else one.due_at_ms for one in deleted)
+    return min(times_ms, default=math.inf)
 
 
 def expired_deletions(deleted: Mapping[Key, TopicDeletion | GroupDeletion], now_ms: int) -> set[Key]:

@@ -42,6 +42,8 @@ class OrphanedTopics:
         """Start without reports."""
         self._reported: dict[str, tuple[Sequence[StoredTopic], int]] = {}
         """By enode: the topics it holds, and the number of further ones."""
+        self.version = 0
+        """Increases with each different report."""
 
     def update(self, enode: str, stored: Sequence[StoredTopic], unlisted_count: int) -> None:
         """Replace the report of an enode. `unlisted_count` topics are left out of the report. Errors: Invalid."""
@@ -58,10 +60,11 @@ class OrphanedTopics:
                     f"{QUEUE_COUNT_MAX} queues",
                     field="unknown_topics",
                 )
-        self._reported.pop(enode, None)
+        before = self._reported.pop(enode, None)
         if stored:
             kept = stored[: max(0, ORPHANED_TOPICS_MAX - sum(len(others) for others, _ in self._reported.values()))]
             self._reported[enode] = kept, unlisted_count + len(stored) - len(kept)
+        self.version += self._reported.get(enode) != before
 
     def snapshot(self) -> "OrphanedTopics":
         """A copy of the reports, for use on another thread."""

@@ -14,6 +14,7 @@ from ortoo.namesrv.decisions.deletions import GroupDeletion, TopicDeletion
 from ortoo.namesrv.decisions.groups import Group
 from ortoo.namesrv.decisions.placements import PlacementSetUses
 from ortoo.namesrv.decisions.process_leases import Enode, Snode
+from ortoo.namesrv.decisions.row_sums import RowSums
 from ortoo.namesrv.decisions.topics import Topic
 
 CHANGES_MAX = 4096
@@ -127,6 +128,7 @@ class Routes:
         self.enodes: dict[str, Enode] = {}
         self.snodes: dict[str, Snode] = {}
         self._bytes = sum(map(_topic_bytes, self.topics.values())) + sum(map(_group_bytes, self.groups.values()))
+        self.sums = RowSums().plus(self.topics.values(), self.groups.values())
         self._placement_sets = PlacementSetUses()
         for topic in self.topics.values():
             self._placement_sets.add(topic.placement_set)
@@ -140,6 +142,7 @@ class Routes:
         Invariant: the directory's version never decreases.
         """
         self._bytes += self._rows_growth_bytes(change)
+        self.sums = self.sums_after(change)
         self.version = max(self.version, change.version)
         self.handle_keys = change.handle_keys or self.handle_keys
         for topic in change.topics:
@@ -208,15 +211,20 @@ class Routes:
         new_sets = self._placement_sets.new_bytes(topic.placement_set for topic in change.topics)
         return self._rows_growth_bytes(change) + new_sets
 
+    def sums_after(self, change: RouteChange) -> RowSums:
+        """The sums of topics and groups after a change."""
+        return self.sums.plus(change.topics, change.groups).plus(*self._replaced_rows(change), -1)
+
     def _rows_growth_bytes(self, change: RouteChange) -> int:
+        topics, groups = self._replaced_rows(change)
+        added = sum(map(_topic_bytes, change.topics)) + sum(map(_group_bytes, change.groups))
+        return added - sum(map(_topic_bytes, topics)) - sum(map(_group_bytes, groups))
+
+    def _replaced_rows(self, change: RouteChange) -> tuple[list[Topic], list[Group]]:
+        """The topics and groups that a change removes or replaces."""
         gone_topics = {*change.deleted_topics, *(topic.name for topic in change.topics)} & self.topics.keys()
         gone_groups = {*change.deleted_groups, *(group.name for group in change.groups)} & self.groups.keys()
-        added = sum(map(_topic_bytes, change.topics)) + sum(map(_group_bytes, change.groups))
-        return (
-            added
-            - sum(_topic_bytes(self.topics[name]) for name in gone_topics)
-            - sum(_group_bytes(self.groups[name]) for name in gone_groups)
-        )
+        return [self.topics[name] for name in gone_topics], [self.groups[name] for name in gone_groups]
 
     def _remove_topic(self, name: str) -> None:
         topic = self.topics.pop(name, None)

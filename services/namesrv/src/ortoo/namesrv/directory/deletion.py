@@ -67,8 +67,8 @@ def mark_due_groups(now_ms: int, stored: CatalogTransaction) -> tuple[set[str], 
 
     A deletion is also forgotten if its group exists again.
     """
-    deleted, existing = stored.deleted_groups(), {group.name for group in stored.load_all().groups}
-    now_ms = stored.now_ms(now_ms)
+    deleted, now_ms = stored.deleted_groups(), stored.now_ms(now_ms)
+    existing = stored.existing_groups([one.name for one in deleted])
     due, again = deletions.due_groups(deleted, existing, now_ms, version=stored.version)
     forgotten = deletions.expired_deletions({one.name: one for one in deleted}, now_ms) | again
     stored.mark_groups_due([one.name for one in due])

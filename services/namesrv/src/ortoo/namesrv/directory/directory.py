@@ -2,7 +2,7 @@
 
 import asyncio
 import contextlib
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Hashable, Mapping, Sequence
 from functools import partial
 from typing import Any, TypeVar
 
@@ -25,6 +25,7 @@ from ortoo.namesrv.decisions.replicas import ReplicaSet
 from ortoo.namesrv.decisions.route_changes import DIRECTORY_BYTES_MAX, RouteChange, Routes, StoredDirectory
 from ortoo.namesrv.decisions.topics import ForgottenEnode, NewTopic, Topic, TopicChange
 from ortoo.namesrv.directory import adoption, deletion, forgetting, key_rotation
+from ortoo.namesrv.directory.synced_routes import SyncedRoutes
 from ortoo.namesrv.directory.watches import RouteWatchers
 
 T = TypeVar("T")
@@ -53,16 +54,19 @@ class Directory:
         self._unsigned_handles = stored.unsigned_handles
         self._routes = routes = Routes(stored, self._distributed_keys(stored.handle_keys))
         self._leases = ProcessLeases(lease_s)
-        self._orphaned_topics = OrphanedTopics()
+        self.orphaned = OrphanedTopics()
+        """The topics that enodes hold and that the directory lacks."""
         self.deletion_grace_ms = deletion_grace_ms
         self.group_deletion_grace_ms = group_deletion_grace_ms
         self.watches = RouteWatchers(routes, watchers_max=watchers_max, clock=clock)
         self._clock = clock
         self._randomness = randomness
         self.lease_ms = int(lease_s * 1000)
-        self._synced = routes.version
-        """Every stored change up to this version is in the routes."""
+        self._synced = SyncedRoutes(routes, self.watches, self._distributed_keys)
         self._is_behind = asyncio.Event()
+        self._examined_version: Hashable = None
+        """The version of the lists at the last search for expired deletions."""
+        self._next_expiry_ms = 0.0
         self.outcomes = {"stored": 0, "refused": 0, "failed": 0}
         """The number of changes that were stored, that were refused, and that failed because of the database."""
 
@@ -75,6 +79,11 @@ class Directory:
     def directory_id(self) -> str:
         """The id of the directory, the same on all its name servers."""
         return self._routes.directory_id
+
+    @property
+    def lists_version(self) -> Hashable:
+        """Changes whenever the lists of deleted topics, deleted groups or orphaned topics do."""
+        return self.version, len(self._routes.deleted), len(self._routes.deleted_groups), self.orphaned.version
 
     def processes(self) -> list[tuple[str, str, bool]]:
         """Each expected enode and each registered snode: its role, its name, and whether it is alive."""
@@ -107,7 +116,7 @@ class Directory:
         name.
         """
         request = topics.with_defaults(request)
-        offered = () if request.ignore_orphaned else self._orphaned_topics.find(request.name, self._routes.deleted)
+        offered = () if request.ignore_orphaned else self.orphaned.find(request.name, self._routes.deleted)
         enodes = self._leases.enode_liveness()
         topic_id, now_ms = self._randomness.id64(), self._clock.now_ms()
 
@@ -151,12 +160,13 @@ class Directory:
 
     def deleted_topics(self) -> list[TopicDeletion]:
         """The deleted topics that can be restored; the last deleted topic is first."""
-        found = [one for one in self._routes.deleted.values() if not one.is_due]
-        return sorted(found, key=lambda one: -one.deleted_at_ms)
+        return deletions.restorable(self._routes.deleted.values())
 
     async def expire_deletions(self) -> None:
         """Tell enodes to delete topics and groups whose grace period has expired, and forget old deletions."""
         now_ms, known, groups_known = self._clock.now_ms(), self._routes.deleted, self._routes.deleted_groups
+        if self._examined_version == self.lists_version and now_ms < self._next_expiry_ms:
+            return
         old = deletions.expired_deletions(known, now_ms)
         if old or deletions.due_topics(known.values(), now_ms):
             with contextlib.suppress(Unavailable, DataLoss):  # counted, and retried later
@@ -167,6 +177,8 @@ class Directory:
             with contextlib.suppress(Unavailable, DataLoss):
                 for name in told | await self._change(partial(deletion.mark_due_groups, now_ms)):
                     groups_known.pop(name, None)
+        self._examined_version = self.lists_version
+        self._next_expiry_ms = deletions.next_expiry_ms((*known.values(), *groups_known.values()))
 
     async def rotate_handle_keys(self) -> None:
         """Create a new key that seals receipt handles, if the newest key is old enough."""
@@ -174,21 +186,17 @@ class Directory:
         if known is not None and not self._rotation.is_due(known.keys, now_ms):
             return
         made = HandleKey(1 + self._randomness.below((1 << 32) - 1), self._randomness.key_bytes(), now_ms)
-
-        decide = partial(key_rotation.add_key, self._rotation, made, self._unsigned_handles)
         try:
-            await self._change(decide)
+            await self._change(partial(key_rotation.add_key, self._rotation, made, self._unsigned_handles))
         except (Unavailable, DataLoss) as error:  # counted, and retried later
             _log.emit(log_events.HANDLE_KEY_ROTATION_FAILED, reason=str(error))
 
     def _distributed_keys(self, keys: tuple[HandleKey, ...]) -> HandleKeys:
         return self._rotation.distributed_keys(keys, unsigned_before=self._unsigned_handles)
 
-    def orphaned_topics(self) -> tuple[list[OrphanedTopic], int]:
-        """The topics that enodes hold and the directory lacks, sorted by name, and the number of unlisted topics."""
-        return self._orphaned_topics.list_orphaned(
-            self._routes.topics, self._routes.deleted
-        ), self._orphaned_topics.unlisted_count
+    def orphaned_topics(self) -> list[OrphanedTopic]:
+        """The topics that enodes hold and the directory lacks, sorted by name."""
+        return self.orphaned.list_orphaned(self._routes.topics, self._routes.deleted)
 
     async def adopt_topics(self, names: Sequence[str], *, all_possible: bool) -> adoption.Adoption:
         """Adopt the topics `names`, which enodes hold and the directory lacks.
@@ -196,7 +204,7 @@ class Directory:
         With `all_possible`, all topics without a conflict are adopted, and the result also has the others. Errors: as
         `orphaned_topics.select_named`; Overloaded.
         """
-        now_ms, said = self._clock.now_ms(), self._orphaned_topics.snapshot()
+        now_ms, said = self._clock.now_ms(), self.orphaned.snapshot()
         return await self._change(partial(adoption.adopt_topics, said, names, all_possible, now_ms))
 
     async def put_group(self, request: Group, *, create_only: bool, selection: FieldSelection = ALL_FIELDS) -> Group:
@@ -231,8 +239,7 @@ class Directory:
 
     def deleted_groups(self) -> list[GroupDeletion]:
         """The deleted groups that can be restored; the last deleted group is first."""
-        found = [one for one in self._routes.deleted_groups.values() if not one.is_due]
-        return sorted(found, key=lambda one: -one.deleted_at_ms)
+        return deletions.restorable(self._routes.deleted_groups.values())
 
     def check_double(self, enode: Enode, *, may_succeed: bool) -> None:
         """Refuse an enode if its name is alive with another store. Errors: as `ProcessLeases.check_double`."""
@@ -250,7 +257,7 @@ class Directory:
         other_id = "" if directory_id == self.directory_id else directory_id
         self._publish(enode=self._leases.register_enode(enode, self._clock.monotonic_s(), other_id))
         if not other_id and directory_id:  # otherwise the topics are unknown to another directory
-            self._orphaned_topics.update(enode.name, unknown, unlisted_count)
+            self.orphaned.update(enode.name, unknown, unlisted_count)
 
     async def forget_enode(self, name: str, *, lose: bool, replicas: str) -> ForgottenEnode:
         """Remove an enode from all topics. Errors: as `forgetting.forget_enode`."""
@@ -260,7 +267,7 @@ class Directory:
     def drop_enode(self, name: str) -> None:
         """Drop the lease and the offered topics of a forgotten enode."""
         self._leases.forget_enode(name)
-        self._orphaned_topics.update(name, (), 0)
+        self.orphaned.update(name, (), 0)
 
     def register_snode(self, snode: Snode, incarnation: str, *, shares_membership: bool) -> None:
         """Grant or renew a snode's lease. Errors: as `ProcessLeases.register_snode`."""
@@ -292,14 +299,16 @@ class Directory:
                     await self._is_behind.wait()
             self._is_behind.clear()
             try:
-                heard, version = self._synced, await self._catalog.read_version()
-                if version < heard:
+                heard, version = self._synced.version, await self._catalog.read_version()
+                if was_restored := version < heard:
                     _log.emit(log_events.DATABASE_LOST_CHANGES, version=version, heard=heard)
                     version = await self._catalog.run_transaction(
                         lambda stored: (stored.version, True), above_version=heard
                     )
-                if version > self._synced:
-                    self._apply_stored(await self._catalog.load_all())
+                if version > self._synced.version and (
+                    was_restored or not self._synced.apply_changes(await self._catalog.load_since(heard))
+                ):
+                    self._synced.apply_all(await self._catalog.load_all())
                 if failing:
                     _log.emit(log_events.DATABASE_AVAILABLE)
                 failing = False
@@ -309,21 +318,6 @@ class Directory:
                 failing = True
                 self._is_behind.set()
                 await self._clock.sleep(interval_s)
-
-    def _apply_stored(self, stored: StoredDirectory) -> None:
-        if stored.version <= self._synced:
-            return  # an own change was stored in between
-        change = self._routes.diff(stored, self._distributed_keys(stored.handle_keys))
-        deleted = {one.name for one in stored.group_deletions}
-        for name in self._routes.deleted_groups.keys() - deleted:
-            del self._routes.deleted_groups[name]  # restored by another name server, or no longer reported
-        self._synced = stored.version
-        told = {topic.topic_id for topic in stored.topics} | {one.topic_id for one in stored.deletions}
-        is_older = any(topic.topic_id not in told for topic in self._routes.topics.values())
-        if change is not None:
-            self.watches.publish(change)
-        if is_older:  # the missing topics were not deleted: after a snapshot enodes offer them
-            self.watches.resend_snapshots()
 
     async def expire(self) -> None:
         """End the expired leases, and notify the watchers."""
@@ -355,7 +349,7 @@ class Directory:
 
     async def _change(self, decide: Callable[[CatalogTransaction], tuple[T, RouteChange | None]]) -> T:
         """Store a change, then serve and publish it, also if the caller disconnects in between."""
-        heard = self._synced
+        heard = self._synced.version
 
         def bounded(stored: CatalogTransaction) -> tuple[tuple[T, RouteChange | None], bool]:
             if stored.version <= heard:
@@ -377,8 +371,8 @@ class Directory:
             if isinstance(done.exception(), Unavailable | DataLoss):
                 self._is_behind.set()  # it may be stored nevertheless
             elif done.exception() is None and (change := done.result()[1]) is not None:
-                if change.version == self._synced + 1:
-                    self._synced = change.version
+                if change.version == self._synced.version + 1:
+                    self._synced.version = change.version
                     self.watches.publish(change)
                 else:  # another name server stored a change in between: apply both together
                     self._is_behind.set()

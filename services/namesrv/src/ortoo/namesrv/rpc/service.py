@@ -3,6 +3,7 @@
 import contextlib
 from collections.abc import AsyncIterator, Iterator
 from dataclasses import dataclass, field
+from functools import partial
 from typing import Any
 
 import grpc
@@ -28,6 +29,12 @@ from ortoo.namesrv.directory.directory import Directory
 from ortoo.namesrv.directory.elections import Elections
 from ortoo.namesrv.directory.stores import StoresOfEnodes
 from ortoo.namesrv.rpc import wire
+from ortoo.namesrv.rpc.ordered_list import (
+    OrderedList,
+    key_of_deleted_group,
+    key_of_deleted_topic,
+    key_of_orphaned_topic,
+)
 from ortoo.namesrv.rpc.route_encoding import RouteEncoder
 from ortoo.v1 import group_deletion_pb2 as deletion_pb
 from ortoo.v1 import named_lease_pb2 as lease_pb
@@ -75,6 +82,18 @@ class NameService(NameServiceServicer):
         default_factory=lambda: {one: RouteEncoder(with_placement_sets=one) for one in (False, True)}, init=False
     )
     """The encoders of the routes without and with sets of placements."""
+
+    def __post_init__(self) -> None:
+        known, version = self.directory, lambda: self.directory.lists_version
+        self._deleted_topics = OrderedList(
+            lambda: known.deleted_topics(), key_of_deleted_topic, wire.deleted_to, version
+        )
+        self._deleted_groups = OrderedList(
+            lambda: known.deleted_groups(), key_of_deleted_group, partial(write, deletion_pb.DeletedGroup), version
+        )
+        self._orphaned_topics = OrderedList(
+            lambda: known.orphaned_topics(), key_of_orphaned_topic, partial(write, pb.OrphanedTopic), version
+        )
 
     def findings(self) -> Iterator[Finding]:
         """Yield a finding for each process that was refused a lease."""
@@ -146,17 +165,18 @@ class NameService(NameServiceServicer):
     async def ListDeletedTopics(
         self, request: pb.ListDeletedTopicsRequest, context: Context
     ) -> pb.ListDeletedTopicsResponse:
-        """The deleted topics that can be restored."""
-        return pb.ListDeletedTopicsResponse(topics=map(wire.deleted_to, self.directory.deleted_topics()))
+        """The deleted topics that can be restored, or a page of them."""
+        response = pb.ListDeletedTopicsResponse()
+        response.next_after = await self._deleted_topics.fill(response.topics, request, self.clock)
+        return response
 
     async def ListOrphanedTopics(
         self, request: pb.ListOrphanedTopicsRequest, context: Context
     ) -> pb.ListOrphanedTopicsResponse:
-        """The topics that enodes hold and the directory does not have."""
-        offered, more = self.directory.orphaned_topics()
-        return pb.ListOrphanedTopicsResponse(
-            topics=[write(pb.OrphanedTopic, one) for one in offered], unlisted_count=more
-        )
+        """The topics that enodes hold and the directory does not have, or a page of them."""
+        response = pb.ListOrphanedTopicsResponse(unlisted_count=self.directory.orphaned.unlisted_count)
+        response.next_after = await self._orphaned_topics.fill(response.topics, request, self.clock)
+        return response
 
     async def AdoptTopics(self, request: pb.AdoptTopicsRequest, context: Context) -> pb.AdoptTopicsResponse:
         """Add topics that enodes hold and the directory lacks."""
@@ -205,9 +225,10 @@ class NameService(NameServiceServicer):
     async def ListDeletedGroups(
         self, request: deletion_pb.ListDeletedGroupsRequest, context: Context
     ) -> deletion_pb.ListDeletedGroupsResponse:
-        """The deleted groups that can be restored."""
-        deleted = [write(deletion_pb.DeletedGroup, one) for one in self.directory.deleted_groups()]
-        return deletion_pb.ListDeletedGroupsResponse(groups=deleted)
+        """The deleted groups that can be restored, or a page of them."""
+        response = deletion_pb.ListDeletedGroupsResponse()
+        response.next_after = await self._deleted_groups.fill(response.groups, request, self.clock)
+        return response
 
     async def ListGroups(self, request: pb.ListGroupsRequest, context: Context) -> pb.ListGroupsResponse:
         """All groups, or a page of them."""

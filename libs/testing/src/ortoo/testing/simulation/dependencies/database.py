@@ -15,7 +15,6 @@ from ortoo.namesrv.catalog.database import Database
 from ortoo.namesrv.catalog.schema import migrate_to_head
 from ortoo.namesrv.catalog.stored_proposals import StoredProposals
 from ortoo.namesrv.catalog.transaction import CatalogTransaction
-from ortoo.namesrv.decisions.route_changes import StoredDirectory
 from ortoo.testing.simulation.kernel.random_streams import happens
 
 T = TypeVar("T")
@@ -125,9 +124,9 @@ class SimulatedCatalog(Catalog):
         super().__init__(_Link(database, "catalog"), StoredProposals(_Link(database, "proposals")))
         self.shared = database.shared
 
-    async def load_all(self) -> StoredDirectory:
-        """Everything that is stored, as of one moment."""
-        return await self._database.submit_transaction(lambda connection: CatalogTransaction(connection).load_all())
+    async def _read_at_one_moment(self, read: Callable[[CatalogTransaction], T]) -> T:
+        """No other transaction runs meanwhile."""
+        return await self._database.submit_transaction(lambda connection: read(CatalogTransaction(connection)))
 
 
 def _operational(reason: str) -> sa.exc.OperationalError:
