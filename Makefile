@@ -48,7 +48,7 @@ SKIPS := build/skips
 RUNS := spark-tests official-tests console-tests all-tests
 
 .PHONY: help setup demo demo-ha dev check test bench bench-store bench-surroundings bench-peers bench-guard crash descriptors simulate take-overs hand-overs rejoin lost-disks directory-away protos protos-check docs site clean
-.PHONY: quick-seeds seeds planted cancellations mutants
+.PHONY: quick-seeds seeds planted cancellations mutants growth
 .PHONY: console-setup console-tests screenshots
 .PHONY: demo-spark spark-setup spark-tests spark-long spark-kills spark-server-kills spark-matrix bench-spark bench-spark-kafka
 .PHONY: api-server official-kills alerts alerts-quiet deep drain explore full-enode hostile rolling upgrade dist install-tests resolve-check release wheels image-check manifests deploy-tools sbom arm-check
@@ -229,6 +229,11 @@ cancellations: $(READY)  ## Cancelled calls: 1,000 in each of ten runs, restarts
 planted: $(READY)  ## Search for the first seed that finds each planted bug: the table in docs/simulation.md (SEEDS=15 NAME=joins_empty)
 	@$(PY) -m tests.simulation.planted.table --seeds $(or $(SEEDS),500) $(NAME)
 
+growth: $(READY)  ## Count the work of a simulated cluster beside N and 4 N of everything, then of clusters of 50 and 200 enodes, ten minutes
+	@$(PY) -m tests.simulation.growth.costs
+	@$(PYTEST) tests/simulation/growth/test_planted_growth.py
+	@$(PY) -m tests.simulation.growth.large_cluster --enodes $(or $(ENODES),200) --snodes $(or $(SNODES),20)
+
 mutants: $(READY)  ## Mutate the deciding modules in thousands of ways and count the mutants that the quick tests catch, an hour (NAME=state for one)
 	@$(PY) -m tests.mutation.table $(if $(NAME),"$(NAME)")
 
@@ -286,6 +291,8 @@ docs: $(READY)  ## Regenerate the generated documents, such as the list of decis
 	@$(PY) -m tests.store_files docs/formats/files.md
 	@$(PY) -m bench.table
 	@$(PY) -m bench.capacity --page
+	@$(PY) -m bench.large_cluster --page
+	@$(PY) -m tests.simulation.growth.page
 
 site: $(SITE_READY)  ## Build the documentation site with search and references, and check its links: build/site/index.html
 	@NO_MKDOCS_2_WARNING=1 .tools/site/bin/mkdocs build --strict -f deploy/website/mkdocs.yml

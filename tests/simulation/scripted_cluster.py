@@ -7,6 +7,8 @@ from contextlib import asynccontextmanager
 from ortoo.client import Client, connect
 from ortoo.testing.simulation.cluster.cluster import ClusterShape, SimulatedCluster
 from ortoo.testing.simulation.kernel.clock import MachineClock
+from ortoo.testing.simulation.kernel.event_loop import VirtualLoop
+from ortoo.testing.simulation.kernel.random_streams import RandomStreams
 from ortoo.testing.simulation.world import World
 from ortoo.verification.simulation.logs import simulated_logs
 
@@ -17,8 +19,10 @@ LIMIT_S = 900.0
 class ScriptedCluster:
     """The cluster, and the machine that runs the script."""
 
-    def __init__(self, seed: int, shape: ClusterShape) -> None:
-        self.world = World(seed, name_servers=shape.name_servers)
+    def __init__(
+        self, seed: int, shape: ClusterShape, make_loop: Callable[[RandomStreams], VirtualLoop] = VirtualLoop
+    ) -> None:
+        self.world = World(seed, name_servers=shape.name_servers, make_loop=make_loop)
         self.cluster = SimulatedCluster(self.world, shape)
         self.clock = MachineClock(self.world.loop, self.world.random_streams.stream("script"))
 
@@ -42,12 +46,13 @@ def play(
     seed: int = 1,
     shape: ClusterShape | None = None,
     prepare: Callable[[ScriptedCluster], object] = lambda stage: None,
+    make_loop: Callable[[RandomStreams], VirtualLoop] = VirtualLoop,
 ) -> None:
     """Run a script from the cluster's start to its stop, without findings.
 
-    `prepare` sees the stage before the cluster is started.
+    `prepare` sees the stage before the cluster is started. `make_loop` makes the event loop of the run.
     """
-    stage = ScriptedCluster(seed, shape or ClusterShape(enodes=1, snodes=1))
+    stage = ScriptedCluster(seed, shape or ClusterShape(enodes=1, snodes=1), make_loop)
     prepare(stage)
 
     async def whole() -> None:
