@@ -3,16 +3,13 @@
 from collections.abc import Callable, Hashable, Iterable, Mapping, MutableSequence
 from typing import Generic, Protocol, TypeVar
 
-from google.protobuf.message import Message
-
 from ortoo.common.cluster.sorted_names import SortedNames
-from ortoo.common.grpc.limits.list_pages import fill_page
+from ortoo.common.grpc.limits.list_pages import Row, fill_page
 from ortoo.common.process.clock import Clock
 from ortoo.namesrv.decisions.deletions import GroupDeletion, TopicDeletion
 from ortoo.namesrv.decisions.orphaned_topics import OrphanedTopic
 
-Row = TypeVar("Row")
-Sent = TypeVar("Sent", bound=Message)
+Item = TypeVar("Item")
 LATEST_MS = (1 << 63) - 1
 
 
@@ -23,32 +20,32 @@ class PageRequest(Protocol):
     limit: int
 
 
-class OrderedList(Generic[Row, Sent]):
-    """The rows of a list by key. They are sorted again only if the list has changed since the last page."""
+class OrderedList(Generic[Item, Row]):
+    """The items of a list by key. They are sorted again only if the list has changed since the last page."""
 
     def __init__(
         self,
-        read_rows: Callable[[], Iterable[Row]],
-        key_of: Callable[[Row], str],
-        write_row: Callable[[Row], Sent],
+        read_items: Callable[[], Iterable[Item]],
+        key_of: Callable[[Item], str],
+        write_row: Callable[[Item], Row],
         read_version: Callable[[], Hashable],
     ) -> None:
-        """The rows have the order of their keys, which differ. `read_version` changes whenever the rows do."""
-        self._read_rows = read_rows
+        """The items have the order of their keys, which differ. `read_version` changes whenever the items do."""
+        self._read_items = read_items
         self._key_of = key_of
         self._write_row = write_row
         self._read_version = read_version
         self._version: Hashable = None
-        self._rows: Mapping[str, Row] = {}
-        self._keys = SortedNames(self._rows)
+        self._items: Mapping[str, Item] = {}
+        self._keys = SortedNames(self._items)
 
-    async def fill(self, rows: MutableSequence[Sent], request: PageRequest, clock: Clock) -> str:
-        """Add the rows of a page to a response; returns the `after` of the next page. Errors: as `fill_page`."""
+    async def fill(self, rows: MutableSequence[Row], request: PageRequest, clock: Clock) -> str:
+        """Add the items of a page to a response; returns the `after` of the next page. Errors: as `fill_page`."""
         version = self._read_version()
         if version != self._version:
-            self._rows = {self._key_of(row): row for row in self._read_rows()}
-            self._keys, self._version = SortedNames(self._rows), version
-        known = self._rows
+            self._items = {self._key_of(item): item for item in self._read_items()}
+            self._keys, self._version = SortedNames(self._items), version
+        known = self._items
         page = self._keys.page(request.after, request.limit)
         return await fill_page(page, lambda key: self._write_row(known[key]), rows, request.limit, clock)
 
