@@ -24,7 +24,7 @@ TOLERANCE_OF_CONSTANTS = 1.05
 """The same where the exponent is 0."""
 NOISE: Mapping[str, float] = {
     "lines": 800,
-    "turn_bytes": 24_576,
+    "turn_bytes": 65_536,
     "messages": 2,
     "sent_bytes": 256,
     "written_bytes": 512,

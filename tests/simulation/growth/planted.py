@@ -165,7 +165,7 @@ class Planted:
 
 BUGS = (
     Planted(snode_compares_all_topics, "topics", "create_topic", "snode lines"),
-    Planted(snode_copies_all_topics, "topics", "create_topic", "snode turn_bytes", 2),
+    Planted(snode_copies_all_topics, "topics", "create_topic", "snode turn_bytes", 4),
     Planted(enode_compares_all_copies, "topics", "create_topic", "enode lines"),
     Planted(name_server_measures_the_directory, "topics", "create_topic", "namesrv lines"),
     Planted(each_change_is_a_snapshot, "topics", "create_topic", "namesrv sent_bytes"),

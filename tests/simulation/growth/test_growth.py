@@ -28,10 +28,10 @@ def test_each_row_of_the_table_allows_something() -> None:
 
 
 def test_a_cost_that_grows_faster_is_a_finding() -> None:
-    """Exponent 1 allows 4.5 times the cost, exponent 0 an eighth more, and -1 nothing."""
-    assert is_allowed(10_000, 45_000, "enode lines", 1.0)
-    assert not is_allowed(10_000, 45_200, "enode lines", 1.0)
-    assert is_allowed(10_000, 11_250, "enode lines", 0.0)
-    assert not is_allowed(10_000, 11_500, "enode lines", 0.0)
+    """Exponent 1 allows 4.5 times the cost, exponent 0 a twentieth more, and -1 nothing."""
+    assert is_allowed(1_000_000, 4_500_000, "enode lines", 1.0)
+    assert not is_allowed(1_000_000, 4_510_000, "enode lines", 1.0)
+    assert is_allowed(1_000_000, 1_050_000, "enode lines", 0.0)
+    assert not is_allowed(1_000_000, 1_060_000, "enode lines", 0.0)
     assert is_allowed(0, 0, "enode written_bytes", -1.0)
     assert not is_allowed(0, 1, "enode written_bytes", -1.0)
