@@ -12,9 +12,9 @@ from ortoo.namesrv.catalog.transaction import CatalogTransaction
 from ortoo.namesrv.decisions.groups import Group
 from ortoo.namesrv.decisions.placements import Placement
 from ortoo.namesrv.decisions.route_changes import Routes
-from ortoo.namesrv.decisions.stored_changes import change_of
 from ortoo.namesrv.decisions.topics import Permission, Topic
 from ortoo.namesrv.directory import deletion
+from ortoo.namesrv.directory.synced_routes import change_of
 from tests.work_done import NOISE, count_work
 
 NAMES = [f"n{number}" for number in range(8)]

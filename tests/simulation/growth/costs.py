@@ -7,7 +7,7 @@ import argparse
 import sys
 from collections import Counter
 from collections.abc import Iterator, Mapping, Sequence
-from contextlib import AsyncExitStack, nullcontext
+from contextlib import AsyncExitStack
 from dataclasses import dataclass, replace
 from fnmatch import fnmatch
 
@@ -106,7 +106,7 @@ def is_allowed(few: int, many: int, measure: str, exponent: float, noises: float
         return few == many == 0
     noise = next(value for kind, value in NOISE.items() if measure.endswith(kind))
     tolerance = TOLERANCE if exponent else TOLERANCE_OF_CONSTANTS
-    return many <= tolerance * pow(float(GROWTH), exponent) * few + noises * noise
+    return bool(many <= tolerance * GROWTH**exponent * few + noises * noise)
 
 
 def findings(name: str, few: Costs, many: Costs) -> Iterator[Finding]:
@@ -139,10 +139,11 @@ def costs_of(axis: Axis, count: int, *, steps: Sequence[str] = (), long: bool = 
             producer = await closing.enter_async_context(client.producer(TOPIC))
             stand = Stand(stage, client, producer, closing)
             if axis.fill is not None:
-                with meter.counting() if FILL in chosen else nullcontext(Counter()) as work:
-                    await axis.fill(stand, count)
                 if FILL in chosen:
-                    costs[FILL] = work
+                    with meter.counting() as costs[FILL]:
+                        await axis.fill(stand, count)
+                else:
+                    await axis.fill(stand, count)
             await stage.clock.sleep(SETTLE_S)
             for name in sorted(chosen & axis.changes.keys()):
                 works = []

@@ -33,8 +33,6 @@ SENT = 10
 SETTLE_S, IDLE_FROM_S, IDLE_S = 5.0, 40.0, 60.0
 RESTARTED = 5
 """The enodes of a rolling restart, and the snodes of another."""
-LINEAR = {"start", "sends", "consumers join", "idle", "rolling restart of snodes", "rolling restart of enodes"}
-"""Phases in which every machine works. In the others one machine has changed."""
 NOISE = 1_000
 
 

@@ -15,8 +15,7 @@ from ortoo.namesrv.decisions.deletions import GroupDeletion, TopicDeletion
 from ortoo.namesrv.decisions.groups import Group
 from ortoo.namesrv.decisions.placements import Placement, PlacementSet
 from ortoo.namesrv.decisions.route_changes import StoredDirectory
-from ortoo.namesrv.decisions.row_sums import LOW_BITS, RowSums
-from ortoo.namesrv.decisions.stored_changes import StoredChanges
+from ortoo.namesrv.decisions.stored_changes import LOW_BITS, RowSums, StoredChanges
 from ortoo.namesrv.decisions.topics import Topic
 
 IDS_IN_STATEMENT = 500

@@ -14,7 +14,7 @@ from ortoo.namesrv.decisions.deletions import GroupDeletion, TopicDeletion
 from ortoo.namesrv.decisions.groups import Group
 from ortoo.namesrv.decisions.placements import PlacementSetUses
 from ortoo.namesrv.decisions.process_leases import Enode, Snode
-from ortoo.namesrv.decisions.row_sums import RowSums
+from ortoo.namesrv.decisions.stored_changes import RowSums
 from ortoo.namesrv.decisions.topics import Topic
 
 CHANGES_MAX = 4096

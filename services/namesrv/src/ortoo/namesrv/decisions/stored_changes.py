@@ -1,13 +1,44 @@
-"""The changes that other name servers stored: the rows to read, and the change for the own watchers. Pure."""
+"""The rows that other name servers changed, and a cheap comparison with the directory in memory. Pure."""
 
+from collections.abc import Iterable
 from dataclasses import dataclass
+from typing import Final, NamedTuple
 
-from ortoo.common.groups.handle_seal import HandleKey, HandleKeys
+from ortoo.common.groups.handle_seal import HandleKey
 from ortoo.namesrv.decisions.deletions import GroupDeletion, TopicDeletion
 from ortoo.namesrv.decisions.groups import Group
-from ortoo.namesrv.decisions.route_changes import RouteChange, Routes
-from ortoo.namesrv.decisions.row_sums import RowSums
 from ortoo.namesrv.decisions.topics import Topic
+
+LOW_BITS: Final = (1 << 32) - 1
+"""The part of an id or a time that is added up, so that no sum exceeds 63 bits."""
+
+
+class RowSums(NamedTuple):
+    """The number of topics and groups, and the sums of their versions, ids and times of creation.
+
+    Each change gives its rows a new version, and each new topic has a random id. So a database that was restored, and
+    lost changes or got others instead, has other sums.
+    """
+
+    topics: int = 0
+    topic_versions: int = 0
+    topic_ids: int = 0
+    groups: int = 0
+    group_versions: int = 0
+    group_times: int = 0
+
+    def plus(self, topics: Iterable[Topic], groups: Iterable[Group], sign: int = 1) -> "RowSums":
+        """The sums with these rows; without them if `sign` is -1."""
+        added = [0] * len(self)
+        for topic in topics:
+            added[0] += 1
+            added[1] += topic.version
+            added[2] += topic.topic_id & LOW_BITS
+        for group in groups:
+            added[3] += 1
+            added[4] += group.version
+            added[5] += group.created_at_ms & LOW_BITS
+        return RowSums(*(known + sign * more for known, more in zip(self, added, strict=True)))
 
 
 @dataclass(frozen=True, slots=True)
@@ -22,35 +53,3 @@ class StoredChanges:
     handle_keys: tuple[HandleKey, ...]
     sums: RowSums
     """Of all stored topics and groups."""
-
-
-def change_of(routes: Routes, stored: StoredChanges, handle_keys: HandleKeys | None) -> RouteChange | None:
-    """The change after which the routes equal the database; None if the changed rows do not explain the difference.
-
-    Then all rows must be read, for example because the database was restored. The cost depends on the number of changes
-    and of deletions, not on the number of topics and groups.
-    """
-    topics = tuple(one for one in stored.topics if routes.topics.get(one.name) != one)
-    groups = tuple(one for one in stored.groups if routes.groups.get(one.name) != one)
-    deletions = tuple(one for one in stored.deletions if routes.deleted.get(one.topic_id) != one)
-    group_deletions = tuple(one for one in stored.group_deletions if routes.deleted_groups.get(one.name) != one)
-    kept_topics, kept_groups = {one.name for one in stored.topics}, {one.name for one in stored.groups}
-    gone_topics = {
-        one.topic.name
-        for one in deletions
-        if one.topic.name not in kept_topics
-        and (known := routes.topics.get(one.topic.name)) is not None
-        and known.topic_id == one.topic_id
-    }
-    gone_groups = {one.name for one in group_deletions if one.name in routes.groups} - kept_groups
-    change = RouteChange(
-        stored.version,
-        topics=topics,
-        deleted_topics=tuple(sorted(gone_topics)),
-        groups=groups,
-        deleted_groups=tuple(sorted(gone_groups)),
-        deletions=deletions,
-        handle_keys=handle_keys if handle_keys != routes.handle_keys else None,
-        group_deletions=group_deletions,
-    )
-    return change if routes.sums_after(change) == stored.sums else None
