@@ -92,7 +92,7 @@ class Cluster:
 
 @dataclass(frozen=True, slots=True)
 class Need:
-    """What the processes of a cluster need when no message flows, without reserve."""
+    """The needs of the processes of a cluster without messages, without reserve."""
 
     polls_per_s: float
     """At each snode, as all figures of snodes."""
@@ -157,7 +157,7 @@ class Limit:
     what: str
     used: float
     allows: str
-    """What the limit allows when everything else has the size of the cluster."""
+    """The largest number within this limit, if everything else has the size of the cluster."""
     remedy: str
 
 
@@ -257,7 +257,7 @@ def section(cluster: Cluster) -> str:
         ),
     )
     reached = _table(
-        ("limit", "used", "what it allows", "remedy"),
+        ("limit", "used", "largest number", "remedy"),
         ((one.what, f"{one.used:.0%}", one.allows, one.remedy) for one in limits(cluster)),
     )
     return (

@@ -1,4 +1,4 @@
-"""What a change costs beside more topics, groups, clients and enodes: counted in a simulated cluster of all roles."""
+"""The cost of a change beside more topics, groups, clients and enodes, counted in a simulated cluster."""
 
 from fnmatch import fnmatch
 

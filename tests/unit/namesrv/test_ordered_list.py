@@ -1,4 +1,4 @@
-"""Lists that are read in pages: what a page costs, and that a change between two pages loses nothing."""
+"""Lists that are read in pages: the cost of a page, and changes between two pages."""
 
 from dataclasses import dataclass, field
 

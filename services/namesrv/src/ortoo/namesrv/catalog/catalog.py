@@ -20,8 +20,8 @@ from ortoo.namesrv.catalog.stored_proposals import StoredProposals
 from ortoo.namesrv.catalog.stores import Stores
 from ortoo.namesrv.catalog.transaction import CatalogTransaction, RowCounts
 from ortoo.namesrv.catalog.users import Users
+from ortoo.namesrv.decisions.deletions import StoredChanges
 from ortoo.namesrv.decisions.route_changes import StoredDirectory
-from ortoo.namesrv.decisions.stored_changes import StoredChanges
 
 T = TypeVar("T")
 PROPOSALS_TIMEOUT_S = 0.3

@@ -11,11 +11,10 @@ from ortoo.common.groups.handle_seal import HandleKey
 from ortoo.namesrv.catalog import tables
 from ortoo.namesrv.catalog.encryption import Encryption
 from ortoo.namesrv.catalog.tables import row_of
-from ortoo.namesrv.decisions.deletions import GroupDeletion, TopicDeletion
+from ortoo.namesrv.decisions.deletions import LOW_BITS, GroupDeletion, RowSums, StoredChanges, TopicDeletion
 from ortoo.namesrv.decisions.groups import Group
 from ortoo.namesrv.decisions.placements import Placement, PlacementSet
 from ortoo.namesrv.decisions.route_changes import StoredDirectory
-from ortoo.namesrv.decisions.stored_changes import LOW_BITS, RowSums, StoredChanges
 from ortoo.namesrv.decisions.topics import Topic
 
 IDS_IN_STATEMENT = 500

@@ -10,11 +10,10 @@ from typing import TypeVar
 
 from ortoo.common.cluster.sorted_names import SortedNames
 from ortoo.common.groups.handle_seal import HandleKey, HandleKeys
-from ortoo.namesrv.decisions.deletions import GroupDeletion, TopicDeletion
+from ortoo.namesrv.decisions.deletions import GroupDeletion, RowSums, TopicDeletion
 from ortoo.namesrv.decisions.groups import Group
 from ortoo.namesrv.decisions.placements import PlacementSetUses
 from ortoo.namesrv.decisions.process_leases import Enode, Snode
-from ortoo.namesrv.decisions.stored_changes import RowSums
 from ortoo.namesrv.decisions.topics import Topic
 
 CHANGES_MAX = 4096
