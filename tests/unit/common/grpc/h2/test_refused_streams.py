@@ -43,7 +43,8 @@ async def test_the_caller_gets_the_reason_although_it_writes(address: str) -> No
     async with grpc.aio.insecure_channel(address) as channel:
         codes = []
         for _ in range(CALLS):
-            call: Any = channel.stream_stream(PATH)(one())
+            requests: Any = one()
+            call: Any = channel.stream_stream(PATH)(requests)
             with contextlib.suppress(grpc.aio.AioRpcError):
                 await call.read()
             codes.append(await call.code())
