@@ -239,7 +239,7 @@ official-kills: $(READY) $(NODE_READY) $(TYPED_READY)  ## RocketMQ's official cl
 	@ORTOO_LEADER_KILLS=$(or $(KILLS),9) $(PYTEST) -s tests/official/test_leader_kills.py
 
 interop: $(READY) $(NODE_READY) $(INTEROP_READY)  ## gRPC's interop test cases with clients in Java, Go, Node.js and Rust on both transports; five minutes, the first time ten
-	@$(PYTEST) $(INTEROP)
+	@$(PYTEST) tests/official/test_interop_cases.py
 
 explore: $(READY)  ## Explore the replication protocol: 10,000 walks a scenario, then each rule switched off until a loss is found, half an hour
 	@$(PY) -m tests.simulation.replicas.long_walks --seeds $(or $(SEEDS),10000)

@@ -110,7 +110,7 @@ class TlsSession(asyncio.Protocol):
         self._flush()
 
     def write_eof(self) -> None:
-        """Send the end of the bytes. What the peer still sends is dropped. Errors: OSError if it has disconnected."""
+        """Send the end of the bytes. Further bytes of the peer are dropped. Errors: OSError if it has disconnected."""
         self._is_ended = True
         with contextlib.suppress(ssl.SSLError):  # the peer has not sent its end yet
             self._tls.unwrap()

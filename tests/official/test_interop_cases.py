@@ -8,8 +8,8 @@ import pytest
 
 from tests.interop.service import CASES, interop_server
 
-FOLDER = Path(__file__).parent
-NODE_MODULES = FOLDER.parent / "official/node/node_modules/@grpc"
+FOLDER = Path(__file__).parents[1] / "interop"
+NODE_MODULES = Path(__file__).parent / "node/node_modules/@grpc"
 BUILT = {
     "java": FOLDER / "java/.build/Client.class",
     "go": FOLDER / "go/.build/client",
