@@ -34,6 +34,9 @@ JAVA_CLIENT := tests/official/java
 GO_CLIENT := tests/official/go
 GENERATED_GO := tests/integration/generated_clients/go
 TYPED_READY := $(JAVA_CLIENT)/.build/.ready $(GO_CLIENT)/.build/.ready $(GENERATED_GO)/.build/.ready
+INTEROP := tests/interop
+INTEROP_READY := $(INTEROP)/java/.build/.ready $(INTEROP)/go/.build/.ready $(INTEROP)/rust/target/.ready
+JAVA_PROTOC := com.google.protobuf:protoc:3.25.8:exe:linux-$(subst aarch64,aarch_64,$(shell uname -m))
 SPARK_READY := $(VENV)/.spark-ready
 SITE_READY := .tools/site/.ready
 # Makes the search of the site work on pages that are opened from a folder. PyPI does not have it.
@@ -51,7 +54,7 @@ RUNS := spark-tests official-tests console-tests all-tests
 .PHONY: quick-seeds seeds planted cancellations mutants growth
 .PHONY: console-setup console-tests screenshots
 .PHONY: demo-spark spark-setup spark-tests spark-long spark-kills spark-server-kills spark-matrix bench-spark bench-spark-kafka
-.PHONY: api-server official-kills alerts alerts-quiet deep drain explore full-enode hostile rolling upgrade dist install-tests resolve-check release wheels image-check manifests deploy-tools sbom arm-check
+.PHONY: api-server official-kills interop alerts alerts-quiet deep drain explore full-enode hostile rolling upgrade dist install-tests resolve-check release wheels image-check manifests deploy-tools sbom arm-check
 .PHONY: lint types imports quick-tests official-tests all-tests compiled
 
 help:  ## Show this help
@@ -193,7 +196,7 @@ hostile: $(READY)  ## Half-open connections, floods alone and together, the larg
 	@$(PY) -m tests.hostile.large_requests
 	@$(PY) -m tests.e2e.unread_sessions --sessions 10000 --tails 200 --budget-mib 512 --most-mib 640
 	@$(PY) -m tests.e2e.log_readers --seconds $(or $(SECONDS),60)
-	@for target in batch handle signature sql; do $(PY) -m tests.hostile.fuzz $$target --seconds 60; done
+	@for target in batch handle signature sql frames answers; do $(PY) -m tests.hostile.fuzz $$target --seconds 60; done
 	@$(PY) -m tests.hostile.mixed --minutes $(or $(MINUTES),10)
 
 simulate: $(READY)  ## Simulate a cluster with faults, 300 seeds (SEED=1000 SEEDS=5000 ENODE_REPLICAS=3 for others); docs/simulation.md
@@ -239,6 +242,9 @@ mutants: $(READY)  ## Mutate the deciding modules in thousands of ways and count
 
 official-kills: $(READY) $(NODE_READY) $(TYPED_READY)  ## RocketMQ's official clients while the leader of three replicas is killed every 20 s, three minutes with each client (KILLS=9)
 	@ORTOO_LEADER_KILLS=$(or $(KILLS),9) $(PYTEST) -s tests/official/test_leader_kills.py
+
+interop: $(READY) $(NODE_READY) $(INTEROP_READY)  ## gRPC's interop test cases with clients in Java, Go, Node.js and Rust on both transports; five minutes, the first time ten
+	@$(PYTEST) tests/official/test_interop_cases.py
 
 explore: $(READY)  ## Explore the replication protocol: 10,000 walks a scenario, then each rule switched off until a loss is found, half an hour
 	@$(PY) -m tests.simulation.replicas.long_walks --seeds $(or $(SEEDS),10000)
@@ -427,6 +433,29 @@ $(JAVA_CLIENT)/.build/.ready: $(JAVA_CLIENT)/pom.xml $(JAVA_CLIENT)/Driver.java
 	  javac -cp '$(JAVA_CLIENT)/.build/*' -d $(JAVA_CLIENT)/.build $(JAVA_CLIENT)/Driver.java; then touch $@; else \
 	  rm -rf $(JAVA_CLIENT)/.build; \
 	  echo 'JAVA IS MISSING: the official Java client is NOT tested; install a JDK 11 or newer with Maven'; \
+	fi
+
+# Clients of gRPC's interop test cases; that of Go is gRPC's own.
+$(INTEROP)/java/.build/.ready: $(INTEROP)/java/pom.xml $(INTEROP)/java/Client.java $(INTEROP)/testing.proto
+	@if command -v mvn javac >/dev/null && \
+	  mvn -q -B dependency:copy -Dartifact=$(JAVA_PROTOC) -DoutputDirectory=$(INTEROP)/java/.build && \
+	  chmod +x $(INTEROP)/java/.build/protoc*.exe && \
+	  $(INTEROP)/java/.build/protoc*.exe -I$(INTEROP) --java_out=$(INTEROP)/java/.build testing.proto && \
+	  mvn -q -B -f $(INTEROP)/java/pom.xml dependency:copy-dependencies -DoutputDirectory=.build && \
+	  javac -cp '$(INTEROP)/java/.build/*' -d $(INTEROP)/java/.build \
+	    $(INTEROP)/java/.build/grpc/testing/*.java $(INTEROP)/java/Client.java; then touch $@; else \
+	  echo 'JAVA IS MISSING: the interop cases are NOT run with Java; install a JDK 11 or newer with Maven'; \
+	fi
+
+$(INTEROP)/go/.build/.ready: $(INTEROP)/go/go.mod $(INTEROP)/go/go.sum
+	@if command -v go >/dev/null && \
+	  (cd $(INTEROP)/go && go build -o .build/client google.golang.org/grpc/interop/client); then touch $@; else \
+	  echo 'GO IS MISSING: the interop cases are NOT run with Go; install Go 1.25 or newer'; \
+	fi
+
+$(INTEROP)/rust/target/.ready: $(INTEROP)/rust/Cargo.toml $(INTEROP)/rust/Cargo.lock $(INTEROP)/rust/src/main.rs
+	@if command -v cargo >/dev/null && cargo build --quiet --locked --manifest-path $(INTEROP)/rust/Cargo.toml; then touch $@; else \
+	  echo 'RUST IS MISSING: the interop cases are NOT run with Rust; install Rust with cargo'; \
 	fi
 
 # A Go client generated from protos/ alone.

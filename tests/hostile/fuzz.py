@@ -1,4 +1,4 @@
-"""Fuzz the parsers of untrusted bytes and texts, guided by coverage: batches, handles, SQL.
+"""Fuzz the parsers of untrusted bytes and texts, guided by coverage: batches, handles, SQL, frames of HTTP/2.
 
 python -m tests.hostile.fuzz TARGET --seconds 60
 
@@ -7,6 +7,7 @@ process with it, and leaves the input in the working folder.
 """
 
 import argparse
+import asyncio
 import contextlib
 import os
 import sys
@@ -28,6 +29,20 @@ with atheris.instrument_imports(include=["ortoo"]):
     from ortoo.common.records.message import Message
     from ortoo.common.records.sealed_batch import SealedBatch, crc32c
     from ortoo.snode.pop.receipt_handle import ReceiptHandle, read_receipt
+    from tests.hostile.frames import PATHS, to_client, to_server
+from tests.hostile.http2 import (
+    DATA,
+    HEADERS,
+    PREFACE,
+    RST_STREAM,
+    SETTINGS,
+    WINDOW_UPDATE,
+    frame,
+    headers,
+    message,
+    opening,
+    request,
+)
 
 SEEDS_MAX_BYTES = 4_096
 MESSAGES = [
@@ -76,6 +91,19 @@ def sql(data: bytes) -> None:
         compile_filter(text, "")
 
 
+LOOP = asyncio.new_event_loop()
+
+
+def frames(data: bytes) -> None:
+    """Frames of a client to a server of the transport h2."""
+    LOOP.run_until_complete(to_server(PREFACE + data))
+
+
+def answers(data: bytes) -> None:
+    """Frames of a server to a client of the transport h2."""
+    LOOP.run_until_complete(to_client(data))
+
+
 TARGETS: dict[str, tuple[Callable[[bytes], None], list[bytes]]] = {
     "batch": (batch, [encode(MESSAGES[:1], now_ms=1).records, encode(MESSAGES[1:], now_ms=1).records]),
     "handle": (handle, [ReceiptHandle("enode-0", "g", 1, 0, 1, 0, 1).encoded(HandleSeals()).encode()]),
@@ -84,6 +112,26 @@ TARGETS: dict[str, tuple[Callable[[bytes], None], list[bytes]]] = {
         [
             b"MQv2-HMAC-SHA1 Credential=key, SignedHeaders=x-mq-date-time, Signature=" + b"0A" * 20,
             b"20260101T000000Z",
+        ],
+    ),
+    "frames": (
+        frames,
+        [
+            frame(SETTINGS, 0, 0)
+            + opening(at, headers(path, ("grpc-timeout", "1S")))
+            + request(at, message(b"a") + message(b"b"))
+            + frame(WINDOW_UPDATE, 0, at, b"\0\0\0\1")
+            + frame(RST_STREAM, 0, at, b"\0\0\0\x08")
+            for at, path in zip((1, 3, 5, 7), PATHS, strict=True)
+        ],
+    ),
+    "answers": (
+        answers,
+        [
+            frame(SETTINGS, 0, 0)
+            + frame(HEADERS, 4, 1, b"\x88\x5f\x10application/grpc")
+            + frame(DATA, 0, 1, message(b"answer"))
+            + frame(HEADERS, 5, 1, b"\0\x0bgrpc-status\x010")
         ],
     ),
     "sql": (sql, [b"a > 1 AND NOT (b LIKE 'x%' ESCAPE '!') OR c IN ('1', '2') AND d IS NOT NULL", b"a || b"]),

@@ -158,13 +158,12 @@ class Asking:
         return "answered"
 
 
-async def costs_of_requests(folder: Path, kinds: Sequence[str] = KINDS) -> list[Cost]:
+async def costs_of_requests(folder: Path, kinds: Sequence[str] = KINDS, transport: str = "") -> list[Cost]:
     """Send every kind of large request to every method of every role, without access control."""
     costs = []
+    environ = {role: {"LOG_LEVEL": "error"} for role in ("namesrv", "snode")}
     with forking(wanted=False):
-        async with process_cluster(
-            folder, environ={role: {"LOG_LEVEL": "error"} for role in ("namesrv", "snode")}
-        ) as it:
+        async with process_cluster(folder, environ=environ, transport=transport) as it:
             for role in it.roles:
                 options = [("grpc.max_send_message_length", -1), ("grpc.max_receive_message_length", -1)]
                 async with grpc.aio.insecure_channel(role.address, options=options) as channel:
@@ -189,9 +188,10 @@ def main() -> int:
     """Run from the command line; 1 when a promise is broken."""
     parser = argparse.ArgumentParser(description=(__doc__ or "").splitlines()[0])
     parser.add_argument("--kinds", nargs="*", default=KINDS, help=f"of {', '.join(KINDS)}")
+    parser.add_argument("--transport", default="", help="grpc or h2; empty is the default of every process")
     chosen = parser.parse_args()
     with tempfile.TemporaryDirectory(prefix="ortoo-large-") as folder:
-        costs = asyncio.run(costs_of_requests(Path(folder), chosen.kinds))
+        costs = asyncio.run(costs_of_requests(Path(folder), chosen.kinds, chosen.transport))
     for cost in sorted(costs, key=lambda one: -one.time_ms)[:10] + sorted(costs, key=lambda one: -one.memory_mib)[:10]:
         sys.stdout.write(f"{cost}\n")
     broken = beyond(costs, TIME_MS_MAX, MEMORY_MIB_MAX)

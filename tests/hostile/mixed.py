@@ -126,11 +126,17 @@ async def _attackers(
 
 
 async def flooded_at_once(
-    folder: Path, *, seconds: float, scale: float, calm_s: float = CALM_S, names: Sequence[str] = NAMES
+    folder: Path,
+    *,
+    seconds: float,
+    scale: float,
+    calm_s: float = CALM_S,
+    names: Sequence[str] = NAMES,
+    transport: str = "",
 ) -> MixedVerdict:
     """Run the floods for this time."""
     verdict, limits = MixedVerdict(), chart_limits()
-    async with limited_cluster(folder) as cluster:
+    async with limited_cluster(folder, transport) as cluster:
         named = {role: role.folder.name for role in cluster.roles}
         async with connect(cluster.address) as client:
             await client.admin.create_topic(CALM_TOPIC, queue_count=2)
@@ -165,6 +171,7 @@ def main() -> int:
     parser.add_argument("--minutes", type=float, default=10.0)
     parser.add_argument("--scale", type=float, default=1.0, help="size of each flood; 1 is the promised one")
     parser.add_argument("--floods", nargs="+", default=NAMES, choices=NAMES, help="the floods; all by default")
+    parser.add_argument("--transport", default="", help="grpc or h2; empty is the default of every process")
     parser.add_argument("--each", action="store_true", help="first each flood alone, then all together")
     parser.add_argument("--attack", nargs="+", metavar="ROLE=ADDRESS", help="only attack these processes")
     chosen = parser.parse_args()
@@ -177,7 +184,10 @@ def main() -> int:
     seconds, scale, found = chosen.minutes * 60, chosen.scale, list[str]()
     for names in [*([[name] for name in chosen.floods] if chosen.each else []), chosen.floods]:
         with tempfile.TemporaryDirectory(prefix="ortoo-mixed-") as folder:
-            verdict = asyncio.run(flooded_at_once(Path(folder), seconds=seconds, scale=scale, names=names))
+            running = flooded_at_once(
+                Path(folder), seconds=seconds, scale=scale, names=names, transport=chosen.transport
+            )
+            verdict = asyncio.run(running)
         sys.stdout.write(json.dumps({"names": names} | vars(verdict) | {"codes": {}}) + "\n")
         found += [f"{', '.join(names)}: {line}" for line in verdict.faults()]
     for line in found:

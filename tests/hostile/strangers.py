@@ -178,26 +178,29 @@ async def returned(role: RoleProcess, first_mib: float) -> tuple[float, float]:
 
 
 @asynccontextmanager
-async def limited_cluster(folder: Path) -> AsyncIterator[ProcessCluster]:
+async def limited_cluster(folder: Path, transport: str = "") -> AsyncIterator[ProcessCluster]:
     """A cluster whose processes have the chart's memory limits, each started by exec.
 
-    Where no control group can be made they have the same budget without the limit.
+    Where no control group can be made they have the same budget without the limit. `transport` is that setting of every
+    process; empty = its default.
     """
     limits = chart_limits()
     environ = {role: {"LOG_LEVEL": "warning", "MEMORY_BUDGET_BYTES": str(limits[role] // 2)} for role in METHODS}
     environ["enode"] |= {"STORE_SEGMENT_BYTES": str(4 << 20), "STORE_HEADROOM_BYTES": "0"}
     with forking(wanted=False):  # a forked process has unneeded resident memory
-        async with process_cluster(folder, environ=environ, memory_bytes=limits) as cluster:
+        async with process_cluster(folder, environ=environ, memory_bytes=limits, transport=transport) as cluster:
             yield cluster
 
 
-async def flooded(folder: Path, names: Sequence[str], scale: float, *, each: bool) -> tuple[list[Cost], list[str]]:
+async def flooded(
+    folder: Path, names: Sequence[str], scale: float, *, each: bool, transport: str = ""
+) -> tuple[list[Cost], list[str]]:
     """Every flood against every role; the costs and the broken promises.
 
     The release of memory is awaited after `each` flood, or once at the end.
     """
     limits, costs, broken = chart_limits(), list[Cost](), list[str]()
-    async with limited_cluster(folder) as cluster:
+    async with limited_cluster(folder, transport) as cluster:
         first = {role: resident_mib(role) for role in cluster.roles}
         if cluster.snode.group is None:
             names = [name for name in names if name not in NEEDS_LIMIT]
@@ -228,10 +231,13 @@ def main() -> int:
     """Run from the command line; 1 when a promise is broken."""
     parser = argparse.ArgumentParser(description=(__doc__ or "").splitlines()[0])
     parser.add_argument("--scale", type=float, default=1.0, help="size of each flood; 1 is the promised one")
+    parser.add_argument("--transport", default="", help="grpc or h2; empty is the default of every process")
     parser.add_argument("names", nargs="*", metavar="NAME", help=f"of {', '.join(FLOODS)}; none = all")
     chosen = parser.parse_args()
     with tempfile.TemporaryDirectory(prefix="ortoo-strangers-") as folder:
-        _, broken = asyncio.run(flooded(Path(folder), chosen.names or list(FLOODS), chosen.scale, each=True))
+        names = chosen.names or list(FLOODS)
+        running = flooded(Path(folder), names, chosen.scale, each=True, transport=chosen.transport)
+        _, broken = asyncio.run(running)
     for line in broken:
         sys.stdout.write(line + "\n")
     return 1 if broken else 0

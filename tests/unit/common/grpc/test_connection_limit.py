@@ -175,3 +175,18 @@ async def test_new_clients_get_in_where_idle_connections_fill_a_port(monkeypatch
         assert not watching.done()
         await found_at(server, f"; {quiet.closed} silent ones were closed")
         assert server.ended_connections()["silent"] == quiet.closed
+
+
+async def test_unfinished_handshakes_are_closed_at_a_full_port(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Also if their address may have more connections than the port. The other port is not full."""
+    silent_after(NEVER_S, monkeypatch)
+    tls = TlsListener("127.0.0.1:0", "", "")
+    server = GrpcServer("127.0.0.1:0", [], tls=tls, connections_max=MOST, connections_per_address_max=10 * MOST)
+    async with server, Channels() as channels, idle() as quiet:
+        await quiet.come(server.tls_address, 60)
+        await quiet.until_closed(60 - MOST)
+        assert len(connections_to({port_of(server.tls_address)})) == MOST
+        await quiet.come(server.address, MOST - 1)
+        stub = health_pb2_grpc.HealthStub(channels.channel_to(server.address))
+        assert (await stub.Check(CHECK)).status == health_pb2.HealthCheckResponse.SERVING
+        assert quiet.closed == 60 - MOST

@@ -6,6 +6,7 @@ import grpc
 
 from ortoo.common.grpc.h2 import engine
 from ortoo.common.grpc.h2.connection import H2Connection
+from ortoo.common.grpc.h2.ports import Port
 from ortoo.common.grpc.h2.server import H2Server
 from ortoo.common.grpc.layers.arrival import Arrival
 from ortoo.common.grpc.layers.layer import Layer, Layers
@@ -58,7 +59,7 @@ def connected(layer: Breaking) -> H2Connection:
     server = H2Server([Layers([layer])])
     handlers: dict[str, Any] = {"Call": grpc.unary_unary_rpc_method_handler(handle)}
     server.add_generic_rpc_handlers((grpc.method_handlers_generic_handler("t.Service", handlers),))
-    connection = H2Connection(server)
+    connection = H2Connection(server, Port([], None))
     connection.connection_made(Socket())
     return connection
 

@@ -1,4 +1,7 @@
-"""Explains failed TLS handshakes: gRPC's text of a failed connection becomes a reason and a remedy. Pure."""
+"""Explains failed TLS handshakes: the text of a failed connection becomes a reason and a remedy. Pure.
+
+The text comes from gRPC, or from OpenSSL where a process connects without gRPC's core.
+"""
 
 from dataclasses import dataclass
 from typing import Final
@@ -44,10 +47,13 @@ _BY_TEXT: Final = (
     ("certificate has expired", EXPIRED),
     ("certificate is not yet valid", NOT_YET_VALID),
     ("Hostname Verification Check failed", OTHER_NAME),
+    ("certificate is not valid for", OTHER_NAME),
     ("CERTIFICATE_VERIFY_FAILED", UNTRUSTED),
     ("certificate signature failure", UNTRUSTED),
     ("WRONG_VERSION_NUMBER", PLAINTEXT),
     ("handshake failed", FAILED),
+    # The core of gRPC does not name the alert with which the peer rejected the certificate.
+    ("Unwrap failed", CLOSED),
 )
 
 
@@ -61,7 +67,7 @@ class HandshakeFailed(Unavailable):
 
 
 def handshake_fault(details: str) -> HandshakeFault | None:
-    """The fault that gRPC's text of a failed call describes; None for other failures."""
+    """The fault that the transport's text of a failed call describes; None for other failures."""
     for text, fault in _BY_TEXT:
         if text in details:
             return fault

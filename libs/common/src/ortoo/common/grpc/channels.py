@@ -8,7 +8,7 @@ from typing import Any, Self, cast
 import grpc
 
 from ortoo.common.cluster.addresses import is_loopback
-from ortoo.common.grpc.tls import ReloadingFiles
+from ortoo.common.grpc.tls import Contexts, ReloadingFiles
 from ortoo.common.grpc.transport import current_transport
 from ortoo.common.machine.forks import mark_channel_opened
 
@@ -51,6 +51,7 @@ class Channels:
         uses_proxy: bool = True,
         wire: str = "",
         proxy: str | None = None,
+        contexts: Contexts | None = None,
     ) -> None:
         """Make a pool without channels. `headers_of` makes the headers of every call; with `tls`, channels use TLS.
 
@@ -59,11 +60,12 @@ class Channels:
         `proxy` is used instead for all connections; empty = no proxy.
 
         `wire`, "grpc" or "h2", is the implementation of streams in both directions, for callers that use them as
-        `H2StreamCall` allows. Connections with TLS use grpc.aio.
+        `H2StreamCall` allows. With `tls` it needs `contexts` with the same certificates.
         """
         self._wire = wire
         self._tls = tls
         self._tls_name = tls_name
+        self._contexts = contexts
         self._headers_of = headers_of
         self._uses_proxy = uses_proxy and proxy != ""
         self._proxy = proxy
@@ -109,13 +111,16 @@ class Channels:
     def _connected(self, address: str) -> grpc.aio.Channel:
         """A new channel, with the newest certificates if it uses TLS; only sockets do."""
         mark_channel_opened()
-        credentials = self._credentials
+        credentials, transport = self._credentials, current_transport()
+        options = self._options(address, tls=credentials is not None)
         if credentials is None:
-            transport, options = current_transport(), self._options(address)
-            if self._wire:
-                return transport.on_wire(self._wire).stream_channel(address, options)
-            return transport.channel(address, options)
-        return grpc.aio.secure_channel(address, credentials, options=self._options(address, tls=True))
+            channel = transport.channel(address, options)
+        else:
+            channel = grpc.aio.secure_channel(address, credentials, options=options)
+        if not self._wire:
+            return channel
+        context = self._contexts.newest() if self._contexts is not None else None
+        return transport.on_wire(self._wire).with_streams(channel, address, options, context)
 
     @property
     def _credentials(self) -> grpc.ChannelCredentials | None:

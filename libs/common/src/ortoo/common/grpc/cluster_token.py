@@ -12,7 +12,7 @@ from typing import TYPE_CHECKING
 
 from ortoo.common.errors import Forbidden, Invalid
 from ortoo.common.grpc.channels import Channels, Headers
-from ortoo.common.grpc.tls import cluster_credentials
+from ortoo.common.grpc.tls import cluster_contexts, cluster_credentials
 from ortoo.common.process.clock import Clock
 
 if TYPE_CHECKING:  # clients import this file as well, and have no such settings
@@ -105,7 +105,11 @@ def cluster_channels(settings: "ServiceSettings", token: ClusterToken | None, *,
     The channels use TLS if `settings` have mutual TLS. They never use an HTTP proxy.
     Errors: Invalid, naming the setting whose file is wrong.
     """
-    headers_of = token.headers if token is not None else None
     return Channels(
-        headers_of, cluster_credentials(settings), tls_name=settings.tls_cluster_name, uses_proxy=False, wire=wire
+        token.headers if token is not None else None,
+        cluster_credentials(settings),
+        tls_name=settings.tls_cluster_name,
+        uses_proxy=False,
+        wire=wire,
+        contexts=cluster_contexts(settings) if wire else None,
     )

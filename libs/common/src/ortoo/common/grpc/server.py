@@ -217,11 +217,11 @@ class GrpcServer:
         )
 
     async def __aenter__(self) -> Self:
-        if self.address:
-            self.address = _bind(self.address, self._server.add_insecure_port, self._setting)
-        if self.own_address:
-            self.own_address = _bind(self.own_address, self._server.add_insecure_port, self._setting)
-        self.tls_address, self.cluster_address = self._secured(self._tls), self._secured(self._cluster_tls)
+        try:
+            self._bind_ports()
+        except BaseException:
+            await self._server.stop(None)  # it releases the ports that were bound
+            raise
         if self._queue_server is not None:
             self._queue_server.register()
         await self._server.start()
@@ -236,6 +236,14 @@ class GrpcServer:
             await self._stop(None)
             raise
         return self
+
+    def _bind_ports(self) -> None:
+        """Bind all ports. Errors: Conflict and Invalid, naming the setting."""
+        if self.address:
+            self.address = _bind(self.address, self._server.add_insecure_port, self._setting)
+        if self.own_address:
+            self.own_address = _bind(self.own_address, self._server.add_insecure_port, self._setting)
+        self.tls_address, self.cluster_address = self._secured(self._tls), self._secured(self._cluster_tls)
 
     def _watch(self) -> None:
         """Watch the connections while the server listens."""

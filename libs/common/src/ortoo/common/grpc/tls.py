@@ -59,6 +59,11 @@ class ReloadingFiles(Generic[T]):
         _log.emit(log_events.CERTIFICATES_RELOADED, files=[str(file) for file in self._files])
         return True
 
+    def newest(self) -> T:
+        """The value of the files as they are now; the last valid one if they are invalid."""
+        self.reload_if_changed()
+        return self.value
+
     def _state(self) -> list[tuple[int, int, int] | None]:
         found: list[tuple[int, int, int] | None] = []
         for file in self._files:
@@ -69,6 +74,10 @@ class ReloadingFiles(Generic[T]):
             else:
                 found.append((about.st_ino, about.st_mtime_ns, about.st_size))
         return found
+
+
+Contexts = ReloadingFiles[ssl.SSLContext]
+"""The contexts of connections that are not gRPC's own; each connection uses the newest one."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -116,36 +125,27 @@ class TlsListener:
         # None means that the configuration stays, by gRPC's documentation; its types lack that.
         return grpc.dynamic_ssl_server_credentials(made.value, newest, bool(self.client_ca_file))  # type: ignore[arg-type]
 
-    def ssl_context(self) -> ssl.SSLContext:
-        """The same for a server that is not grpcio's; a handshake with changed files uses a context made from them.
+    def contexts(self) -> Contexts:
+        """The same for a server that is not grpcio's: the contexts of its handshakes.
 
         Errors: Invalid, naming the setting.
         """
         if not (self.certificate_file and self.key_file):
             _log.emit(log_events.DEVELOPMENT_CERTIFICATE_USED, field=self.settings[1])
-            return _self_signed_context(self.address)
+            return ReloadingFiles([], lambda: _self_signed_context(self.address))
         files = [Path(file) for file in (self.certificate_file, self.key_file, self.client_ca_file) if file]
-        made = ReloadingFiles(files, self._context_of_files)
+        return ReloadingFiles(files, self._context)
 
-        def use_newest(handshake: ssl.SSLObject, _: str | None, context: ssl.SSLContext) -> None:
-            """OpenSSL calls this in each handshake, before a certificate is chosen."""
-            made.reload_if_changed()
-            if made.value is not context:
-                handshake.context = made.value
-
-        context = made.value
-        context.sni_callback = use_newest
-        return context
-
-    def _context_of_files(self) -> ssl.SSLContext:
+    def _context(self) -> ssl.SSLContext:
         _, certificate_name, key_name, ca_name = self.settings
-        _read_pair(Path(self.key_file), Path(self.certificate_file), key_name, certificate_name)
-        context = _server_context()
-        context.load_cert_chain(self.certificate_file, self.key_file, password="")
+        context = _http2_context(ssl.PROTOCOL_TLS_SERVER)
+        _load_pair(context, Path(self.key_file), Path(self.certificate_file), key_name, certificate_name)
         if self.client_ca_file:
-            _read_roots(Path(self.client_ca_file), ca_name)
-            context.load_verify_locations(self.client_ca_file)
+            _load_roots(context, Path(self.client_ca_file), ca_name)
             context.verify_mode = ssl.CERT_REQUIRED
+            # A resumed session would not check the certificate again.
+            context.options |= ssl.OP_NO_TICKET
+            context.num_tickets = 0
         return context
 
     def _read(self) -> grpc.ServerCertificateConfiguration:
@@ -208,6 +208,22 @@ def cluster_credentials(settings: "ServiceSettings") -> ReloadingFiles[grpc.Chan
     return ReloadingFiles([roots, *files], read)
 
 
+def cluster_contexts(settings: "ServiceSettings") -> Contexts | None:
+    """The same certificates for connections that are not gRPC's own. Errors: Invalid, naming the setting."""
+    if not settings.tls_cluster_listen_address:
+        return None
+    roots = Path(settings.tls_cluster_ca_file)
+    files = Path(settings.tls_cluster_key_file), Path(settings.tls_cluster_certificate_file)
+
+    def make() -> ssl.SSLContext:
+        context = _http2_context(ssl.PROTOCOL_TLS_CLIENT)
+        _load_pair(context, *files, "tls_cluster_key_file", "tls_cluster_certificate_file")
+        _load_roots(context, roots, "tls_cluster_ca_file")
+        return context
+
+    return ReloadingFiles([roots, *files], make)
+
+
 def cluster_listener(settings: "ServiceSettings", address: str = "") -> TlsListener | None:
     """The TLS port for processes of the cluster, at `address` or, if it is empty, at the address in the settings.
 
@@ -254,9 +270,9 @@ def make_self_signed_certificate(hosts: Sequence[str]) -> tuple[bytes, bytes]:
     return made.public_bytes(serialization.Encoding.PEM), private
 
 
-def _server_context() -> ssl.SSLContext:
-    """A context for HTTP/2, which needs TLS 1.2 or later."""
-    context = ssl.SSLContext(ssl.PROTOCOL_TLS_SERVER)
+def _http2_context(side: int) -> ssl.SSLContext:
+    """A context of servers or clients for HTTP/2, which needs TLS 1.2 or later."""
+    context = ssl.SSLContext(side)
     context.minimum_version = ssl.TLSVersion.TLSv1_2
     context.set_alpn_protocols(["h2"])
     return context
@@ -264,7 +280,7 @@ def _server_context() -> ssl.SSLContext:
 
 def _self_signed_context(address: str) -> ssl.SSLContext:
     certificate, key = make_self_signed_certificate(("localhost", "127.0.0.1", address.rpartition(":")[0]))
-    context = _server_context()
+    context = _http2_context(ssl.PROTOCOL_TLS_SERVER)
     with tempfile.NamedTemporaryFile() as file:  # OpenSSL reads files only
         file.write(key + certificate)
         file.flush()
@@ -274,24 +290,34 @@ def _self_signed_context(address: str) -> ssl.SSLContext:
 
 def _read_pair(key_file: Path, certificate_file: Path, key_field: str, field: str) -> tuple[bytes, bytes]:
     """Read and check a key and its certificate; gRPC would accept any two texts and then fail. Errors: Invalid."""
-    key, certificate = _read(key_file, key_field), _read(certificate_file, field)
-    context = _context()
+    _load_pair(_context(), key_file, certificate_file, key_field, field)
+    return _read(key_file, key_field), _read(certificate_file, field)
+
+
+def _load_pair(context: ssl.SSLContext, key_file: Path, certificate_file: Path, key_field: str, field: str) -> None:
+    """Let a context show a certificate. Errors: Invalid."""
+    _read(key_file, key_field)
+    _read(certificate_file, field)
     try:
         context.load_cert_chain(certificate_file, key_file, password="")
     except (OSError, ValueError) as error:
         words = f"{certificate_file} is not the certificate of the key in {key_file}: {error}; give a matching pair"
         raise Invalid(words, field=field) from None
-    return key, certificate
 
 
 def _read_roots(file: Path, field: str) -> bytes:
     """Read trusted certificates. Errors: Invalid."""
-    roots = _read(file, field)
+    _load_roots(_context(), file, field)
+    return _read(file, field)
+
+
+def _load_roots(context: ssl.SSLContext, file: Path, field: str) -> None:
+    """Let a context trust certificates. Errors: Invalid."""
+    _read(file, field)
     try:
-        _context().load_verify_locations(file)
+        context.load_verify_locations(file)
     except OSError as error:
         raise Invalid(f"{file} contains an invalid certificate: {error}; give PEM", field=field) from None
-    return roots
 
 
 def _context() -> ssl.SSLContext:

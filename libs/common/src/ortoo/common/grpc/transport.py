@@ -4,15 +4,16 @@ A simulation, for example, sets a transport without sockets.
 """
 
 import contextlib
+import ssl
 from collections.abc import Iterator, Sequence
 from contextvars import ContextVar
-from typing import Protocol, cast
+from typing import Any, Protocol, cast
 
 import grpc
 
 H2 = "h2"
 """The value of the setting `transport` for servers of libnghttp2."""
-Options = Sequence[tuple[str, int]]
+Options = Sequence[tuple[str, Any]]
 """gRPC's channel arguments; servers take them too."""
 
 
@@ -30,8 +31,13 @@ class Transport(Protocol):
     def channel(self, address: str, options: Options) -> grpc.aio.Channel:
         """A channel to host:port; it connects at its first use."""
 
-    def stream_channel(self, address: str, options: Options) -> grpc.aio.Channel:
-        """The same, of which Ortoo's processes use less for streams in both directions: see `H2StreamCall`."""
+    def with_streams(
+        self, channel: grpc.aio.Channel, address: str, options: Options, tls: ssl.SSLContext | None = None
+    ) -> grpc.aio.Channel:
+        """The same channel to host:port for callers that use streams in both directions as `H2StreamCall` allows.
+
+        `tls` is the context of the channel's connections for transports of Python; None = they use no TLS.
+        """
 
     def server(self, interceptors: Sequence[grpc.aio.ServerInterceptor], options: Options) -> grpc.aio.Server:
         """A server that does not listen yet; the first interceptor is the outermost."""
@@ -53,9 +59,11 @@ class SocketTransport:
         """A channel without TLS."""
         return grpc.aio.insecure_channel(address, options=list(options))
 
-    def stream_channel(self, address: str, options: Options) -> grpc.aio.Channel:
-        """A channel without TLS."""
-        return self.channel(address, options)
+    def with_streams(
+        self, channel: grpc.aio.Channel, address: str, options: Options, tls: ssl.SSLContext | None = None
+    ) -> grpc.aio.Channel:
+        """Returns `channel`."""
+        return channel
 
     def server(self, interceptors: Sequence[grpc.aio.ServerInterceptor], options: Options) -> grpc.aio.Server:
         """A server of the running event loop."""
@@ -74,11 +82,13 @@ class H2Transport(SocketTransport):
         """Returns itself."""
         return self
 
-    def stream_channel(self, address: str, options: Options) -> grpc.aio.Channel:
-        """A channel without TLS."""
+    def with_streams(
+        self, channel: grpc.aio.Channel, address: str, options: Options, tls: ssl.SSLContext | None = None
+    ) -> grpc.aio.Channel:
+        """A channel whose streams in both directions have their own connection."""
         from ortoo.common.grpc.h2.client.channel import H2Channel
 
-        return cast("grpc.aio.Channel", H2Channel(address, options, self.channel(address, options)))
+        return cast("grpc.aio.Channel", H2Channel(address, options, channel, tls))
 
     def server(self, interceptors: Sequence[grpc.aio.ServerInterceptor], options: Options) -> grpc.aio.Server:
         """A server of the running event loop."""

@@ -1,5 +1,6 @@
 """The addresses of a network in memory: the listening servers, and how channels find them."""
 
+import ssl
 from collections.abc import Sequence
 from typing import Self, cast
 
@@ -49,9 +50,11 @@ class MemoryTransport:
         core = CoreChannel(self, address, options, self._window_bytes)
         return cast("grpc.aio.Channel", MemoryChannel(core, interceptors))
 
-    def stream_channel(self, address: str, options: Options = ()) -> grpc.aio.Channel:
-        """The same."""
-        return self.channel(address, options)
+    def with_streams(
+        self, channel: grpc.aio.Channel, address: str, options: Options = (), tls: ssl.SSLContext | None = None
+    ) -> grpc.aio.Channel:
+        """Returns `channel`."""
+        return channel
 
     def server(
         self,

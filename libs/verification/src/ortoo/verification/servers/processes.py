@@ -280,14 +280,17 @@ async def process_cluster(
     environ: Mapping[str, Mapping[str, object]] | None = None,
     memory_bytes: Mapping[str, int] | None = None,
     environ_more: Mapping[str, str] | None = None,
+    transport: str = "",
 ) -> AsyncIterator[ProcessCluster]:
     """Start a name server, enodes `enode-0`... and snodes `snode-0`...; leave nothing running.
 
     `environ` has each role's settings, such as `{"enode": {"STORE_SEGMENT_BYTES": 1 << 20}}`. `memory_bytes` limits the
     memory of each process of a role, where this process may create control groups. `environ_more` is the environment
-    of every role beside its settings.
+    of every role beside its settings. `transport` is that setting of every role; empty = its default.
     """
     chosen = {"namesrv": {}, "enode": SMALL_STORE, "snode": {}, **(environ or {})}
+    if transport:
+        chosen = {role: {"TRANSPORT": transport, **settings} for role, settings in chosen.items()}
     cluster = ProcessCluster(
         folder,
         RoleProcess("namesrv", folder / "namesrv", chosen["namesrv"]),

@@ -2,6 +2,7 @@
 
 import asyncio
 from collections.abc import Callable
+from functools import partial
 from typing import TYPE_CHECKING, Any
 
 from ortoo.common.errors import Overloaded
@@ -29,6 +30,11 @@ if TYPE_CHECKING:
 OK = 0
 DEADLINE_EXCEEDED = 4
 RESOURCE_EXHAUSTED = 8
+REFUSAL_HELD_S = 0.2
+"""Time for which the error of a stream waits for the first request, which the caller may be about to write.
+
+The write would fail otherwise, and some clients then report an error of their own instead of the status.
+"""
 
 
 class H2Call:
@@ -37,8 +43,10 @@ class H2Call:
     __slots__ = (
         "_connection",
         "_has_begun",
+        "_held",
         "_inbox",
         "_is_half_closed",
+        "_is_silent",
         "_method",
         "_partial",
         "_reader",
@@ -80,6 +88,10 @@ class H2Call:
         self.task: Any = None
         """The task of its handler."""
         self._has_begun = self._is_half_closed = False
+        self._is_silent = True
+        """Whether no byte of a request has arrived."""
+        self._held: Callable[[], object] | None = None
+        """Sends the error that waits for the first request."""
         self._reader = MessageReader(connection.server.limits.message_bytes_max)
         self._partial: MemoryShare | None = None
         """The memory of the incomplete request."""
@@ -123,7 +135,8 @@ class H2Call:
 
     def on_data(self, data: bytes, *, is_last: bool) -> None:
         """Bytes of the caller have arrived."""
-        self._is_half_closed = is_last
+        self._is_half_closed, self._is_silent = is_last, False
+        self._send_held()
         if self.is_answered or (self.is_served and not self._method.takes_many):
             self.consumed(len(data))  # no message follows the one request
             return
@@ -262,8 +275,19 @@ class H2Call:
     def answer(self, data: bytes | None, code: int, details: str, trailing: Metadata) -> None:
         """Send the last answer, if any, and the status, unless the handler has already sent the status."""
         self.cancelled = self.task = None
-        if not self.is_answered:
+        if self.is_answered:
+            return
+        if code and self._inbox is not None and self._is_silent and not (self.is_closed or self._has_begun):
+            self.is_answered = True
+            self._held = partial(self._end_with, data, code, details, trailing)
+            self._connection.loop.call_later(REFUSAL_HELD_S, self._send_held)
+        else:
             self._end_with(data, code, details, trailing)
+
+    def _send_held(self) -> None:
+        held, self._held = self._held, None
+        if held is not None and not self.is_closed:
+            held()
 
     def fail(self, code: int, details: str) -> None:
         """End the call with a status that its handler has not chosen, and cancel the handler.

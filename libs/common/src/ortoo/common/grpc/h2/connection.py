@@ -9,14 +9,14 @@ from ortoo.common.grpc.h2.framing import RESPONSE, Headers, trailers
 from ortoo.common.grpc.h2.headers import CallHeaders
 from ortoo.common.grpc.h2.limits import WireLimits
 from ortoo.common.grpc.h2.peers import auth_context_of, peer_name, spread_of
+from ortoo.common.grpc.h2.ports import Port
 from ortoo.common.grpc.h2.shared.endpoint import ENHANCE_YOUR_CALM, NO_ERROR, Endpoint
+from ortoo.common.grpc.h2.shared.tls_session import LINGER_S
 from ortoo.common.process.clock import Clock
 
 RESOURCE_EXHAUSTED: Final = 8
 UNIMPLEMENTED: Final = 12
 INTERNAL: Final = 13
-LINGER_S: Final = 0.5
-"""Time in which a peer may close a connection that the server has ended."""
 RETIRING: Final = b"retiring"
 """The ping between the two steps of a graceful end. Its answer shows that the peer begins no further calls."""
 
@@ -45,9 +45,10 @@ class Owner(Protocol):
 class H2Connection(Endpoint):
     """The server's end of a connection."""
 
-    def __init__(self, server: Owner) -> None:
+    def __init__(self, server: Owner, port: Port) -> None:
         super().__init__(server.limits, server.limits.connection())
         self.server = server
+        self.port = port
         self.calls: dict[int, H2Call] = {}
         self.peer = ""
         """The address of the peer as gRPC writes it."""
@@ -61,16 +62,21 @@ class H2Connection(Endpoint):
 
     # Called by the event loop.
 
-    def connection_made(self, transport: Any) -> None:
-        """The socket is connected."""
+    def admit(self, transport: Any) -> bool:
+        """Whether the connection is taken; otherwise it is closed."""
         self._transport = transport
-        name = transport.get_extra_info("peername")
-        self.peer = peer_name(name)
-        self.auth_context = auth_context_of(transport.get_extra_info("ssl_object"))
         if not self.server.add_connection(self):
             self.is_lost = True
             transport.abort()
+        return not self.is_lost
+
+    def connection_made(self, transport: Any) -> None:
+        """The socket is connected, and a handshake of TLS has succeeded."""
+        if self._transport is None and not self.admit(transport):
             return
+        name = transport.get_extra_info("peername")
+        self.peer = peer_name(name)
+        self.auth_context = auth_context_of(transport.get_extra_info("ssl_object"))
         self.begin(self.limits.settings(), spread_of(name))
 
     # Called by calls and by the server.
@@ -97,7 +103,9 @@ class H2Connection(Endpoint):
 
     def retire(self) -> None:
         """Ask the peer to make its further calls on another connection; close this one after its last call."""
-        if not self._is_retired and not self.is_lost:
+        if not self._is_begun:
+            self.abort()
+        elif not self._is_retired and not self.is_lost:
             self._is_retired = True
             self.h2.send_shutdown_notice()
             self.h2.ping(RETIRING)
@@ -112,9 +120,6 @@ class H2Connection(Endpoint):
             return
         self.flush()
         self._is_closing = True
-        if not self._transport.can_write_eof():  # TLS tells the end itself
-            self._transport.close()
-            return
         try:
             self._transport.write_eof()
             self.loop.call_later(LINGER_S, self.abort)

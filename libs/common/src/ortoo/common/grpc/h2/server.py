@@ -3,20 +3,21 @@
 import asyncio
 import contextlib
 import contextvars
-import socket
-import ssl
 from collections import Counter
 from collections.abc import Iterable, Mapping, Sequence
+from functools import partial
 from typing import Any
 
 import grpc
 
-from ortoo.common.grpc.h2.connection import LINGER_S, H2Connection
+from ortoo.common.grpc.h2.connection import H2Connection
 from ortoo.common.grpc.h2.limits import WireLimits
-from ortoo.common.grpc.h2.listeners import BACKLOG, listen
 from ortoo.common.grpc.h2.methods import CallDetails, H2Method, InterceptedMethod
+from ortoo.common.grpc.h2.ports import BACKLOG, Port
+from ortoo.common.grpc.h2.shared.tls_session import LINGER_S, TlsSession
 from ortoo.common.grpc.layers.direct import direct_handler
 from ortoo.common.grpc.layers.layer import Layers
+from ortoo.common.grpc.tls import Contexts
 from ortoo.common.process.clock import Clock, SystemClock
 
 UNAVAILABLE: int = grpc.StatusCode.UNAVAILABLE.value[0]
@@ -43,7 +44,7 @@ class H2Server(grpc.aio.Server):
         self._registered: dict[str, Any] = {}
         self._generic: list[grpc.GenericRpcHandler] = []
         self._methods: dict[str, Any] = {}
-        self._sockets: list[tuple[socket.socket, ssl.SSLContext | None]] = []
+        self._ports: list[Port] = []
         self._listening: list[asyncio.Server] = []
         self._around = contextvars.copy_context()
         self._is_started = self._is_stopping = False
@@ -68,16 +69,15 @@ class H2Server(grpc.aio.Server):
 
     def add_secure_port(self, address: str, server_credentials: Any) -> int:
         """Like `add_insecure_port`, with TLS; `server_credentials` is a `TlsListener`. Errors: Invalid as well."""
-        context = server_credentials.ssl_context()
-        return self._bind(address, context)
+        return self._bind(address, server_credentials.contexts())
 
-    def _bind(self, address: str, tls: ssl.SSLContext | None) -> int:
+    def _bind(self, address: str, tls: Contexts | None) -> int:
         try:
-            found = listen(address, reuses_port=self.limits.reuses_port)
+            port = Port.bind(address, tls, reuses_port=self.limits.reuses_port)
         except OSError as error:
             raise RuntimeError(f"cannot bind {address}: {error}") from None
-        self._sockets += ((one, tls) for one in found)
-        return int(found[0].getsockname()[1])
+        self._ports.append(port)
+        return port.number
 
     async def start(self) -> None:
         """Take connections. Errors: UsageError when it was stopped."""
@@ -88,13 +88,15 @@ class H2Server(grpc.aio.Server):
         self._is_started = True
         self._around = contextvars.copy_context()
         loop = asyncio.get_running_loop()
-        for one, tls in self._sockets:
-            timeout_s = None if tls is None else self.limits.set_up_max_s
-            self._listening.append(
-                await loop.create_server(
-                    lambda: H2Connection(self), sock=one, backlog=BACKLOG, ssl=tls, ssl_handshake_timeout=timeout_s
-                )
-            )
+        for port in self._ports:
+            for one in port.sockets:
+                self._listening.append(await loop.create_server(partial(self._accept, port), sock=one, backlog=BACKLOG))
+
+    def _accept(self, port: Port) -> asyncio.Protocol:
+        connection = H2Connection(self, port)
+        if port.tls is None:
+            return connection
+        return TlsSession(connection, port.tls.newest(), handshake_max_s=self.limits.set_up_max_s)
 
     async def stop(self, grace: float | None) -> None:
         """Refuse new connections and calls, wait `grace` seconds for open calls, and cancel the others."""
@@ -103,8 +105,8 @@ class H2Server(grpc.aio.Server):
             for listening in self._listening:
                 listening.close()
             if not self._is_started:
-                for one, _ in self._sockets:
-                    one.close()
+                for port in self._ports:
+                    port.close()
             for connection in list(self.connections):
                 connection.retire()
         self._look_for_calls()
@@ -136,15 +138,17 @@ class H2Server(grpc.aio.Server):
     def add_connection(self, connection: H2Connection) -> bool:
         """Whether the server takes the connection."""
         limit = self.limits.connections_max
-        if self._is_stopping or (limit and len(self.connections) >= limit):
+        if self._is_stopping or (limit and connection.port.connections >= limit):
             return False
+        connection.port.connections += 1
         self.connections[connection] = None
         self._no_connections.clear()
         return True
 
     def remove_connection(self, connection: H2Connection) -> None:
         """The connection has ended."""
-        self.connections.pop(connection, None)
+        del self.connections[connection]
+        connection.port.connections -= 1
         if self._is_stopping:
             self._look_for_calls()
         if not self.connections:

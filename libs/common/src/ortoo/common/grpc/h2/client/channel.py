@@ -1,6 +1,7 @@
 """A channel whose streams in both directions use libnghttp2; its other calls use grpc.aio."""
 
 import asyncio
+import ssl
 from collections.abc import Callable, Iterable
 from typing import Any
 
@@ -9,22 +10,35 @@ import grpc
 from ortoo.common.grpc.h2.client.call import UNAVAILABLE, H2StreamCall
 from ortoo.common.grpc.h2.client.connection import H2ClientConnection
 from ortoo.common.grpc.h2.limits import WireLimits
+from ortoo.common.grpc.h2.shared.tls_session import TlsSession
 from ortoo.common.process.containment import as_ortoo_error
 
 
 class H2Channel:
-    """A channel to one address without TLS. It connects at its first call, and again after its connection broke.
+    """A channel to one address. It connects at its first call, and again after its connection broke.
 
     After a failed attempt, the calls that wait for it fail. For the following back-off further calls fail at once, and
     the first call after that connects again.
     """
 
-    def __init__(self, address: str, options: Iterable[tuple[str, Any]], other: grpc.aio.Channel) -> None:
-        """A channel to host:port; `options` are gRPC's channel arguments, and `other` makes all other calls."""
-        given = list(options)
+    def __init__(
+        self,
+        address: str,
+        options: Iterable[tuple[str, Any]],
+        other: grpc.aio.Channel,
+        tls: ssl.SSLContext | None = None,
+    ) -> None:
+        """A channel to host:port; `options` are gRPC's channel arguments, and `other` makes all other calls.
+
+        The argument `grpc.ssl_target_name_override` is the name in the server's certificate; without it this is the
+        host. `tls` is a context of clients for HTTP/2; None = the channel uses no TLS.
+        """
+        given = dict(options)
         self._address = address
-        self._limits = WireLimits.of_options(given)
-        self._backoffs = Backoffs(dict(given))
+        self._server_name: str = given.get("grpc.ssl_target_name_override", "")
+        self._tls = tls
+        self._limits = WireLimits.of_options(given.items())
+        self._backoffs = Backoffs(given)
         self._other = other
         self._connection: H2ClientConnection | None = None
         self._leaving: set[H2ClientConnection] = set()
@@ -82,12 +96,12 @@ class H2Channel:
     async def _connect(self) -> None:
         loop = asyncio.get_running_loop()
         host, _, port = self._address.rpartition(":")
+        scheme = b"http" if self._tls is None else b"https"
+        connection = H2ClientConnection(self._limits, self._server_name or self._address, self._on_gone, scheme)
         begun_s = loop.time()
         try:
             async with asyncio.timeout(self._backoffs.connect_max_s):
-                _, connection = await loop.create_connection(
-                    lambda: H2ClientConnection(self._limits, self._address, self._on_gone), host.strip("[]"), int(port)
-                )
+                await loop.create_connection(lambda: self._secured(connection), host.strip("[]"), int(port))
                 try:
                     await connection.is_ready
                 except BaseException:
@@ -111,6 +125,13 @@ class H2Channel:
                 self._fail_waiting(f"{self._address} closed the connection")
         finally:
             self._connecting = None
+
+    def _secured(self, connection: H2ClientConnection) -> asyncio.Protocol:
+        """The protocol of a socket for this connection."""
+        if self._tls is None:
+            return connection
+        name = self._server_name or self._address.rpartition(":")[0].strip("[]")
+        return TlsSession(connection, self._tls, handshake_max_s=self._backoffs.connect_max_s, server_name=name)
 
     def _fail_waiting(self, reason: str) -> None:
         waiting, self._waiting = self._waiting, []

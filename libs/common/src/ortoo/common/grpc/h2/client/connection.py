@@ -1,6 +1,7 @@
 """A connection that this process has opened to a server."""
 
 import contextlib
+import ssl
 from collections.abc import Callable
 from typing import Any
 
@@ -16,26 +17,40 @@ AGENT = b"ortoo-h2"
 class H2ClientConnection(Endpoint):
     """The client's end of a connection."""
 
-    def __init__(self, limits: WireLimits, authority: str, on_gone: Callable[["H2ClientConnection"], None]) -> None:
+    def __init__(
+        self,
+        limits: WireLimits,
+        authority: str,
+        on_gone: Callable[["H2ClientConnection"], None],
+        scheme: bytes = b"http",
+    ) -> None:
         """`on_gone` is called when no further call may begin on it, because it was lost or the server stops."""
         super().__init__(limits, limits.client_connection())
         self.calls: dict[int, H2StreamCall] = {}
         self.is_ready = self.loop.create_future()
-        """Done when the server has sent its settings; fails with ConnectionError when the connection breaks before."""
+        """Done when the server has sent its settings; fails with OSError when the connection breaks before."""
         self._authority = authority.encode()
+        self._scheme = scheme
+        self._error: Exception | None = None
+        """Why the connection was lost, if that is known."""
         self._on_gone = on_gone
         self._is_retired = False
 
     def connection_made(self, transport: Any) -> None:
-        """The socket is connected."""
+        """The socket is connected, and a handshake of TLS has succeeded."""
         self._transport = transport
         self.begin({**self.limits.settings(), engine.Setting.ENABLE_PUSH: 0})
+
+    def connection_lost(self, error: Exception | None) -> None:
+        """The connection has ended."""
+        self._error = error
+        super().connection_lost(error)
 
     def open(self, call: H2StreamCall) -> None:
         """Begin a call."""
         headers = (
             (b":method", b"POST"),
-            (b":scheme", b"http"),
+            (b":scheme", self._scheme),
             (b":path", call.path.encode()),
             (b":authority", self._authority),
             (b"te", b"trailers"),
@@ -65,7 +80,7 @@ class H2ClientConnection(Endpoint):
 
     def _on_lost(self) -> None:
         if not self.is_ready.done():
-            self.is_ready.set_exception(ConnectionError("the server closed the connection before its settings came"))
+            self.is_ready.set_exception(_reason_of(self._error))
             self.is_ready.exception()  # also if the attempt to connect is no longer awaited
         self._is_retired = True
         self._on_gone(self)
@@ -118,3 +133,11 @@ class H2ClientConnection(Endpoint):
             self.retire()
         elif kind is engine.ConnectionClosed:
             self.loop.call_soon(self.abort)
+
+
+def _reason_of(error: Exception | None) -> OSError:
+    """The reason why a connection was lost before the server's settings came, with gRPC's words for it."""
+    if isinstance(error, ssl.SSLError) and "ALERT" not in (error.reason or ""):
+        return ConnectionError(f"handshake failed: {error}")
+    seen = f" ({error})" if error is not None else ""
+    return ConnectionError(f"the server closed the connection before its settings came{seen}: Socket closed")

@@ -29,12 +29,13 @@ class Endpoint(asyncio.Protocol):
         self._transport: Any = None
         self._lifetime: Lifetime
         self._timer: asyncio.TimerHandle | None = None
-        self._is_due = self._is_receiving = self._is_paused = self._is_closing = False
+        self._is_begun = self._is_due = self._is_receiving = self._is_paused = self._is_closing = False
         self._waiting: dict[int, asyncio.Future[None]] = {}
         """By stream: senders that wait until their messages are sent."""
 
     def begin(self, settings: dict[int, int], spread: float = 0.0) -> None:
         """Send the settings, and begin to watch the connection. `spread` is that of `Lifetime`."""
+        self._is_begun = True
         self._lifetime = Lifetime(self.limits, self.loop.time(), spread)
         self.h2.initiate_connection(settings)
         self.h2.set_local_window_size(CONNECTION_WINDOW_BYTES)
@@ -42,6 +43,11 @@ class Endpoint(asyncio.Protocol):
             self.loop.call_later(wait_s, self._check_set_up)
         self._timer = self.loop.call_later(self._lifetime.interval_s, self._look)
         self.flush()
+
+    def admit(self, transport: Any) -> bool:
+        """Whether the connection is taken. Its socket is connected, and a handshake of TLS is still to come."""
+        self._transport = transport
+        return True
 
     # Defined by servers and clients.
 
@@ -85,7 +91,8 @@ class Endpoint(asyncio.Protocol):
     def resume_writing(self) -> None:
         """The socket's buffer has space again."""
         self._is_paused = False
-        self.flush()
+        if self._is_begun:
+            self.flush()
 
     def connection_lost(self, error: Exception | None) -> None:
         """The connection has ended."""

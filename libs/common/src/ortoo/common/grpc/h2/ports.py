@@ -1,13 +1,44 @@
-"""Listening sockets by gRPC's names of addresses."""
+"""Listening ports by gRPC's names of addresses."""
 
 import socket
+from dataclasses import dataclass
+from typing import Self
+
+from ortoo.common.grpc.tls import Contexts
 
 BACKLOG = 1024
 ANY = ("", "0.0.0.0", "::", "[::]")
 """gRPC listens on all addresses of both families for each of these hosts."""
 
 
-def listen(address: str, *, reuses_port: bool) -> list[socket.socket]:
+@dataclass(slots=True)
+class Port:
+    """A port of a server."""
+
+    sockets: list[socket.socket]
+    """The listening sockets, one for each address of the host."""
+    tls: Contexts | None
+    """Makes the contexts of handshakes; None = plaintext."""
+    connections: int = 0
+    """The number of open connections, including those whose handshake has not finished."""
+
+    @classmethod
+    def bind(cls, address: str, tls: Contexts | None, *, reuses_port: bool) -> Self:
+        """Listen on host:port. Port 0 = any free port. Errors: OSError."""
+        return cls(_listen(address, reuses_port=reuses_port), tls)
+
+    @property
+    def number(self) -> int:
+        """The port's number."""
+        return int(self.sockets[0].getsockname()[1])
+
+    def close(self) -> None:
+        """Close the listening sockets."""
+        for one in self.sockets:
+            one.close()
+
+
+def _listen(address: str, *, reuses_port: bool) -> list[socket.socket]:
     """Bound sockets for host:port, one for each address of the host. Port 0 = any free port. Errors: OSError."""
     host, _, name = address.rpartition(":")
     port = int(name or 0)

@@ -1,0 +1,184 @@
+"""TLS between the bytes of a socket and an end of a connection, without the TLS of the event loop.
+
+The loop's own TLS tells a server of a connection only after its handshake, and drops the alert of a failed one.
+"""
+
+import asyncio
+import contextlib
+import ssl
+from typing import Any, Final, Protocol
+
+ALPN: Final = "h2"
+"""The name of HTTP/2 in the handshake, which both sides require."""
+LINGER_S: Final = 0.5
+"""Time in which a peer may close a connection that this process has ended."""
+READ_BYTES: Final = 256 << 10
+
+
+class Secured(Protocol):
+    """An end of a connection, as its TLS session sees it."""
+
+    def admit(self, transport: Any) -> bool:
+        """Whether the connection is taken. The socket is connected, and the handshake is still to come."""
+
+    def connection_made(self, transport: Any) -> None:
+        """The handshake has succeeded. The session is the transport."""
+
+    def data_received(self, data: bytes) -> None:
+        """Decrypted bytes have arrived."""
+
+    def pause_writing(self) -> None:
+        """The socket's buffer is full."""
+
+    def resume_writing(self) -> None:
+        """The socket's buffer has space again."""
+
+    def connection_lost(self, error: Exception | None) -> None:
+        """The connection has ended. `error` is the failure of TLS, if there was one, such as the peer's alert."""
+
+
+class TlsSession(asyncio.Protocol):
+    """The protocol of a socket, and the transport of its end of the connection.
+
+    A server lets the peer read the alert of a failed handshake, before it closes the connection.
+    """
+
+    def __init__(
+        self, end: Secured, context: ssl.SSLContext, *, handshake_max_s: float, server_name: str | None = None
+    ) -> None:
+        """`server_name` is the name that the peer's certificate must have; None = this is the server's session.
+
+        Errors: ValueError if a certificate cannot have this name.
+        """
+        self._end = end
+        self._is_server = server_name is None
+        self._handshake_max_s = handshake_max_s
+        self._received, self._unsent = ssl.MemoryBIO(), ssl.MemoryBIO()
+        self._tls = context.wrap_bio(self._received, self._unsent, self._is_server, server_name)
+        self._socket: Any = None
+        self._timer: asyncio.TimerHandle | None = None
+        self._is_open = self._is_ended = False
+        self._error: Exception | None = None
+
+    # Called by the event loop.
+
+    def connection_made(self, transport: Any) -> None:
+        """The socket is connected."""
+        self._socket = transport
+        if not self._end.admit(self):
+            self._is_ended = True
+            return
+        self._timer = asyncio.get_running_loop().call_later(self._handshake_max_s, self.abort)
+        self._shake_hands()
+
+    def data_received(self, data: bytes) -> None:
+        """Encrypted bytes have arrived."""
+        if self._is_ended:
+            return
+        self._received.write(data)
+        if self._is_open or self._shake_hands():
+            self._read()
+
+    def pause_writing(self) -> None:
+        """The socket's buffer is full."""
+        self._end.pause_writing()
+
+    def resume_writing(self) -> None:
+        """The socket's buffer has space again."""
+        self._end.resume_writing()
+
+    def connection_lost(self, error: Exception | None) -> None:
+        """The connection has ended."""
+        self._stop_timer()
+        self._is_ended = True
+        self._end.connection_lost(self._error or error)
+
+    # The transport of the end of the connection.
+
+    def write(self, data: bytes) -> None:
+        """Encrypt and send bytes."""
+        if self._is_ended:
+            return
+        left = memoryview(data)
+        try:
+            while left:
+                left = left[self._tls.write(left) :]
+        except ssl.SSLError as error:
+            self._error = error
+            self.abort()
+            return
+        self._flush()
+
+    def write_eof(self) -> None:
+        """Send the end of the bytes. Further bytes of the peer are dropped. Errors: OSError if it has disconnected."""
+        self._is_ended = True
+        with contextlib.suppress(ssl.SSLError):  # the peer has not sent its end yet
+            self._tls.unwrap()
+        self._flush()
+        self._socket.write_eof()
+
+    def abort(self) -> None:
+        """Break the connection."""
+        self._socket.abort()
+
+    def get_extra_info(self, name: str) -> Any:
+        """Information about the connection; `ssl_object` is this session's."""
+        return self._tls if name == "ssl_object" else self._socket.get_extra_info(name)
+
+    # Internal steps.
+
+    def _shake_hands(self) -> bool:
+        """Continue the handshake; whether it has succeeded."""
+        try:
+            self._tls.do_handshake()
+        except ssl.SSLWantReadError:
+            self._flush()
+            return False
+        except ssl.SSLError as error:
+            self._fail(error)
+            return False
+        if self._tls.selected_alpn_protocol() != ALPN:
+            self._fail(ssl.SSLError("the peer does not offer HTTP/2, which has the name h2 in ALPN"))
+            return False
+        self._stop_timer()
+        self._is_open = True
+        self._flush()
+        self._end.connection_made(self)
+        return not self._is_ended
+
+    def _fail(self, error: ssl.SSLError) -> None:
+        self._error, self._is_ended = error, True
+        self._flush()
+        if not self._is_server:
+            self._socket.close()
+            return
+        with contextlib.suppress(OSError):
+            self._socket.write_eof()
+        # If the socket was closed with unread bytes, the peer's system could drop the alert.
+        asyncio.get_running_loop().call_later(LINGER_S, self.abort)
+
+    def _read(self) -> None:
+        found: list[bytes] = []
+        is_over = False
+        try:
+            while chunk := self._tls.read(READ_BYTES):
+                found.append(chunk)
+            is_over = True
+        except ssl.SSLWantReadError:
+            pass
+        except ssl.SSLError as error:
+            self._error, is_over = error, True
+        self._flush()
+        if found:
+            self._end.data_received(found[0] if len(found) == 1 else b"".join(found))
+        if is_over:
+            self._socket.close()
+
+    def _flush(self) -> None:
+        if data := self._unsent.read():
+            self._socket.write(data)
+
+    def _stop_timer(self) -> None:
+        if self._timer is not None:
+            self._timer.cancel()
+            self._timer = None
