@@ -11,6 +11,7 @@ from typing import Any
 
 import grpc
 
+from ortoo.common.grpc.bulk_field import in_pieces
 from ortoo.common.grpc.h2.connection import LINGER_S, H2Connection
 from ortoo.common.grpc.h2.limits import WireLimits
 from ortoo.common.grpc.h2.listeners import BACKLOG, listen
@@ -170,10 +171,11 @@ class H2Server(grpc.aio.Server):
         handler = self._handler(CallDetails(path))
         if handler is None:
             return None
+        handler = handler._replace(response_serializer=in_pieces(handler.response_serializer))
         arriving = direct = None
         if self._layers is not None:
             arriving, direct = self._layers.arriving(path, handler), direct_handler(handler, path, self._layers)
-            handler = self._layers.wrap(handler, path)
+            handler = self._layers.wrap(handler, path, joins=True)
         made = self._methods[path] = H2Method(path, handler, arriving, direct, self.clock, self._around)
         return made
 
