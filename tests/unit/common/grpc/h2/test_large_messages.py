@@ -10,9 +10,10 @@ import pytest
 
 from ortoo.common.grpc.h2.limits import WireLimits
 from ortoo.common.grpc.h2.server import H2Server
-from ortoo.common.grpc.h2.shared.endpoint import WRITE_BYTES
+from ortoo.common.grpc.h2.shared.endpoint import CANCEL, WRITE_BYTES
 from ortoo.common.grpc.layers.answers import Answers
 from ortoo.common.grpc.layers.layer import Layers
+from tests.conformance.wire import turns
 
 LARGE = 3 << 20
 FRAMES = LARGE // (16 << 10)
@@ -44,10 +45,17 @@ class Scene:
     def __init__(self) -> None:
         self.calls: Counter[str] = Counter()
         self.written: list[int] = []
+        self.left = asyncio.Event()
+        self.server: H2Server
         self.call: Any = None
 
     async def handle(self, requests: AsyncIterator[bytes], context: Any) -> AsyncIterator[Any]:
         async for request in requests:
+            try:
+                while request == b"endless":
+                    yield bytes(1_000)
+            finally:
+                self.left.set()
             yield Answers([request, request])
             yield Answers([b"%d" % number for number in range(100)])
 
@@ -59,7 +67,7 @@ async def scene(monkeypatch: pytest.MonkeyPatch) -> AsyncIterator[Scene]:
     monkeypatch.setattr(
         WireLimits, "connection", lambda limits: Counting(connection(limits), found.calls, found.written)
     )
-    server = H2Server([Layers([])], [("grpc.max_receive_message_length", 8 << 20)])
+    server = found.server = H2Server([Layers([])], [("grpc.max_receive_message_length", 8 << 20)])
     handlers: dict[str, Any] = {"Call": grpc.stream_stream_rpc_method_handler(found.handle)}
     server.add_generic_rpc_handlers((grpc.method_handlers_generic_handler("t.Service", handlers),))
     port = server.add_insecure_port("127.0.0.1:0")
@@ -70,6 +78,23 @@ async def scene(monkeypatch: pytest.MonkeyPatch) -> AsyncIterator[Scene]:
         yield found
     await channel.close()
     await server.stop(None)
+
+
+async def test_a_handler_that_never_waits_ends_with_its_caller(scene: Scene) -> None:
+    """Even if the caller disconnects in the moment in which the handler continues."""
+    call = scene.call()
+    await call.write(b"endless")
+    await call.read()
+    [connection] = scene.server.connections
+    [[stream_id, served]] = connection.calls.items()
+    async for _ in turns():
+        if connection._waiting:
+            break
+    connection._wake()
+    connection._end(connection.calls.pop(stream_id), error_code=CANCEL)
+    await scene.left.wait()
+    assert served.is_closed
+    call.cancel()
 
 
 async def test_answers_arrive_in_order_whether_or_not_they_are_written_together(scene: Scene) -> None:

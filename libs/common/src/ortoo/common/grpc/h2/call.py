@@ -235,6 +235,10 @@ class H2Call:
 
     async def send_and_wait(self, *answers: bytes | Pieces) -> None:
         """Send some of the answers. Wait until they are sent if one is large, or if many small ones wait."""
+        if self.is_answered or self.is_closed:
+            # The handler is about to be cancelled, and may wait for nothing else.
+            await self._connection.server.clock.sleep(0)
+            return
         self.send(*answers)
         if self.unsent_bytes > (FLUSH_BYTES if max(map(len, answers)) > SMALL_BYTES else UNSENT_BYTES_MAX):
             await self.wait_until_sent()
