@@ -46,6 +46,9 @@ def check_invisible_duration(invisible_ms: int, least_ms: int) -> None:
     raise GrpcProxyError(Code.ILLEGAL_INVISIBLE_TIME, message)
 
 
+TOGETHER_BYTES_MAX = 64 << 10
+"""Messages up to this size are answered at once. The frames of a larger answer wait for the client one by one, because
+each frame that is ready takes memory."""
 COPIES = 2
 """Copies of messages while their frames wait for the client: as popped, and as frames."""
 NEW_TOPIC_MESSAGES_MAX = 100_000
@@ -78,6 +81,11 @@ class InitialPosition:
         return self._starts_at_end[key]
 
 
+def _is_small(result: PopResult) -> bool:
+    batches = [one.popped.batch for one in result.batches]
+    return sum(max(len(batch.records), batch.body_inflated_bytes) for batch in batches) <= TOGETHER_BYTES_MAX
+
+
 def _charge_memory(result: PopResult) -> None:
     """Count an answer in the call's memory until its client has taken all of it. Errors: Overloaded."""
     if (share := current_memory_share()) is not None:
@@ -100,8 +108,10 @@ class ReceiveMessageActivity:
     releasing: dict[Receiver, asyncio.Future[None]] = field(default_factory=dict)
     """Releases in progress. Until its release is complete, an attempt id would find the same messages again."""
 
-    async def receive(self, caller: Caller, request: ReceiveMessageRequest) -> AsyncGenerator[Answers, None]:
-        """Yield the status, the messages, and the delivery time at once.
+    async def receive(
+        self, caller: Caller, request: ReceiveMessageRequest
+    ) -> AsyncGenerator[Answers | ReceiveMessageResponse, None]:
+        """Yield the status, the messages, and the delivery time; a small answer at once.
 
         If the client disconnects meanwhile, messages that it did not receive are released or nacked.
         """
@@ -129,7 +139,8 @@ class ReceiveMessageActivity:
             for one, error in unreadable:
                 await self.pop_processor.nack_all(PopResult([one]), caller.client_id, error)
                 result.batches.remove(one)
-            yield Answers(frames)
+            for part in [Answers(frames)] if _is_small(result) else frames:
+                yield part
             await caller.end()
             is_delivered = True
         finally:
