@@ -7,7 +7,7 @@ from google.protobuf.message import DecodeError
 from hypothesis import given
 from hypothesis import strategies as st
 
-from ortoo.common.grpc.bulk_field import BULK_BYTES_MIN, BulkField, BulkMessage
+from ortoo.common.grpc.bulk_field import BULK_BYTES_MIN, BulkField, BulkMessage, Pieces, in_pieces
 from ortoo.v1 import consumer_pb2, enode_pb2, record_pb2
 
 APPEND = BulkField(enode_pb2.AppendRequest, "batch", "records")
@@ -48,6 +48,28 @@ def test_what_is_written_is_what_a_generated_class_reads(size: int) -> None:
     pushed, again = (consumer_pb2.PushResponse(delivery=delivery) for _ in range(2))
     written = PUSH.write(hollow(again, [again.delivery.batch]))
     assert consumer_pb2.PushResponse.FromString(written) == pushed
+
+
+def holders_of(message: Any) -> list[Any]:
+    """The inner messages with the large field."""
+    return [one.batch for one in message.batches] if hasattr(message, "batches") else [message.batch]
+
+
+@pytest.mark.parametrize("size", [BULK_BYTES_MIN // 2 - 1, BULK_BYTES_MIN, 1 << 20])
+@pytest.mark.parametrize(("field", "sizes"), [(APPEND, 1), (FETCH, 2)])
+def test_pieces_of_a_large_message_are_its_bytes_without_a_copy_of_the_field(
+    field: BulkField, sizes: int, size: int
+) -> None:
+    """For a repeated field as well; a small message is joined. A serializer of another kind is kept."""
+    first, second = (append(b"r" * size) if sizes == 1 else fetched(size, size) for _ in range(2))
+    hollowed = hollow(first, holders_of(first))
+    pieces = in_pieces(field.write)(hollowed)
+    assert bytes(pieces) == field.write(hollow(second, holders_of(second)))
+    assert len(pieces) == len(bytes(pieces))
+    assert isinstance(pieces, Pieces) == (size >= BULK_BYTES_MIN)
+    if isinstance(pieces, Pieces):
+        assert all(any(piece is bulk for piece in pieces.pieces) for bulk in hollowed.bulks)
+    assert in_pieces(enode_pb2.AppendRequest.SerializeToString) == enode_pb2.AppendRequest.SerializeToString
 
 
 @given(st.lists(SIZES, min_size=1, max_size=4))

@@ -7,6 +7,7 @@ from typing import Any
 import grpc
 import pytest
 
+from ortoo.common.grpc.layers.answers import Answers
 from ortoo.common.grpc.layers.coding import Decoding, Encoding
 from ortoo.common.grpc.layers.layer import Layer, Layers, ServedCall
 from ortoo.common.process.clock import SystemClock
@@ -139,6 +140,22 @@ async def test_each_of_many_answers_passes_the_layers() -> None:
     assert [answer async for answer in served(many, *layers)(b"", None)] == ["1ba", "2ba"]
     assert noted[2:] == [*(f"{name} taken {n}ba" for n in "12" for name in "ab"), "b leaves None", "a leaves None"]
     assert [answer async for answer in served(many, *layers)(b"fail", None)] == ["1ba", "sorrya"]
+
+
+@pytest.mark.parametrize("joins", [False, True])
+async def test_answers_that_are_ready_together_pass_the_layers_one_by_one(joins: bool) -> None:
+    """Only a transport that joins them gets them as one."""
+    noted: list[str] = []
+
+    async def together(request: Any, context: Any) -> AsyncIterator[Any]:
+        yield "0"
+        yield Answers(["1", "2"])
+        yield "3"
+
+    method = grpc.unary_stream_rpc_method_handler(together, bytes, written)
+    layers = Layers([Noting("a", noted), Encoding(), Decoding()])
+    answers = [one async for one in layers.wrap(method, PATH, joins=joins).unary_stream(b"", None)]
+    assert answers == (["0a", ["1a", "2a"], "3a"] if joins else ["0a", "1a", "2a", "3a"])
 
 
 @pytest.mark.parametrize("waits", [False, True])

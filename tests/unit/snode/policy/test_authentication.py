@@ -1,5 +1,7 @@
 """Caching of secrets: for a while, longer while no name server answers, and unknown keys cost nothing."""
 
+from collections.abc import Awaitable
+from datetime import UTC, datetime
 from typing import Any
 
 import pytest
@@ -7,6 +9,7 @@ import pytest
 from ortoo.common.cluster.name_servers import NameServers
 from ortoo.common.errors import Forbidden, NotFound, OrtooError, Overloaded, Unavailable
 from ortoo.common.grpc.channels import Channels
+from ortoo.common.grpc.signature import AUTHORIZATION, DATE_TIME, SignedCall, sign
 from ortoo.snode.cluster.name_server import NameServerClient
 from ortoo.snode.policy.access import ACCESS_KEY_LENGTH_MAX, SECRET_TTL_S, UNKNOWN_USERS_MAX, Authentication
 from ortoo.snode.settings import SnodeSettings
@@ -80,6 +83,41 @@ async def test_a_user_who_is_gone_is_not_known_again(
     users.error = Unavailable("it is away")
     with pytest.raises(Unavailable):
         await authentication.get_secret("ann")
+
+
+def signed(secret_key: str, at: str) -> dict[str, str]:
+    """The headers of a call that Ann signs at this time."""
+    said = f"MQv2-HMAC-SHA1 Credential=ann, SignedHeaders={DATE_TIME}, Signature={sign(secret_key, at).hex()}"
+    return {DATE_TIME: at, AUTHORIZATION: said}
+
+
+async def test_a_signature_is_checked_at_once_while_the_secret_is_cached(
+    users: Users, clock: VirtualClock, authentication: Authentication
+) -> None:
+    """A wrong or old signature is refused in the same way. A changed secret counts when the cached one has expired."""
+    call = SignedCall("", None)
+
+    def at_once(secret_key: str, at: str = "") -> object:
+        now = datetime.fromtimestamp(clock.now_ms() / 1000, UTC).strftime("%Y%m%dT%H%M%SZ")
+        return authentication.authenticate(signed(secret_key, at or now), call)
+
+    first = at_once("s3cret")
+    assert isinstance(first, Awaitable)
+    assert await first == ("ann", "s3cret")
+    assert at_once("s3cret") == ("ann", "s3cret")
+    for secret_key, at in (("wrong", ""), ("s3cret", "19991231T235959Z")):
+        with pytest.raises(Forbidden):
+            at_once(secret_key, at)
+    users.secrets["ann"] = "another"
+    clock.advance(SECRET_TTL_S)
+    later = at_once("s3cret")
+    assert isinstance(later, Awaitable)
+    with pytest.raises(Forbidden):
+        await later
+    with pytest.raises(Forbidden):
+        at_once("s3cret")
+    assert at_once("another") == ("ann", "another")
+    assert users.asked == ["ann"] * 2
 
 
 class Refusing(NameServerClient):

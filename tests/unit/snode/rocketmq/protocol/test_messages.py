@@ -1,7 +1,5 @@
 """Messages keep all fields through the gateway, and invalid ones are refused with the right code."""
 
-from dataclasses import replace
-
 import pytest
 from google.protobuf.duration_pb2 import Duration
 from google.protobuf.timestamp_pb2 import Timestamp
@@ -39,7 +37,7 @@ def test_consumers_find_what_rocketmq_adds_to_the_properties() -> None:
     read = read_message(message, 0, NOW_MS, lambda: "").message
     assert write_message(read, PLACE).user_properties == {"__SHARDINGKEY": "g1"}
     read = read_message(sent(message_type=MessageType.TRANSACTION), 0, NOW_MS, lambda: "").message
-    half = write_message(read, replace(PLACE, is_transaction=True))
+    half = write_message(read, PLACE._replace(is_transaction=True))
     assert half.user_properties == {"__transactionId__": "id-1"}
 
 

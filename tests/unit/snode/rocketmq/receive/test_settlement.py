@@ -1,6 +1,6 @@
 """Acks and nacks of RocketMQ's clients, converted to verdicts, and their answers."""
 
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field, replace
 from typing import Any
 
@@ -84,6 +84,15 @@ class Pops:
         self.said.append((one, verdict))
         return [{one.first_offset} & self.over]
 
+    def finish_one(self, one: ReceiptHandle, finished: Callable[[bool | OrtooError], None]) -> None:
+        """The verdict of an ack; a defect is raised."""
+        error = self.failing.get(one.first_offset)
+        if error is not None and not isinstance(error, OrtooError):
+            raise error
+        if error is None:
+            self.said.append((one, Finish()))
+        finished(error or one.first_offset in self.over)
+
     async def ensure_dead_letter_topics(self, handles: Sequence[ReceiptHandle]) -> None:
         """They are there."""
         self.letters += handles
@@ -139,6 +148,24 @@ async def test_each_entry_of_an_acknowledgement_is_answered_by_itself() -> None:
     assert "does not belong to topic t" in words[3]
     assert pops.said == [(handle(1), Finish()), (handle(2), Finish()), (handle(9, topic_id=9), Finish())]
     assert [leases.remove(handle(offset)) for offset in (1, 2, 3)] == [False, True, True]
+
+
+@pytest.mark.parametrize(("offset", "code"), [(1, d.OK), (2, d.INVALID_RECEIPT_HANDLE), (3, d.PROXY_TIMEOUT)])
+async def test_one_entry_is_acked_without_a_task(offset: int, code: d.Code.ValueType) -> None:
+    """The answer is that of `ack`; several entries are left to it."""
+    it, pops, leases = settling()
+    keep(leases, 1, 2, 3)
+    pops.over, pops.failing = {2}, {3: Unavailable("away")}
+    answers: list[s.AckMessageResponse] = []
+    assert it.start_ack(CALLER, acks(text(offset)), answers.append)
+    assert [[one.status.code for one in answer.entries] for answer in answers] == [[code]]
+    assert answers == [await it.ack(CALLER, acks(text(offset)))]
+    assert leases.remove(handle(offset)) == (code != d.OK)
+    for entries in ((), (text(1), text(2))):
+        assert not it.start_ack(CALLER, acks(*entries), answers.append)
+    with pytest.raises(OrtooError):
+        it.start_ack(CALLER, acks(text(1), group="not a name"), answers.append)
+    assert len(answers) == 1
 
 
 async def test_entries_that_agree_are_answered_together() -> None:

@@ -3,6 +3,7 @@
 import asyncio
 import os
 import shlex
+from asyncio import _get_running_loop
 from collections.abc import AsyncGenerator, Awaitable, Callable, Sequence
 from contextvars import ContextVar
 from typing import TYPE_CHECKING, Any, Self, TypeVar
@@ -121,6 +122,11 @@ class Connection:
 
     def check_usable(self) -> None:
         """Refuse calls after the end, in a forked process, or on another loop. Errors: ClientClosed, Conflict."""
+        # Each enqueued message is checked, and a forked process has no running loop, or another one.
+        if self._is_closed or self._loop is None or self._loop is not _get_running_loop():
+            self._check_reasons()
+
+    def _check_reasons(self) -> None:
         if self._is_closed:
             raise ClientClosed
         if os.getpid() != self._process_id:

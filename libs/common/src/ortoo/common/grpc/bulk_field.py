@@ -47,6 +47,22 @@ class BulkMessage:
         self.message.request_id = number
 
 
+class Pieces:
+    """The bytes of a message in pieces. A transport that queues them one after another saves a copy."""
+
+    __slots__ = ("_size", "pieces")
+
+    def __init__(self, pieces: Sequence[bytes]) -> None:
+        self.pieces = pieces
+        self._size = sum(map(len, pieces))
+
+    def __len__(self) -> int:
+        return self._size
+
+    def __bytes__(self) -> bytes:
+        return b"".join(self.pieces)
+
+
 class BulkField:
     """The large field in one kind of message; `names` is the path to the field from the outermost message.
 
@@ -71,6 +87,10 @@ class BulkField:
 
         If no field of the path is repeated, the large field is the concatenation of all `bulks`.
         """
+        return bytes(self.write_pieces(it))
+
+    def write_pieces(self, it: BulkMessage) -> bytes | Pieces:
+        """Like `write`; a large message is not joined."""
         message, bulks = it.message, it.bulks
         if (length := sum(map(len, bulks))) < BULK_BYTES_MIN:
             if bulks and not self._is_repeated:
@@ -79,7 +99,7 @@ class BulkField:
                 setattr(holder, self._names[-1], bulk)
             return bytes(message.SerializeToString())
         if not self._is_repeated:
-            return b"".join((message.SerializeToString(), *_heads(self._path, length), *bulks))
+            return Pieces((message.SerializeToString(), *_heads(self._path, length), *bulks))
         first, *path = self._path
         items = list(getattr(message, self._names[0]))
         message.ClearField(self._names[0])
@@ -87,7 +107,7 @@ class BulkField:
         for item, bulk in zip(items, bulks, strict=True):
             small, heads = item.SerializeToString(), _heads(path, len(bulk))
             parts += (bytes_head(first, len(small) + sum(map(len, heads)) + len(bulk)), small, *heads, bulk)
-        return b"".join(parts)
+        return Pieces(parts)
 
     def read(self, data: bytes) -> BulkMessage:
         """Read the message and its large fields. Errors: DecodeError."""
@@ -108,6 +128,12 @@ class BulkField:
         first, *between = self._names[:-1]
         outer = getattr(message, first)
         return [reduce(getattr, between, one) for one in (outer if self._is_repeated else (outer,))]
+
+
+def in_pieces(write: Any) -> Any:
+    """A serializer that does not join large messages, if `write` is that of a `BulkField`; otherwise `write` itself."""
+    field = getattr(write, "__self__", None)
+    return field.write_pieces if isinstance(field, BulkField) else write
 
 
 def _heads(path: Sequence[int], length: int) -> list[bytes]:

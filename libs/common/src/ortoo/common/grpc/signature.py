@@ -72,7 +72,7 @@ def read_signature(authorization: str) -> Signature:
 
 def sign(secret_key: str, date_time: str) -> bytes:
     """The digest of a signature in RocketMQ's form, made at this time."""
-    return hmac.new(secret_key.encode(), date_time.encode(), hashlib.sha1).digest()
+    return hmac.digest(secret_key.encode(), date_time.encode(), hashlib.sha1)
 
 
 def request_headers(access_key: str, secret_key: str, date_time: str, call: SignedCall) -> Headers:

@@ -4,14 +4,17 @@ Every reader takes the column's bytes, the expected number of rows, and the colu
 value per row, or raises Invalid. No input makes it fail with another error.
 """
 
-import struct
-from functools import partial
+from collections.abc import Callable
+from functools import lru_cache
 from itertools import pairwise
+from typing import Literal
 
 from ortoo.common.errors import Invalid
 from ortoo.common.records.wire import Field, read_fields
 
 Fields = dict[int, Field]
+SMALL_BYTES = 256
+SMALL_CACHED_MAX = 1_024
 
 
 def number(fields: Fields, field: int, path: str) -> int:
@@ -30,13 +33,17 @@ def buffer(fields: Fields, field: int, path: str) -> memoryview:
     return value
 
 
-def numbers(code: str, data: memoryview, rows: int, path: str) -> list[int]:
-    """Read `rows` numbers of struct's format `code`."""
-    check_size(data, rows, struct.calcsize(f"<{code}"), path)
-    return list(struct.unpack(f"<{rows}{code}", data))
+def _numbers(code: Literal["b", "i", "q"], width: int) -> Callable[[memoryview, int, str], list[int]]:
+    """A function that reads numbers of struct's format `code`."""
+
+    def read(data: memoryview, rows: int, path: str) -> list[int]:
+        check_size(data, rows, width, path)
+        return data.cast(code).tolist()
+
+    return read
 
 
-int8s, int32s, int64s = partial(numbers, "b"), partial(numbers, "i"), partial(numbers, "q")
+int8s, int32s, int64s = _numbers("b", 1), _numbers("i", 4), _numbers("q", 8)
 """Read int8, int32 or int64 x rows."""
 
 
@@ -62,7 +69,7 @@ def dictionary(column: memoryview, rows: int, path: str) -> list[str | None]:
     """Read a column in Arrow's dictionary layout."""
     fields = read_fields(column, path)
     codes = int32s(buffer(fields, 2, f"{path}.codes"), rows, f"{path}.codes")
-    distinct = _dense_texts(buffer(fields, 3, f"{path}.dictionary"), f"{path}.dictionary")
+    distinct = _distinct_texts(buffer(fields, 3, f"{path}.dictionary"), f"{path}.dictionary")
     validity = buffer(fields, 1, f"{path}.validity")
     if not rows:
         return []
@@ -105,6 +112,16 @@ def check_size(data: memoryview, rows: int, width: int, path: str) -> None:
     """Raise Invalid unless the buffer holds exactly `rows` numbers of `width` bytes."""
     if len(data) != rows * width:
         raise Invalid(f"{len(data)} bytes; {rows} values of {width} bytes need {rows * width}", field=path)
+
+
+def _distinct_texts(column: memoryview, path: str) -> list[str]:
+    """The texts of a dictionary. Small dictionaries occur in many batches, so that their texts are cached."""
+    return _small_texts(bytes(column), path) if len(column) <= SMALL_BYTES else _dense_texts(column, path)
+
+
+@lru_cache(maxsize=SMALL_CACHED_MAX)
+def _small_texts(column: bytes, path: str) -> list[str]:
+    return _dense_texts(memoryview(column), path)
 
 
 def _dense_texts(column: memoryview, path: str) -> list[str]:

@@ -1,7 +1,7 @@
 """Access control: authentication by signature and authorization by rules. It is off without an `access_file`."""
 
 from collections import OrderedDict
-from collections.abc import Callable, Mapping
+from collections.abc import Awaitable, Callable, Mapping
 from functools import partial
 from sys import getsizeof
 from typing import Any, TypeVar
@@ -14,6 +14,7 @@ from ortoo.common.grpc.layers.call_memory import current_memory_share
 from ortoo.common.grpc.signature import (
     AUTHORIZATION,
     DATE_TIME,
+    Signature,
     SignedCall,
     check_time,
     is_signed,
@@ -61,15 +62,30 @@ class Authentication:
         """By unknown access key: the time until which it is cached. A separate table, so that they do not displace
         users."""
 
-    async def authenticate(
+    def authenticate(
         self, headers: Mapping[str, str], call: SignedCall, *, own_client: bool = False
-    ) -> tuple[str, str]:
+    ) -> tuple[str, str] | Awaitable[tuple[str, str]]:
         """Check the signature of a call; returns the access key and the secret of its user.
 
-        `own_client` = the caller is a client of Ortoo, which always signs times in UTC.
+        The result is awaitable if the secret is not cached, so that a name server has to be asked. `own_client` = the
+        caller is a client of Ortoo, which always signs times in UTC.
 
         Errors: Forbidden (field `authorization`), Unavailable.
         """
+        signature, date_time = self._read_signature(headers)
+        secret_key = self._cached_secret(signature.access_key)
+        if secret_key is None:
+            return self._authenticate_later(signature, date_time, call, own_client=own_client)
+        return self._check(signature, secret_key, date_time, call, own_client=own_client)
+
+    async def _authenticate_later(
+        self, signature: Signature, date_time: str, call: SignedCall, *, own_client: bool
+    ) -> tuple[str, str]:
+        secret_key = await self.get_secret(signature.access_key)
+        return self._check(signature, secret_key, date_time, call, own_client=own_client)
+
+    def _read_signature(self, headers: Mapping[str, str]) -> tuple[Signature, str]:
+        """The signature of a call, and the time that it covers. Errors: Forbidden."""
         date_time = headers.get(DATE_TIME, "")
         if not date_time:
             raise _unauthenticated(f"the header {DATE_TIME} is missing; the signature of a request must cover it")
@@ -79,7 +95,12 @@ class Authentication:
             raise _unauthenticated(error.message) from None
         if self._requests_required and not signature.covers_request:
             raise _unauthenticated("signed_requests_required is set: the signature must cover method and request")
-        secret_key = await self.get_secret(signature.access_key)
+        return signature, date_time
+
+    def _check(
+        self, signature: Signature, secret_key: str, date_time: str, call: SignedCall, *, own_client: bool
+    ) -> tuple[str, str]:
+        """The access key and the secret of a signature, if the secret made it. Errors: Forbidden."""
         if not secret_key or not is_signed(signature, secret_key, date_time, call):
             raise _unauthenticated(f"the signature of {signature.access_key!r} is wrong")
         try:  # after the secret: an unauthenticated client learns nothing about the clock
@@ -100,10 +121,10 @@ class Authentication:
         It is empty for an unknown or disabled user, so that clients cannot probe for names. While no name server
         answers, a cached secret stays valid. Errors, if no secret is cached: Unavailable, Overloaded.
         """
+        if (cached := self._cached_secret(access_key)) is not None:
+            return cached
         now_s = self._clock.monotonic_s()
-        secret_key, until_s = self._secrets.get(access_key) or ("", self._unknown_users.get(access_key, 0.0))
-        if until_s > now_s or len(access_key) > ACCESS_KEY_LENGTH_MAX:
-            return secret_key
+        secret_key, _ = self._secrets.get(access_key, ("", 0.0))
         try:
             secret_key = await self._name_server.get_secret(access_key)
         except (NotFound, Forbidden, Invalid):
@@ -115,6 +136,13 @@ class Authentication:
                 raise
         _cache_value(self._secrets, access_key, (secret_key, now_s + SECRET_TTL_S), USERS_MAX)
         return secret_key
+
+    def _cached_secret(self, access_key: str) -> str | None:
+        """The secret, empty for an unknown user; None if a name server has to be asked."""
+        if len(access_key) > ACCESS_KEY_LENGTH_MAX:
+            return ""
+        secret_key, until_s = self._secrets.get(access_key) or ("", self._unknown_users.get(access_key, 0.0))
+        return secret_key if until_s > self._clock.monotonic_s() else None
 
 
 def _cache_value(cache: OrderedDict[str, T], access_key: str, value: T, size_max: int) -> None:
@@ -222,19 +250,30 @@ class CallAccess:
         grants = (partial(self._access.grant_on, self._user, kind) for kind in (Resource.TOPIC, Resource.GROUP))
         return Principal(self._user, is_admin, *grants)
 
-    async def sign_in(self, headers: Mapping[str, str], request: bytes | None) -> None:
-        """Authenticate the call. `request` has the bytes of the request; None for a stream of requests.
+    def sign_in(self, headers: Mapping[str, str], request: bytes | None) -> Awaitable[None] | None:
+        """Authenticate the call; the result is awaited if the secret of the user has to be requested.
 
-        Errors: Forbidden (field `authorization`), Unavailable.
+        `request` has the bytes of the request; None for a stream of requests. Errors: Forbidden (field
+        `authorization`), Unavailable.
         """
         if self._rules.is_trusted(self._peer):
-            return
+            return None
+        own_client = not self._method.startswith("MessagingService/")
         try:
-            own_client = not self._method.startswith("MessagingService/")
-            authenticated = await self._access.authentication.authenticate(
+            found = self._access.authentication.authenticate(
                 headers, SignedCall(self._method, request), own_client=own_client
             )
-            self._user, self._secret_key = authenticated
+        except Forbidden as error:
+            self._note_refusal(error)
+            raise
+        if not isinstance(found, tuple):
+            return self._sign_in_later(found)
+        self._user, self._secret_key = found
+        return None
+
+    async def _sign_in_later(self, found: Awaitable[tuple[str, str]]) -> None:
+        try:
+            self._user, self._secret_key = await found
         except Forbidden as error:
             self._note_refusal(error)
             raise

@@ -1,49 +1,103 @@
 """Batches acks of many consumers to the same enode into one request."""
 
-from collections.abc import Sequence
+import asyncio
+from collections import deque
+from collections.abc import Callable, Sequence
 from functools import partial
 
+from ortoo.common.errors import OrtooError
 from ortoo.common.groups.pop import Finish, LeasePart, StaleMessage
-from ortoo.common.grpc.request_batcher import RequestBatcher
 from ortoo.common.process.background import Background
+from ortoo.common.process.containment import as_ortoo_error
 from ortoo.snode.enodes.link import EnodeLinks
+from ortoo.snode.enodes.serial_batcher import SerialBatcher
 
 MESSAGES_MAX = 32_768
 """Maximum of messages acked by one request, unless a single consumer acks more at once."""
 Place = tuple[str, int, str]
 """(enode, topic id, group)."""
+Finished = Callable[[list[StaleMessage] | OrtooError], None]
+"""Takes the stale messages of a whole request, or its error; it must not raise."""
+
+
+class FinishBatcher(SerialBatcher):
+    """The acks for one group and topic on one enode. Acks that arrive during a request are sent in the next request."""
+
+    def __init__(self, links: EnodeLinks, place: Place) -> None:
+        self._links = links
+        self._place = place
+        self._waiting: deque[tuple[Sequence[LeasePart], Finished]] = deque()
+
+    def put(self, parts: Sequence[LeasePart], finished: Finished) -> None:
+        """Queue messages to ack."""
+        self._waiting.append((parts, finished))
+
+    async def drain(self) -> None:
+        """Send requests until no message waits. An error fails the acks of its request, whose callers retry."""
+        enode, topic_id, group = self._place
+        while self._waiting:
+            together = self._take_request()
+            outcome: list[StaleMessage] | OrtooError
+            try:
+                parts = [part for parts, _ in together for part in parts]
+                outcome = await self._links.to(enode).settle(topic_id, group, parts, Finish())
+            except Exception as error:
+                outcome = as_ortoo_error(error, "ack")
+            for _, finished in together:
+                finished(outcome)
+            del together, outcome
+
+    def _take_request(self) -> list[tuple[Sequence[LeasePart], Finished]]:
+        together = [self._waiting.popleft()]
+        size = _count_messages(together[0][0])
+        while self._waiting and (size := size + _count_messages(self._waiting[0][0])) <= MESSAGES_MAX:
+            together.append(self._waiting.popleft())
+        return together
 
 
 class FinishBatchers:
-    """Batches acks for each group, topic and enode. Acks that arrive during a request are sent together in the next."""
+    """The batchers of all groups, topics and enodes."""
 
     def __init__(self, links: EnodeLinks, background: Background) -> None:
         self._links = links
         self._background = background
-        self._batchers: dict[Place, RequestBatcher[Sequence[LeasePart], list[StaleMessage]]] = {}
+        self._batchers: dict[Place, FinishBatcher] = {}
+
+    def put(self, place: Place, parts: Sequence[LeasePart], finished: Finished) -> None:
+        """Ack messages. `finished` is called when the acks are durable, or with an error of `GrpcEnodeLink.settle`."""
+        batcher = self._batchers.get(place)
+        if batcher is None:
+            self._drop_idle()
+            batcher = self._batchers[place] = FinishBatcher(self._links, place)
+        batcher.put(parts, finished)
+        if not batcher.is_draining:
+            batcher.wake(self._background, "ack")
 
     async def finish(self, place: Place, parts: Sequence[LeasePart]) -> list[StaleMessage]:
         """Ack messages; returns the stale messages of the whole request when the acks are durable.
 
         Errors: as `GrpcEnodeLink.settle`.
         """
-        batcher = self._batchers.get(place)
-        if batcher is None:
-            self._drop_idle()
-            batcher = self._batchers[place] = RequestBatcher(
-                partial(self._settle, place), self._background, size_max=MESSAGES_MAX, size_of=_count_messages
-            )
-        return await batcher.request(parts)
-
-    async def _settle(self, place: Place, part_lists: Sequence[Sequence[LeasePart]]) -> Sequence[list[StaleMessage]]:
-        enode, topic_id, group = place
-        parts = [part for one in part_lists for part in one]
-        return [await self._links.to(enode).settle(topic_id, group, parts, Finish())] * len(part_lists)
+        future: asyncio.Future[list[StaleMessage]] = asyncio.get_running_loop().create_future()
+        self.put(place, parts, partial(_set_outcome, future))
+        try:
+            return await future
+        finally:
+            del future  # its error has a traceback with this frame
 
     def _drop_idle(self) -> None:
         """Remove idle batchers. Runs when a batcher is added, which is rare enough for a full scan."""
-        for place in [place for place, batcher in self._batchers.items() if batcher.is_idle]:
+        for place in [place for place, batcher in self._batchers.items() if not batcher.is_draining]:
             del self._batchers[place]
+
+
+def _set_outcome(future: asyncio.Future[list[StaleMessage]], outcome: list[StaleMessage] | OrtooError) -> None:
+    if future.done():  # its caller has disconnected
+        return
+    if isinstance(outcome, OrtooError):
+        future.set_exception(outcome)
+    else:
+        future.set_result(outcome)
 
 
 def _count_messages(parts: Sequence[LeasePart]) -> int:

@@ -2,7 +2,7 @@
 
 import contextlib
 import math
-from collections.abc import Iterable, Sequence
+from collections.abc import Callable, Iterable, Sequence
 from dataclasses import replace
 
 from ortoo.common.errors import Conflict, OrtooError, Unavailable
@@ -13,6 +13,7 @@ from ortoo.common.groups.pop import (
     LeaseVerdict,
     PopRequest,
     Redeliver,
+    StaleMessage,
     ranges_of,
 )
 from ortoo.snode.cluster import ClusterView
@@ -182,6 +183,15 @@ class PopProcessor:
             raise failures[0]
         return stale
 
+    def finish_one(self, handle: ReceiptHandle, finished: Callable[[bool | OrtooError], None]) -> None:
+        """Ack the one message of a handle, as `settle` does with `unexpired_only`, without waiting for the answer.
+
+        `finished` gets whether the message was no longer leased, or the error; it must not raise.
+        """
+        part = LeasePart(handle.queue_id, handle.number, ((handle.first_offset, 1),), unexpired_only=True)
+        place = handle.enode, handle.topic_id, handle.group
+        self._finish_batchers.put(place, (part,), lambda found: finished(_staleness(handle, found)))
+
     async def ensure_dead_letter_topics(self, handles: Iterable[ReceiptHandle]) -> None:
         """Create the missing dead-letter topics for the messages of `handles`. Errors: Unavailable."""
         for group, enode in dict.fromkeys((handle.group, handle.enode) for handle in handles):
@@ -232,3 +242,14 @@ def _lease_part(handle: ReceiptHandle, offsets: Sequence[int]) -> LeasePart:
     if not offsets:
         return LeasePart(handle.queue_id, handle.number, ((handle.first_offset, handle.count),), is_exact=False)
     return LeasePart(handle.queue_id, handle.number, ranges_of(offsets))
+
+
+def _staleness(handle: ReceiptHandle, found: list[StaleMessage] | OrtooError) -> bool | OrtooError:
+    """Whether the message of a handle is among the stale messages of a request, or the error about it."""
+    if isinstance(found, OrtooError):
+        return found
+    place, numbers = (handle.queue_id, handle.first_offset), (handle.number, 0)
+    for one in found:
+        if (one.queue_id, one.offset) == place and one.number in numbers:
+            return one.error or True
+    return False

@@ -9,6 +9,7 @@ A handle is sealed (see `handle_seal`). Its content is little-endian:
 """
 
 import struct
+from collections.abc import Iterable
 from dataclasses import dataclass, field, replace
 
 from ortoo.common.errors import Invalid
@@ -46,10 +47,19 @@ class ReceiptHandle:
 
     def encoded(self, seals: HandleSeals) -> str:
         """The sealed text of the handle, which clients receive."""
-        enode, group = self.enode.encode(), self.group.encode()
-        numbers = (self.queue_id, self.topic_id, self.number, self.first_offset, self.count)
         renewals = _RENEWALS.pack(self.renewals) if self.renewals else b""
-        return seals.encode(_PURPOSE, _HEAD.pack(len(enode), len(group), *numbers) + enode + group + renewals)
+        [text] = self._encoded(seals, (self.first_offset,), self.count, renewals)
+        return text
+
+    def encoded_messages(self, seals: HandleSeals, offsets: Iterable[int]) -> list[str]:
+        """The sealed text of `for_message` of each offset."""
+        return self._encoded(seals, offsets, 1)
+
+    def _encoded(self, seals: HandleSeals, offsets: Iterable[int], count: int, renewals: bytes = b"") -> list[str]:
+        enode, group = self.enode.encode(), self.group.encode()
+        head = (len(enode), len(group), self.queue_id, self.topic_id, self.number)
+        tail = enode + group + renewals
+        return [seals.encode(_PURPOSE, _HEAD.pack(*head, offset, count) + tail) for offset in offsets]
 
 
 def read_receipt(text: str, seals: HandleSeals | None, field: str = "receipt_handle") -> ReceiptHandle:

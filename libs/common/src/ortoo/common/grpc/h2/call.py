@@ -3,19 +3,19 @@
 import asyncio
 from collections.abc import Callable
 from functools import partial
+from itertools import chain
 from typing import TYPE_CHECKING, Any
 
 from ortoo.common.errors import Overloaded
+from ortoo.common.grpc.bulk_field import Pieces
 from ortoo.common.grpc.completion_queue.server import FLUSH_BYTES, SMALL_BYTES, UNSENT_BYTES_MAX
 from ortoo.common.grpc.h2.framing import (
-    COPIED_BYTES_MAX,
     RESPONSE,
     Headers,
     MessageReader,
     MessageTooLarge,
     Metadata,
-    frame,
-    prefix,
+    framed,
     trailers,
     write_metadata,
 )
@@ -223,19 +223,16 @@ class H2Call:
         """Whether the initial metadata was sent."""
         return self._has_begun
 
-    def send(self, data: bytes) -> None:
-        """Send one of several answers, in order. Answers of one iteration of the event loop are written together."""
+    def send(self, *answers: bytes | Pieces) -> None:
+        """Send some of the answers, in order. Answers of one iteration of the event loop are written together."""
         if self.is_answered or self.is_closed:
             return
         if not self._has_begun:
             self.begin()
-        self._queue(data)
+        self._queue(*answers)
 
-    def _queue(self, data: bytes) -> None:
-        if len(data) > COPIED_BYTES_MAX:
-            self._connection.send_data(self.stream_id, prefix(data), data)
-        else:
-            self._connection.send_data(self.stream_id, frame(data))
+    def _queue(self, *answers: bytes | Pieces) -> None:
+        self._connection.send_data(self.stream_id, *chain.from_iterable(map(framed, answers)))
 
     def check_size(self, size: int) -> bool:
         """Whether an answer of this size may be sent; otherwise the call ends with RESOURCE_EXHAUSTED."""
@@ -249,10 +246,14 @@ class H2Call:
         """Size of the answers that wait for the peer's window or for the socket."""
         return 0 if self.is_closed else self._connection.unsent_bytes(self.stream_id)
 
-    async def send_and_wait(self, data: bytes) -> None:
-        """Send one of several answers. Wait until it is sent if it is large, or if many small ones wait."""
-        self.send(data)
-        if self.unsent_bytes > (FLUSH_BYTES if len(data) > SMALL_BYTES else UNSENT_BYTES_MAX):
+    async def send_and_wait(self, *answers: bytes | Pieces) -> None:
+        """Send some of the answers. Wait until they are sent if one is large, or if many small ones wait."""
+        if self.is_answered or self.is_closed:
+            # The handler is about to be cancelled, and may wait for nothing else.
+            await self._connection.server.clock.sleep(0)
+            return
+        self.send(*answers)
+        if self.unsent_bytes > (FLUSH_BYTES if max(map(len, answers)) > SMALL_BYTES else UNSENT_BYTES_MAX):
             await self.wait_until_sent()
 
     async def wait_until_sent(self) -> None:

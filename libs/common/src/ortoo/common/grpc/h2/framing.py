@@ -3,10 +3,12 @@
 import base64
 import binascii
 import re
-from collections.abc import Iterable
+from collections.abc import Iterable, Sequence
 from struct import Struct
 from typing import Any, Final
 from urllib.parse import quote
+
+from ortoo.common.grpc.bulk_field import Pieces
 
 Headers = tuple[tuple[bytes, bytes], ...]
 Metadata = tuple[tuple[str, str | bytes], ...]
@@ -90,9 +92,13 @@ def frame(data: bytes) -> bytes:
     return _PREFIX.pack(0, len(data)) + data
 
 
-def prefix(data: bytes) -> bytes:
-    """The prefix of a message."""
-    return _PREFIX.pack(0, len(data))
+def framed(data: bytes | Pieces) -> Sequence[bytes]:
+    """A message with its prefix, in pieces if it is large."""
+    if isinstance(data, Pieces):
+        return _PREFIX.pack(0, len(data)), *data.pieces
+    if len(data) > COPIED_BYTES_MAX:
+        return _PREFIX.pack(0, len(data)), data
+    return (frame(data),)
 
 
 def timeout_s(value: bytes) -> float | None:

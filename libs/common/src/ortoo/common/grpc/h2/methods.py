@@ -13,6 +13,7 @@ from ortoo.common.grpc.completion_queue.context import OK
 from ortoo.common.grpc.h2.call import H2Call
 from ortoo.common.grpc.h2.context import H2Context, Requests
 from ortoo.common.grpc.h2.framing import Metadata
+from ortoo.common.grpc.layers.answers import each
 from ortoo.common.grpc.layers.arrival import Arrival
 from ortoo.common.grpc.layers.direct import DirectHandler
 from ortoo.common.grpc.layers.layer import Arriving
@@ -170,13 +171,14 @@ class H2Method:
             for answer in answers:
                 await context.write(answer)
             return
-        write: Callable[[Any], bytes] = self._write or bytes
+        write = self._write
         try:
             async for answer in answers:
-                data = write(answer)
-                if context.is_aborted or not context.check_size(data):
+                together = [one if write is None else write(one) for one in each(answer)]
+                if context.is_aborted or not all(map(context.check_size, together)):
                     return
-                await call.send_and_wait(data)
+                await call.send_and_wait(*together)
+                del answer, together
         finally:
             await answers.aclose()
 

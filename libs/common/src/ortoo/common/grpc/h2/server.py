@@ -10,6 +10,7 @@ from typing import Any
 
 import grpc
 
+from ortoo.common.grpc.bulk_field import in_pieces
 from ortoo.common.grpc.h2.connection import H2Connection
 from ortoo.common.grpc.h2.limits import WireLimits
 from ortoo.common.grpc.h2.methods import CallDetails, H2Method, InterceptedMethod
@@ -174,10 +175,11 @@ class H2Server(grpc.aio.Server):
         handler = self._handler(CallDetails(path))
         if handler is None:
             return None
+        handler = handler._replace(response_serializer=in_pieces(handler.response_serializer))
         arriving = direct = None
         if self._layers is not None:
             arriving, direct = self._layers.arriving(path, handler), direct_handler(handler, path, self._layers)
-            handler = self._layers.wrap(handler, path)
+            handler = self._layers.wrap(handler, path, joins=True)
         made = self._methods[path] = H2Method(path, handler, arriving, direct, self.clock, self._around)
         return made
 

@@ -14,6 +14,7 @@ from typing import Any
 import grpc
 
 from ortoo.common.grpc.errors import Context
+from ortoo.common.grpc.layers.answers import Answers, noting, passing
 from ortoo.common.grpc.layers.arrival import ARRIVAL, Arrival, Metadata
 from ortoo.common.grpc.layers.receiving import Requests, request_of
 from ortoo.common.grpc.limits.inflation import Inflation
@@ -210,12 +211,13 @@ class Layers(grpc.aio.ServerInterceptor):
             self._refusing[path] = found
         return found
 
-    def wrap(self, handler: Any, path: str, *, boxed: bool = False, receives: bool = False) -> Any:
+    def wrap(self, handler: Any, path: str, *, boxed: bool = False, receives: bool = False, joins: bool = False) -> Any:
         """A method's handler with the layers for this method around it; it takes and returns bytes.
 
         With `boxed` each request and answer of a stream is passed in a list, which the reader empties. Otherwise
         grpc.aio would keep each message until the next message comes, and a stream may be idle for hours. With
-        `receives` the handler takes a call before its one request has arrived, and receives the request itself.
+        `receives` the handler takes a call before its one request has arrived, and receives the request itself. With
+        `joins` the transport takes several answers of a stream at once, as `Answers`.
         """
         kind = next(kind for kind in KINDS if getattr(handler, kind) is not None)
         handle = getattr(handler, kind)
@@ -228,7 +230,7 @@ class Layers(grpc.aio.ServerInterceptor):
             wrapped = _one(handle, method, layers, writes=False, receives=receives)
             write = handler.response_serializer
         elif method.is_response_stream:
-            wrapped = _many(handle, method, layers, boxed=boxed, receives=receives)
+            wrapped = _many(handle, method, layers, boxed=boxed, receives=receives, joins=joins)
             write = list.pop if boxed else None
         else:
             wrapped, write = _one(handle, method, layers, receives=receives), None
@@ -296,10 +298,10 @@ def _one(handle: Any, method: Method, layers: Sequence[Layer], *, writes: bool =
     return one
 
 
-def _many(handle: Any, method: Method, layers: Sequence[Layer], *, boxed: bool, receives: bool) -> Any:
+def _many(handle: Any, method: Method, layers: Sequence[Layer], *, boxed: bool, receives: bool, joins: bool) -> Any:
     enters, leave, given = hooks_of(layers, "enter"), leaving(layers), _given(method, layers, boxed=boxed)
-    answereds = [one for one in reversed(hooks_of(layers, "on_response")) if one is not None]
-    takens = [one for one in hooks_of(layers, "on_sent") if one is not None]
+    passed = passing([one for one in reversed(hooks_of(layers, "on_response")) if one is not None])
+    sent = noting([one for one in hooks_of(layers, "on_sent") if one is not None])
 
     async def many(data: Any, context: Context) -> AsyncIterator[Any]:
         call, is_abandoned = ServedCall(method, data, context), False
@@ -309,14 +311,13 @@ def _many(handle: Any, method: Method, layers: Sequence[Layer], *, boxed: bool, 
             await _entered(call, enters)
             async with aclosing(handle(given(call, data), context)) as answers:
                 async for answer in answers:
-                    for answered in answereds:
-                        answer = answered(call, answer)  # layer by layer
-                    call.is_writing = True
-                    yield [answer] if boxed else answer
-                    call.mark_written()
-                    for taken in takens:
-                        taken(call, answer)
-                    del answer
+                    ready = passed(call, answer)
+                    for answer in [Answers(ready)] if joins and len(ready) > 1 else ready:
+                        call.is_writing = True
+                        yield [answer] if boxed else answer
+                        call.mark_written()
+                        sent(call, answer)
+                    del answer, ready
         except GeneratorExit as raised:  # gRPC's task was cancelled during a write
             call.error, is_abandoned = raised, True
         except BaseException as raised:

@@ -2,23 +2,22 @@
 
 import asyncio
 from collections import OrderedDict
-from collections.abc import AsyncGenerator, Iterator
+from collections.abc import AsyncGenerator
 from dataclasses import dataclass, field, replace
 
 from apache.rocketmq.v2.definition_pb2 import Code
 from apache.rocketmq.v2.service_pb2 import ReceiveMessageRequest, ReceiveMessageResponse
 from ortoo.common.errors import OrtooError
+from ortoo.common.grpc.layers.answers import Answers
 from ortoo.common.grpc.layers.call_memory import current_memory_share
 from ortoo.common.process.clock import Clock
 from ortoo.common.records.batch import open_batch
-from ortoo.common.records.message import Message
 from ortoo.common.records.message_id import message_id_text
 from ortoo.snode.cluster.directory import DirectoryCache
 from ortoo.snode.cluster.routes import MessageType
 from ortoo.snode.cluster.watch import DirectoryWatch
 from ortoo.snode.pop.call import PopCall, PoppedMessages, PopResult
 from ortoo.snode.pop.processor import PopProcessor
-from ortoo.snode.pop.receipt_handle import ReceiptHandle
 from ortoo.snode.pull.queue_reader import QueueReader
 from ortoo.snode.rocketmq.clients.settings_reply import PLAIN_TYPES, RECEIVE_BATCH_MAX, pop_rules
 from ortoo.snode.rocketmq.clients.table import ClientTable
@@ -26,7 +25,7 @@ from ortoo.snode.rocketmq.lite.pop_processor import LitePopProcessor
 from ortoo.snode.rocketmq.protocol.caller import REQUEST_TIMEOUT_MS, Caller
 from ortoo.snode.rocketmq.protocol.codes import GrpcProxyError, ok_status, status_of
 from ortoo.snode.rocketmq.protocol.filters import compile_filter
-from ortoo.snode.rocketmq.protocol.messages import DeliveryInfo, timestamp, to_ms, write_message
+from ortoo.snode.rocketmq.protocol.messages import DeliveryInfo, fill_message, timestamp, to_ms
 from ortoo.snode.rocketmq.protocol.names import group_name, lite_topic_of, topic_name
 from ortoo.snode.rocketmq.receive.auto_renewal import LEASE_MS, AutoRenewedLease, AutoRenewedLeases
 from ortoo.snode.rocketmq.receive.open_polls import OpenPolls
@@ -47,6 +46,9 @@ def check_invisible_duration(invisible_ms: int, least_ms: int) -> None:
     raise GrpcProxyError(Code.ILLEGAL_INVISIBLE_TIME, message)
 
 
+TOGETHER_BYTES_MAX = 64 << 10
+"""Messages up to this size are answered at once. The frames of a larger answer wait for the client one by one, because
+each frame that is ready takes memory."""
 COPIES = 2
 """Copies of messages while their frames wait for the client: as popped, and as frames."""
 NEW_TOPIC_MESSAGES_MAX = 100_000
@@ -79,6 +81,11 @@ class InitialPosition:
         return self._starts_at_end[key]
 
 
+def _is_small(result: PopResult) -> bool:
+    batches = [one.popped.batch for one in result.batches]
+    return sum(max(len(batch.records), batch.body_inflated_bytes) for batch in batches) <= TOGETHER_BYTES_MAX
+
+
 def _charge_memory(result: PopResult) -> None:
     """Count an answer in the call's memory until its client has taken all of it. Errors: Overloaded."""
     if (share := current_memory_share()) is not None:
@@ -103,8 +110,8 @@ class ReceiveMessageActivity:
 
     async def receive(
         self, caller: Caller, request: ReceiveMessageRequest
-    ) -> AsyncGenerator[ReceiveMessageResponse, None]:
-        """Yield the status, the messages, and the delivery time.
+    ) -> AsyncGenerator[Answers | ReceiveMessageResponse, None]:
+        """Yield the status, the messages, and the delivery time; a small answer at once.
 
         If the client disconnects meanwhile, messages that it did not receive are released or nacked.
         """
@@ -132,8 +139,8 @@ class ReceiveMessageActivity:
             for one, error in unreadable:
                 await self.pop_processor.nack_all(PopResult([one]), caller.client_id, error)
                 result.batches.remove(one)
-            for frame in frames:
-                yield frame
+            for part in [Answers(frames)] if _is_small(result) else frames:
+                yield part
             await caller.end()
             is_delivered = True
         finally:
@@ -209,36 +216,42 @@ class ReceiveMessageActivity:
         found, unreadable = list[ReceiveMessageResponse](), list[tuple[PoppedMessages, str]]()
         for one in result.batches:
             try:
-                messages = list(self._deliveries(call, one))
+                found += self._deliveries(call, one, namespace)
             except OrtooError as error:
                 unreadable.append((one, str(error)))
                 continue
-            for place, handle, message in messages:
-                found.append(ReceiveMessageResponse(message=write_message(message, place, namespace)))
-                if request.auto_renew:
-                    self.leases.add(AutoRenewedLease(caller.client_id, handle, now_s))
+            if request.auto_renew:
+                for offset in one.popped.offsets:
+                    self.leases.add(AutoRenewedLease(caller.client_id, one.handle.for_message(offset), now_s))
         text = f"no message: {result.blocked_reason}" if result.blocked_reason else "no new message"
         status = ok_status() if found else status_of(GrpcProxyError(Code.MESSAGE_NOT_FOUND, text))
         end = ReceiveMessageResponse(delivery_timestamp=timestamp(self.clock.now_ms()))
         return [ReceiveMessageResponse(status=status), *found, end], unreadable
 
-    def _deliveries(self, call: PopCall, one: PoppedMessages) -> Iterator[tuple[DeliveryInfo, ReceiptHandle, Message]]:
+    def _deliveries(self, call: PopCall, one: PoppedMessages, namespace: str) -> list[ReceiveMessageResponse]:
+        """The frames with the messages of a batch. Errors: those of its decoding."""
         topic = self.directory.find_topic(call.topic)
         is_transaction = topic is not None and topic.message_type is MessageType.TRANSACTION
-        queue, popped = one.queue, one.popped
-        for offset, attempt, message in zip(popped.offsets, popped.attempts, open_batch(popped.batch), strict=True):
-            handle = one.handle if one.handle.count == 1 else one.handle.for_message(offset)
+        queue, popped, lite_topic = one.queue, one.popped, lite_topic_of(one.queue.topic)
+        handles = one.handle.encoded_messages(self.directory.seals, popped.offsets)
+        frames = []
+        for offset, attempt, handle, message in zip(
+            popped.offsets, popped.attempts, handles, open_batch(popped.batch), strict=True
+        ):
             place = DeliveryInfo(
                 call.topic,
                 queue.enode,
                 queue.queue_id,
                 offset,
                 popped.stored_at_ms,
-                message_id_text(handle.topic_id, queue.enode, queue.queue_id, offset),
+                message_id_text(one.handle.topic_id, queue.enode, queue.queue_id, offset),
                 attempt,
-                handle.encoded(self.directory.seals),
+                handle,
                 call.invisible_ms,
                 is_transaction,
-                lite_topic_of(queue.topic),
+                lite_topic,
             )
-            yield place, handle, message
+            frame = ReceiveMessageResponse()
+            fill_message(frame.message, message, place, namespace)
+            frames.append(frame)
+        return frames

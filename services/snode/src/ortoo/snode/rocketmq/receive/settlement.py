@@ -1,12 +1,15 @@
 """Acks, nacks, changes of invisible time, and dead letters of received messages."""
 
 import asyncio
+from collections.abc import Callable
 from dataclasses import dataclass
+from functools import partial
+from typing import Any
 
 from apache.rocketmq.v2 import service_pb2 as pb
 from apache.rocketmq.v2.definition_pb2 import Code
 from ortoo.common.groups.failure_rule import ATTEMPTS_LIMIT, FailureRule
-from ortoo.common.groups.pop import Finish, LeaseVerdict, Redeliver, Renew
+from ortoo.common.groups.pop import LeaseVerdict, Redeliver, Renew
 from ortoo.common.process.containment import as_ortoo_error
 from ortoo.snode.cluster.directory import DirectoryCache
 from ortoo.snode.pop.processor import PopProcessor
@@ -37,21 +40,51 @@ class SettlementActivity:
         group, topic = group_name(request.group), topic_name(request.topic)
         if not 1 <= len(request.entries) <= ENTRIES_MAX:
             raise GrpcProxyError(Code.BAD_REQUEST, f"{len(request.entries)} entries; give 1 to {ENTRIES_MAX}")
-        if len(request.entries) == 1:  # the usual case; a separate task would cost a turn of the loop
-            entries = [await self._ack_entry(request.entries[0], group, topic)]
-        else:
-            entries = await asyncio.gather(*[self._ack_entry(entry, group, topic) for entry in request.entries])
-        return pb.AckMessageResponse(status=common_status([entry.status.code for entry in entries]), entries=entries)
+        loop = asyncio.get_running_loop()
+        results: list[asyncio.Future[pb.AckMessageResultEntry]] = [loop.create_future() for _ in request.entries]
+        for entry, result in zip(request.entries, results, strict=True):
+            self._ack_entry(entry, group, topic, partial(_set_unless_done, result))
+        return _ack_response([await result for result in results])
 
-    async def _ack_entry(self, entry: pb.AckMessageEntry, group: str, topic: str) -> pb.AckMessageResultEntry:
+    def start_ack(
+        self, caller: Caller, request: pb.AckMessageRequest, done: Callable[[pb.AckMessageResponse], None]
+    ) -> bool:
+        """Begin to ack the one message of a usual request, and call `done` at the end; False for other requests.
+
+        Errors: GrpcProxyError, before anything was acked.
+        """
+        if len(request.entries) != 1:
+            return False
+        group, topic = group_name(request.group), topic_name(request.topic)
+        self._ack_entry(request.entries[0], group, topic, lambda result: done(_ack_response([result])))
+        return True
+
+    def _ack_entry(
+        self, entry: pb.AckMessageEntry, group: str, topic: str, done: Callable[[pb.AckMessageResultEntry], None]
+    ) -> None:
+        """Begin to ack a message; `done` gets the result."""
+
+        def finished(outcome: bool | Exception) -> None:
+            if isinstance(outcome, Exception):
+                status = status_of(
+                    outcome if isinstance(outcome, GrpcProxyError) else as_ortoo_error(outcome, "AckMessage")
+                )
+            elif outcome:
+                status = status_of(_lease_ended())
+            else:
+                self.leases.remove(handle)
+                status = ok_status()
+            done(
+                pb.AckMessageResultEntry(
+                    message_id=entry.message_id, receipt_handle=entry.receipt_handle, status=status
+                )
+            )
+
         try:
             handle = self._read_handle(entry.receipt_handle, group, topic)
-            await self._settle(handle, Finish())
-            self.leases.remove(handle)
-            status = ok_status()
+            self.pop_processor.finish_one(handle, finished)
         except Exception as error:
-            status = status_of(error if isinstance(error, GrpcProxyError) else as_ortoo_error(error, "AckMessage"))
-        return pb.AckMessageResultEntry(message_id=entry.message_id, receipt_handle=entry.receipt_handle, status=status)
+            finished(error)
 
     async def change_invisible(
         self, caller: Caller, request: pb.ChangeInvisibleDurationRequest
@@ -100,9 +133,7 @@ class SettlementActivity:
     async def _settle(self, handle: ReceiptHandle, verdict: LeaseVerdict) -> None:
         [stale] = await self.pop_processor.settle([(handle, (handle.first_offset,))], verdict, unexpired_only=True)
         if stale:
-            raise GrpcProxyError(
-                Code.INVALID_RECEIPT_HANDLE, "the lease has ended: the message was redelivered or acked"
-            )
+            raise _lease_ended()
 
     def _read_handle(self, text: str, group: str, topic: str) -> ReceiptHandle:
         """Read a handle, which must be of the group and the topic of the request. Errors: GrpcProxyError, Invalid."""
@@ -111,3 +142,16 @@ class SettlementActivity:
             raise GrpcProxyError(Code.INVALID_RECEIPT_HANDLE, f"the handle belongs to another group than {group}")
         check_same_topic(topic, self.directory.topic_name(handle.topic_id), group)
         return handle
+
+
+def _lease_ended() -> GrpcProxyError:
+    return GrpcProxyError(Code.INVALID_RECEIPT_HANDLE, "the lease has ended: the message was redelivered or acked")
+
+
+def _ack_response(results: list[pb.AckMessageResultEntry]) -> pb.AckMessageResponse:
+    return pb.AckMessageResponse(status=common_status([one.status.code for one in results]), entries=results)
+
+
+def _set_unless_done(future: asyncio.Future[Any], result: Any) -> None:
+    if not future.done():  # its caller may have disconnected
+        future.set_result(result)

@@ -10,6 +10,7 @@ from apache.rocketmq.v2.admin_pb2_grpc import AdminServicer
 from apache.rocketmq.v2.definition_pb2 import Status
 from apache.rocketmq.v2.service_pb2_grpc import MessagingServiceServicer
 from ortoo.common.errors import Forbidden, Invalid
+from ortoo.common.grpc.layers.answers import Answers
 from ortoo.common.logs import logger as logs
 from ortoo.common.process.containment import as_ortoo_error
 from ortoo.common.telemetry.call_metrics import report_status
@@ -50,7 +51,7 @@ def _unary(
 def _starts(
     handler: Any,
     response_type: Callable[..., A],
-    start: Callable[[MessagingActivities], Callable[[Caller, Q, Callable[[A | Exception], None]], bool]],
+    start: Callable[[MessagingActivities], Callable[[Caller, Q, Callable[[Any], None]], bool]],
 ) -> Any:
     """A handler whose usual calls need no task (`ortoo.common.grpc.layers.direct`)."""
 
@@ -67,11 +68,11 @@ def _starts(
 
 def _stream(
     response_type: Callable[..., A],
-    activity: Callable[[MessagingActivities], Callable[[Caller, Q], AsyncGenerator[A, None]]],
+    activity: Callable[[MessagingActivities], Callable[[Caller, Q], AsyncGenerator[A | Answers, None]]],
 ) -> Any:
     """A handler that yields the answers of `activity`. An error becomes the status of the last answer."""
 
-    async def handler(service: "MessagingService", request: Q, context: Context) -> AsyncIterator[A]:
+    async def handler(service: "MessagingService", request: Q, context: Context) -> AsyncIterator[A | Answers]:
         try:
             frames = activity(service.activities)(service.activities.authenticate(context), request)
             async with aclosing(frames):  # a cancellation waits for the clean-up of the part
@@ -103,7 +104,11 @@ class MessagingService(MessagingServiceServicer):
     """The queues for a push consumer."""
     ReceiveMessage = _stream(pb.ReceiveMessageResponse, lambda gateway: gateway.receive_message.receive)
     """Wait for messages and lease them."""
-    AckMessage = _unary(pb.AckMessageResponse, lambda gateway: gateway.settlement.ack)
+    AckMessage = _starts(
+        _unary(pb.AckMessageResponse, lambda gateway: gateway.settlement.ack),
+        pb.AckMessageResponse,
+        lambda gateway: gateway.settlement.start_ack,
+    )
     """Ack messages."""
     ChangeInvisibleDuration = _unary(
         pb.ChangeInvisibleDurationResponse, lambda gateway: gateway.settlement.change_invisible

@@ -1,5 +1,7 @@
 """Checks signatures before a request is decoded, and permissions afterwards; converts errors for RocketMQ's clients."""
 
+from collections.abc import Awaitable, Iterator
+from contextlib import contextmanager
 from typing import Any
 
 from apache.rocketmq.v2 import service_pb2
@@ -47,10 +49,15 @@ def _error_response(call: ServedCall, error: OrtooError) -> Any:
     return response_type(status=status_of(error))
 
 
-def _told_first(call: ServedCall, error: OrtooError) -> None:
-    """Send the error in a stream of RocketMQ's protocol, before the stream ends."""
-    if call.method.is_request_stream:
-        call.answer = _error_response(call, error)
+@contextmanager
+def _told_first(call: ServedCall) -> Iterator[None]:
+    """Send an error in a stream of RocketMQ's protocol, before the stream ends."""
+    try:
+        yield
+    except OrtooError as error:
+        if call.method.is_request_stream:
+            call.answer = _error_response(call, error)
+        raise
 
 
 class SignIn(Guard):
@@ -61,15 +68,20 @@ class SignIn(Guard):
         self._access = access
         self.services = OWN_SERVICES if scaler_open else (*OWN_SERVICES, SCALER_SERVICE)
 
-    async def enter(self, call: ServedCall) -> None:
+    def enter(self, call: ServedCall) -> Awaitable[None] | None:
         """Check the signature of the call. Errors: Forbidden (field `authorization`), Unavailable."""
         access = call.kept[self] = CallAccess(self._access, call.method.name, peer_of(call.context))
-        try:
-            await access.sign_in(headers_of(call.context), call.data)
-        except OrtooError as error:
-            _told_first(call, error)
-            raise
-        PRINCIPAL.set(access.principal)  # gRPC runs each call in a task of its own
+        with _told_first(call):
+            waiting = access.sign_in(headers_of(call.context), call.data)
+        if waiting is not None:
+            return self._enter_later(call, access, waiting)
+        PRINCIPAL.set(access.principal)  # each call has a context of its own
+        return None
+
+    async def _enter_later(self, call: ServedCall, access: CallAccess, waiting: Awaitable[None]) -> None:
+        with _told_first(call):
+            await waiting
+        PRINCIPAL.set(access.principal)
 
 
 class RocketmqSignIn(Guard):
@@ -82,17 +94,34 @@ class RocketmqSignIn(Guard):
         self._authentication = authentication
         self._audit = audit
 
-    async def enter(self, call: ServedCall) -> None:
+    def enter(self, call: ServedCall) -> Awaitable[None] | None:
         """Check the signature of the call. Errors: Forbidden (field `authorization`), Unavailable."""
-        try:
-            user, _ = await self._authentication.authenticate(headers_of(call.context), SignedCall("", None))
-        except OrtooError as error:
-            if isinstance(error, Forbidden):
+        with self._refusing(call):
+            found = self._authentication.authenticate(headers_of(call.context), SignedCall("", None))
+        if not isinstance(found, tuple):
+            return self._enter_later(call, found)
+        _set_user(found[0])
+        return None
+
+    async def _enter_later(self, call: ServedCall, found: Awaitable[tuple[str, str]]) -> None:
+        with self._refusing(call):
+            user, _ = await found
+        _set_user(user)
+
+    @contextmanager
+    def _refusing(self, call: ServedCall) -> Iterator[None]:
+        """Record the refusal of a call."""
+        with _told_first(call):
+            try:
+                yield
+            except Forbidden as error:
                 self._audit.record_refusal("", peer_of(call.context), call.method.name, error.message)
-            _told_first(call, error)
-            raise
-        if PRINCIPAL.get().user != user:  # otherwise the rules of access have set the same user with its permissions
-            PRINCIPAL.set(Principal(user, is_unrestricted=False))
+                raise
+
+
+def _set_user(user: str) -> None:
+    if PRINCIPAL.get().user != user:  # otherwise the rules of access have set the same user with its permissions
+        PRINCIPAL.set(Principal(user, is_unrestricted=False))
 
 
 class PermissionLayer(Layer):

@@ -7,14 +7,13 @@ from urllib.parse import unquote
 
 import grpc
 
+from ortoo.common.grpc.bulk_field import Pieces
 from ortoo.common.grpc.h2.framing import (
-    COPIED_BYTES_MAX,
     Headers,
     MessageReader,
     MessageTooLarge,
     Metadata,
-    frame,
-    prefix,
+    framed,
     read_metadata,
 )
 from ortoo.common.grpc.h2.shared.inbox import Inbox
@@ -36,7 +35,7 @@ class H2StreamCall:
     """
 
     def __init__(
-        self, path: str, metadata: Metadata, write: Callable[[Any], bytes], read: Callable[[bytes], Any]
+        self, path: str, metadata: Metadata, write: Callable[[Any], bytes | Pieces], read: Callable[[bytes], Any]
     ) -> None:
         """A call that has no connection yet; `write` and `read` convert its messages."""
         self.path = path
@@ -85,14 +84,12 @@ class H2StreamCall:
         self._send(connection, self._write(request))
         return True
 
-    def _send(self, connection: "H2ClientConnection", data: bytes) -> None:
+    def _send(self, connection: "H2ClientConnection", data: bytes | Pieces) -> None:
         limit = connection.limits.sent_bytes_max
         if len(data) > limit:
             self._end_here(RESOURCE_EXHAUSTED, f"CLIENT: Sent message larger than max ({len(data)} vs. {limit})")
-        elif len(data) > COPIED_BYTES_MAX:
-            connection.send_data(self._stream_id, prefix(data), data)
         else:
-            connection.send_data(self._stream_id, frame(data))
+            connection.send_data(self._stream_id, *framed(data))
 
     async def read(self) -> Any:
         """The next answer; EOF after the last one. Errors: AioRpcError, CancelledError after `cancel`."""

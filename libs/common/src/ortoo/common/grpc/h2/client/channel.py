@@ -7,6 +7,7 @@ from typing import Any
 
 import grpc
 
+from ortoo.common.grpc.bulk_field import in_pieces
 from ortoo.common.grpc.h2.client.call import UNAVAILABLE, H2StreamCall
 from ortoo.common.grpc.h2.client.connection import H2ClientConnection
 from ortoo.common.grpc.h2.limits import WireLimits
@@ -60,7 +61,7 @@ class H2Channel:
         """A method with many requests and many responses; `_registered_method` is what generated stubs give."""
 
         def call(*, metadata: Iterable[tuple[str, Any]] | None = None) -> H2StreamCall:
-            made = H2StreamCall(method, tuple(metadata or ()), request_serializer, response_deserializer)
+            made = H2StreamCall(method, tuple(metadata or ()), in_pieces(request_serializer), response_deserializer)
             self._dispatch(made)
             return made
 

@@ -2,6 +2,7 @@
 
 import asyncio
 import contextlib
+import threading
 from typing import Any, Final
 
 from ortoo.common.grpc.h2 import engine
@@ -11,11 +12,23 @@ from ortoo.common.process.containment import record_contained
 
 NO_ERROR, CANCEL, ENHANCE_YOUR_CALM = 0, 8, 11
 """Error codes of HTTP/2."""
-WRITE_BYTES: Final = 256 << 10
+READ_BYTES: Final = 256 << 10
+"""Maximum number of bytes that are read from the socket at once."""
+WRITE_BYTES: Final = 64 << 10
 """Maximum number of bytes that are given to the socket at once."""
 
 
-class Endpoint(asyncio.Protocol):
+class _Received(threading.local):
+    """The buffer of the socket that a thread reads. All connections share it, because no bytes stay in it."""
+
+    def __init__(self) -> None:
+        self.buffer = memoryview(bytearray(READ_BYTES))
+
+
+_RECEIVED: Final = _Received()
+
+
+class Endpoint(asyncio.BufferedProtocol):
     """The part of a connection that servers and clients share."""
 
     def __init__(self, limits: WireLimits, h2: Any) -> None:
@@ -26,10 +39,13 @@ class Endpoint(asyncio.Protocol):
         """The open calls by stream."""
         self.is_lost = False
         self.h2 = h2
+        self._received = _RECEIVED.buffer
         self._transport: Any = None
         self._lifetime: Lifetime
         self._timer: asyncio.TimerHandle | None = None
         self._is_begun = self._is_due = self._is_receiving = self._is_paused = self._is_closing = False
+        self._taken: dict[int, int] = {}
+        """By stream: the number of bytes that were read, and by which the peer's window is still to be opened."""
         self._waiting: dict[int, asyncio.Future[None]] = {}
         """By stream: senders that wait until their messages are sent."""
 
@@ -64,14 +80,18 @@ class Endpoint(asyncio.Protocol):
 
     # Called by the event loop.
 
-    def data_received(self, data: bytes) -> None:
+    def get_buffer(self, sizehint: int) -> memoryview:
+        """The buffer for the next bytes of the peer."""
+        return self._received
+
+    def buffer_updated(self, nbytes: int) -> None:
         """Bytes of the peer have arrived."""
         if self.is_lost or self._is_closing:
             return
         self._lifetime.heard_s = self.loop.time()
         self._is_receiving = True
         try:
-            self.h2.receive_data(data)
+            self.h2.receive_data(self._received[:nbytes])
             self._handle(self.h2.events())
         except engine.DenialOfServiceError:
             self.abort("headers")
@@ -109,6 +129,8 @@ class Endpoint(asyncio.Protocol):
     def flush(self) -> None:
         """Write what is queued, as far as windows and the socket take it."""
         try:
+            if self._taken:
+                self._open_windows()
             self._write_queued()
             self._after_write()
             if not self._is_receiving and (events := self.h2.events()):
@@ -150,12 +172,9 @@ class Endpoint(asyncio.Protocol):
         self.flush_soon()
 
     def consumed(self, stream_id: int, size: int) -> None:
-        """Open the peer's window by data that were read."""
-        if size and not self.is_lost and stream_id in self.calls:
-            try:
-                self.h2.acknowledge_received_data(size, stream_id)
-            except engine.NGH2Error:
-                return
+        """Open the peer's window by data that were read, at the end of this loop iteration."""
+        if size and not self.is_lost:
+            self._taken[stream_id] = self._taken.get(stream_id, 0) + size
             self.flush_soon()
 
     def abort(self, reason: str = "") -> None:
@@ -167,6 +186,13 @@ class Endpoint(asyncio.Protocol):
             self._lose()
 
     # Internal steps.
+
+    def _open_windows(self) -> None:
+        taken, self._taken = self._taken, {}
+        for stream_id, size in taken.items():
+            if stream_id in self.calls:
+                with contextlib.suppress(engine.NGH2Error):
+                    self.h2.acknowledge_received_data(size, stream_id)
 
     def _write_queued(self) -> None:
         while not (self._is_paused or self.is_lost) and (data := self.h2.data_to_send(WRITE_BYTES)):

@@ -12,7 +12,6 @@ ALPN: Final = "h2"
 """The name of HTTP/2 in the handshake, which both sides require."""
 LINGER_S: Final = 0.5
 """Time in which a peer may close a connection that this process has ended."""
-READ_BYTES: Final = 256 << 10
 
 
 class Secured(Protocol):
@@ -24,8 +23,11 @@ class Secured(Protocol):
     def connection_made(self, transport: Any) -> None:
         """The handshake has succeeded. The session is the transport."""
 
-    def data_received(self, data: bytes) -> None:
-        """Decrypted bytes have arrived."""
+    def get_buffer(self, sizehint: int) -> memoryview:
+        """The buffer for the next decrypted bytes."""
+
+    def buffer_updated(self, nbytes: int) -> None:
+        """Decrypted bytes are in the buffer."""
 
     def pause_writing(self) -> None:
         """The socket's buffer is full."""
@@ -158,19 +160,21 @@ class TlsSession(asyncio.Protocol):
         asyncio.get_running_loop().call_later(LINGER_S, self.abort)
 
     def _read(self) -> None:
-        found: list[bytes] = []
         is_over = False
-        try:
-            while chunk := self._tls.read(READ_BYTES):
-                found.append(chunk)
-            is_over = True
-        except ssl.SSLWantReadError:
-            pass
-        except ssl.SSLError as error:
-            self._error, is_over = error, True
-        self._flush()
-        if found:
-            self._end.data_received(found[0] if len(found) == 1 else b"".join(found))
+        while not (is_over or self._is_ended):
+            buffer, size = self._end.get_buffer(-1), 0
+            try:
+                while size < len(buffer) and (count := self._tls.read(len(buffer) - size, buffer[size:])):
+                    size += count
+                is_over = size < len(buffer)
+            except ssl.SSLWantReadError:
+                break
+            except ssl.SSLError as error:
+                self._error, is_over = error, True
+            finally:
+                self._flush()
+                if size:
+                    self._end.buffer_updated(size)
         if is_over:
             self._socket.close()
 
