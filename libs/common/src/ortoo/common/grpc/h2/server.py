@@ -15,6 +15,7 @@ from ortoo.common.grpc.h2.connection import LINGER_S, H2Connection
 from ortoo.common.grpc.h2.limits import WireLimits
 from ortoo.common.grpc.h2.listeners import BACKLOG, listen
 from ortoo.common.grpc.h2.methods import CallDetails, H2Method, InterceptedMethod
+from ortoo.common.grpc.h2.repeated import RepeatedRequests
 from ortoo.common.grpc.layers.direct import direct_handler
 from ortoo.common.grpc.layers.layer import Layers
 from ortoo.common.process.clock import Clock, SystemClock
@@ -38,6 +39,7 @@ class H2Server(grpc.aio.Server):
         self.connections: dict[H2Connection, None] = {}
         self.ended: Counter[str] = Counter()
         """The number of connections that were broken because of their peers' behaviour, by reason."""
+        self.repeated = RepeatedRequests()
         self._interceptors = tuple(interceptors)
         self._layers = interceptors[0] if len(interceptors) == 1 and isinstance(interceptors[0], Layers) else None
         self._registered: dict[str, Any] = {}
@@ -174,6 +176,8 @@ class H2Server(grpc.aio.Server):
         if self._layers is not None:
             arriving, direct = self._layers.arriving(path, handler), direct_handler(handler, path, self._layers)
             handler = self._layers.wrap(handler, path)
+            if direct is not None and direct.repeats is not None:
+                self.repeated.add(path, direct.repeats)
         made = self._methods[path] = H2Method(path, handler, arriving, direct, self.clock, self._around)
         return made
 
