@@ -6,10 +6,9 @@ from typing import Any, Final, Protocol
 from ortoo.common.grpc.h2 import engine
 from ortoo.common.grpc.h2.call import H2Call
 from ortoo.common.grpc.h2.framing import OK_TRAILERS, PREFIX_BYTES, RESPONSE, Headers, trailers
-from ortoo.common.grpc.h2.headers import CallHeaders
+from ortoo.common.grpc.h2.headers import CallHeaders, RepeatedRequest, RepeatedRequests
 from ortoo.common.grpc.h2.limits import WireLimits
 from ortoo.common.grpc.h2.peers import auth_context_of, peer_name, spread_of
-from ortoo.common.grpc.h2.repeated import RepeatedRequest, RepeatedRequests
 from ortoo.common.grpc.h2.shared.endpoint import ENHANCE_YOUR_CALM, NO_ERROR, Endpoint
 from ortoo.common.grpc.layers.repeats import ITEM_BYTES_MAX
 from ortoo.common.process.clock import Clock

@@ -12,10 +12,10 @@ from typing import Any
 import grpc
 
 from ortoo.common.grpc.h2.connection import LINGER_S, H2Connection
+from ortoo.common.grpc.h2.headers import RepeatedRequests
 from ortoo.common.grpc.h2.limits import WireLimits
 from ortoo.common.grpc.h2.listeners import BACKLOG, listen
 from ortoo.common.grpc.h2.methods import CallDetails, H2Method, InterceptedMethod
-from ortoo.common.grpc.h2.repeated import RepeatedRequests
 from ortoo.common.grpc.layers.direct import direct_handler
 from ortoo.common.grpc.layers.layer import Layers
 from ortoo.common.process.clock import Clock, SystemClock
