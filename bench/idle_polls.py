@@ -25,9 +25,9 @@ from ortoo.client import connect
 METHOD = (
     "name server, enodes and a snode, each a process, and one topic with 4 queues on each enode. Idle consumers of "
     "RocketMQ's protocol, spread over groups and connections, poll for `poll_s` at a time. Measured after a warm-up: "
-    "processor time of the snode and of all enodes together for the polls alone. Then each consumer also sends what "
-    "the official Java client sends: a heartbeat every 10 s, a query of its assignment every 5 s and of its route "
-    "every 30 s, with the headers of that client, beside an idle telemetry stream. Then single messages are sent. "
+    "processor time of the snode and of all enodes together for the polls alone. Then each consumer also sends "
+    "the calls and headers of the official Java client. It sends a heartbeat every 10 s, queries of its assignment "
+    "every 5 s, and queries of its route every 30 s. It has an idle telemetry stream. Then single messages are sent. "
     "Measured for them: time from the send to the receipt, and processor time"
 )
 TOPIC = d.Resource(name="idle")
@@ -149,7 +149,7 @@ class Consumers:
             await asyncio.sleep(interval_s)
 
     def periodic(self, number: int) -> list[Coroutine[Any, Any, None]]:
-        """What a consumer does beside its polls."""
+        """The stream and the repeated calls of a consumer."""
         group = self.group(number)
         heartbeat = s.HeartbeatRequest(group=group, client_type=d.PUSH_CONSUMER)
         return [

@@ -1,4 +1,4 @@
-"""Kept answers to calls that repeat: by request and layers, within limits, and only while their handler says so."""
+"""Kept answers to calls that repeat: by request and layers, within limits, and while their handler confirms them."""
 
 import pytest
 

@@ -127,7 +127,7 @@ class Layer:
     """Whether repeated calls (`ortoo.common.grpc.layers.repeats`) may be answered without this layer."""
 
     def repeat_key(self, caller: RepeatCaller) -> bytes | None:
-        """What determines, beside the request, how this layer treats a repeated call; None = it has to be entered."""
+        """The facts that this layer's decision depends on, beside the request; None = it has to be entered."""
         del caller
         return None
 

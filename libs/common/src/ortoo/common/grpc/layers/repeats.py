@@ -55,7 +55,7 @@ class RepeatedAnswers:
         return len(self._kept)
 
     def key(self, request: bytes, caller: RepeatCaller) -> Key | None:
-        """What determines the answer beside the state of the handler; None if a layer has to see the call."""
+        """The request, and the facts that the layers depend on; None if a layer has to see the call."""
         key: Key = (request,)
         for layer_key in self._layer_keys:
             found = layer_key(caller)

@@ -136,7 +136,7 @@ class ConnectedClient:
     member_since_ms: int = 0
     member_of: set[str] = field(default_factory=set)
     registered: "Registration | None" = None
-    """What the last registration was made from, and its result; None = it has to be repeated with each heartbeat."""
+    """The last registration; None = it has to be repeated with each heartbeat."""
     has_ended: bool = False
     """Whether the client was removed, so that it joins no group again."""
 
