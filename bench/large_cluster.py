@@ -44,10 +44,8 @@ UNITS: Mapping[str, Unit] = {
     "poll": Unit(
         0.5, "ms", "poll of 20 s without messages", "of its snode for each enode of the topic", "`bench.idle_polls`"
     ),
-    "call": Unit(
-        0.2, "ms", "heartbeat, query of an assignment", "of its snode", "calls at 900 a second from 200 connections"
-    ),
-    "call over h2": Unit(0.13, "ms", 'the same with `transport = "h2"`', "of its snode", "the same calls"),
+    "call": Unit(0.2, "ms", "heartbeat, query of an assignment or of a route", "of its snode", "`bench.idle_polls`"),
+    "call over h2": Unit(0.05, "ms", 'the same with `transport = "h2"`', "of its snode", "`bench.idle_polls`"),
     "client": Unit(
         36, "KiB", "connected client", "in its snode, with ten clients on a connection", "`bench.idle_polls`"
     ),

@@ -1,8 +1,10 @@
 """The life of a connection: pings, idleness, age, set-up and floods, by given times."""
 
 import pytest
+from hypothesis import given
+from hypothesis import strategies as st
 
-from ortoo.common.grpc.h2.lifetime import EMPTY_RESETS_TOGETHER_MAX, Lifetime, Step
+from ortoo.common.grpc.h2.lifetime import EMPTY_RESETS_TOGETHER_MAX, LOOK_S_MIN, Lifetime, Step
 from ortoo.common.grpc.h2.limits import WireLimits
 
 LIMITS = WireLimits(keepalive_s=30, keepalive_timeout_s=10, idle_max_s=300, ping_interval_s=5, pings_max=3)
@@ -25,6 +27,36 @@ def test_a_silent_peer_is_pinged_and_then_broken() -> None:
     assert lifetime.next_step(41) is Step.NOTHING
     assert lifetime.next_step(69) is Step.PING
     assert lifetime.next_step(79) is Step.BREAK
+
+
+@given(
+    st.lists(st.tuples(st.floats(0.1, 400), st.sampled_from(["heard", "call", "over", "quiet"])), max_size=30),
+    st.sampled_from([0.0, 100.0, 1800.0]),
+)
+def test_no_action_is_late_when_the_connection_is_looked_at_as_told(
+    steps: list[tuple[float, str]], age_s: float
+) -> None:
+    """A busy connection has a timer in half a minute instead of every five seconds."""
+    limits = WireLimits(keepalive_s=30, keepalive_timeout_s=10, idle_max_s=300, age_max_s=age_s)
+    told, looked_at = Lifetime(limits, 0.0, 0.0), Lifetime(limits, 0.0, 0.0)
+    now_s, look_s = 0.0, told.next_look_s(0.0)
+    for elapsed_s, event in steps:
+        until_s = now_s + elapsed_s
+        while look_s <= until_s:
+            assert looked_at.next_step(look_s - 2 * LOOK_S_MIN) is Step.NOTHING
+            step = told.next_step(look_s)
+            assert step is looked_at.next_step(look_s)
+            if step is Step.BREAK:
+                return
+            look_s = told.next_look_s(look_s)
+        now_s = until_s
+        for one in (told, looked_at):
+            if event == "heard":
+                one.heard_s = now_s
+            elif event == "call":
+                one.on_calls(1, now_s)
+            elif event == "over":
+                one.on_calls(0, now_s)
 
 
 def test_a_connection_without_calls_is_retired_once() -> None:
@@ -77,3 +109,13 @@ def test_resets_of_streams_without_requests_are_limited() -> None:
     assert lifetime.on_empty_reset(0.0)
     slow = busy()
     assert not any(slow.on_empty_reset(at / 100) for at in range(10 * burst))
+
+
+def test_a_connection_with_heartbeats_is_rarely_looked_at() -> None:
+    """Thousands of idle clients would otherwise cost a timer each every few seconds."""
+    lifetime, now_s, looks = busy(), 0.0, 0
+    while now_s < 300:
+        now_s, looks = lifetime.next_look_s(now_s), looks + 1
+        lifetime.heard_s = 5 + 10 * ((now_s - 5) // 10)
+        assert lifetime.next_step(now_s) is Step.NOTHING
+    assert looks <= 16

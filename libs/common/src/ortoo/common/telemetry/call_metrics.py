@@ -7,7 +7,7 @@ import grpc
 import structlog
 
 from ortoo.common.grpc.errors import Context
-from ortoo.common.grpc.layers.layer import Layer, ServedCall
+from ortoo.common.grpc.layers.layer import Layer, Method, ServedCall
 from ortoo.common.process.clock import Clock
 from ortoo.common.telemetry.histogram import Histogram
 from ortoo.common.telemetry.metrics import Metrics
@@ -30,6 +30,8 @@ def report_status(status: str) -> None:
 
 class CallMetrics(Layer):
     """Counts and times every call. It takes two microseconds for a unary call, and no time for a stream's messages."""
+
+    always_repeats = True
 
     def __init__(self, clock: Clock) -> None:
         """Begin without calls."""
@@ -75,10 +77,17 @@ class CallMetrics(Layer):
             self.unary_in_flight -= 1
         is_refused = call.error is not None or (call.method.is_response_stream and call.context.code() not in OK)
         status = _status(call.context) if is_refused else _REPORTED.get() or "OK"
+        self._count(method, status, (self._clock.monotonic_s() - call.kept[self]) * 1000)
+
+    def on_repeated(self, method: Method) -> None:
+        """Count a call that was answered at once."""
+        self._count(method.path[1:], "OK", 0.0)
+
+    def _count(self, method: str, status: str, elapsed_ms: float) -> None:
         latencies = self.calls.get((method, status))
         if latencies is None:
             latencies = self.calls[method, status] = Histogram()
-        latencies.observe((self._clock.monotonic_s() - call.kept[self]) * 1000)
+        latencies.observe(elapsed_ms)
 
 
 def _bind_request_id(context: Context) -> None:

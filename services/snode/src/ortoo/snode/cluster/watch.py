@@ -64,6 +64,10 @@ class DirectoryWatch:
             await self._clock.sleep(backoff.delay_s(attempt, self._randomness))
             attempt += 1
 
+    def known_topic(self, name: str) -> Topic | None:
+        """The topic with this name, if the copy has it. A changed topic is another object."""
+        return self._directory.find_topic(name)
+
     async def topic(self, name: str) -> Topic:
         """The topic with this name, from the copy or else from the name server. Errors: Invalid, NotFound."""
         return self._directory.find_topic(name) or await self._fetch_topic(name)

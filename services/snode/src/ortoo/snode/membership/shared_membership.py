@@ -134,6 +134,11 @@ class SharedMembership(Membership):
         followed = self._followed.get(group)
         return not self.is_connected or followed is None or followed.is_known
 
+    def is_known(self, group: str) -> bool:
+        """Whether `follow` would not wait."""
+        followed = self._followed.get(group)
+        return not self.is_connected or (followed is not None and followed.is_known)
+
     def follows(self, group: str) -> bool:
         """Whether records about this group are of interest."""
         return group in self._followed

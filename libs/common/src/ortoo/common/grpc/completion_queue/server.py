@@ -3,13 +3,15 @@
 import asyncio
 import contextlib
 import contextvars
-from collections.abc import Callable, Collection, Sequence
+from collections.abc import Awaitable, Callable, Collection, Sequence
+from functools import partial
 from typing import Any
 
 import grpc
 
 from ortoo.common.grpc.completion_queue.context import OK, QueueCallContext
 from ortoo.common.grpc.completion_queue.core import CompletionQueue, QueueCall
+from ortoo.common.grpc.layers.direct import DirectHandler, direct_handler
 from ortoo.common.grpc.layers.layer import Layers
 from ortoo.common.process.clock import Clock, SystemClock
 from ortoo.common.process.containment import as_ortoo_error
@@ -80,10 +82,10 @@ class QueueServer:
     def register(self) -> None:
         """Register the hot methods on the core. Call this before the server starts."""
         for method, handler in self._handlers.items():
-            core = self._core
+            core, direct = self._core, None
             if self._periodic_core is not None and method in self._periodic:
-                core = self._periodic_core
-            core.register(method, _Method(method, handler, self._layers, self._clock).begin)
+                core, direct = self._periodic_core, direct_handler(handler, method, self._layers)
+            core.register(method, _Method(method, handler, self._layers, self._clock, direct).begin)
 
     def start(self) -> None:
         """Begin to take calls. Call this after the server has started."""
@@ -102,8 +104,12 @@ class QueueServer:
 class _Method:
     """One hot method: each call runs in its own task, in the context of the server's start."""
 
-    def __init__(self, name: str, handler: Any, layers: Layers, clock: Clock) -> None:
+    def __init__(
+        self, name: str, handler: Any, layers: Layers, clock: Clock, direct: DirectHandler | None = None
+    ) -> None:
+        """`direct` serves calls that need no task; None = all calls have one."""
         self._name = name
+        self._direct = direct
         self._arriving = layers.arriving(name, handler)
         around = layers.wrap(handler, name)
         self._call: Callable[[Any, Any], Any] = around.unary_unary or around.unary_stream
@@ -148,21 +154,48 @@ class _Method:
     def _begin_to_serve(self, call: QueueCall, message: bytes) -> None:
         context = QueueCallContext(call, self._clock)
         call.arrival.on_request_received()
-        # gRPC keeps the call until it is answered, and the call keeps its task.
-        self._loop.create_task(self._serve(call, message, context), context=self._around.copy())
+        variables = self._around.copy()
+        if self._direct is not None and call.arrival.refused is None:
+            go_on = partial(self._go_on, call, context, variables)
+            variables.run(self._direct.serve, message, context, context.finish, go_on)
+            return
+        self._serve_in_task(call, context, variables, self._answer(call, message, context))
 
-    async def _serve(self, call: QueueCall, message: bytes, context: QueueCallContext) -> None:
+    def _go_on(self, call: QueueCall, context: QueueCallContext, variables: contextvars.Context, rest: Any) -> None:
+        """Run the rest of a call that needs a task after all."""
+        self._serve_in_task(call, context, variables, self._rest(call, rest))
+
+    def _serve_in_task(
+        self,
+        call: QueueCall,
+        context: QueueCallContext,
+        variables: contextvars.Context,
+        answering: Awaitable[bytes | None],
+    ) -> None:
+        # gRPC keeps the call until it is answered, and the call keeps its task.
+        self._loop.create_task(self._serve(call, context, answering), context=variables)
+
+    async def _answer(self, call: QueueCall, message: bytes, context: QueueCallContext) -> bytes | None:
+        if call.is_caller_gone:
+            raise asyncio.CancelledError
+        if not self._has_many:
+            data: bytes | None = await self._call(message, context)
+            return data
+        await self._answer_many(call, message, context)
+        return None
+
+    async def _rest(self, call: QueueCall, rest: Awaitable[bytes]) -> bytes:
+        if call.is_caller_gone and call.cancelled is not None:  # the layers still have to be left
+            call.cancelled()
+        return await rest
+
+    async def _serve(self, call: QueueCall, context: QueueCallContext, answering: Awaitable[bytes | None]) -> None:
         """Serve a call and answer it, also when it fails; only exceptions that end the process are raised."""
         data = None
         try:
-            if call.is_caller_gone:
-                raise asyncio.CancelledError
             # Not before this first step, because a task that is cancelled earlier never runs and would not answer.
             call.cancelled = asyncio.current_task().cancel  # type: ignore[union-attr]  # it is this one
-            if self._has_many:
-                await self._answer_many(call, message, context)
-            else:
-                data = await self._call(message, context)
+            data = await answering
         except asyncio.CancelledError:
             if context.number == OK:  # no layer set a status
                 context.set_code(grpc.StatusCode.CANCELLED)

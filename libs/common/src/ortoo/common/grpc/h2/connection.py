@@ -5,13 +5,14 @@ from typing import Any, Final, Protocol
 
 from ortoo.common.grpc.h2 import engine
 from ortoo.common.grpc.h2.call import H2Call
-from ortoo.common.grpc.h2.framing import RESPONSE, Headers, trailers
-from ortoo.common.grpc.h2.headers import CallHeaders
+from ortoo.common.grpc.h2.framing import OK_TRAILERS, PREFIX_BYTES, RESPONSE, Headers, trailers
+from ortoo.common.grpc.h2.headers import CallHeaders, RepeatedRequest, RepeatedRequests
 from ortoo.common.grpc.h2.limits import WireLimits
 from ortoo.common.grpc.h2.peers import auth_context_of, peer_name, spread_of
 from ortoo.common.grpc.h2.ports import Port
 from ortoo.common.grpc.h2.shared.endpoint import ENHANCE_YOUR_CALM, NO_ERROR, Endpoint
 from ortoo.common.grpc.h2.shared.tls_session import LINGER_S
+from ortoo.common.grpc.layers.repeats import ITEM_BYTES_MAX
 from ortoo.common.process.clock import Clock
 
 RESOURCE_EXHAUSTED: Final = 8
@@ -21,6 +22,10 @@ RETIRING: Final = b"retiring"
 """The ping between the two steps of a graceful end. Its answer shows that the peer begins no further calls."""
 
 
+REPEATED_BYTES_MAX: Final = PREFIX_BYTES + ITEM_BYTES_MAX
+"""Maximum size of an answer to a request that repeats."""
+
+
 class Owner(Protocol):
     """The server, as its connections see it."""
 
@@ -28,6 +33,7 @@ class Owner(Protocol):
     limits: WireLimits
     ended: Counter[str]
     """The number of connections that were broken because of their peers' behaviour, by reason."""
+    repeated: RepeatedRequests
 
     def find_method(self, path: str) -> Any:
         """The method of a path; None if there is none."""
@@ -57,6 +63,8 @@ class H2Connection(Endpoint):
         self._is_retired = False
         self._headers: Headers = ()
         self._call_headers: CallHeaders | None = None
+        self._opening: tuple[RepeatedRequest, Headers] | None = None
+        """A request that may repeat, and its headers, until the next event, which may be its data."""
         self._ending: set[int] = set()
         """Streams whose status is queued although their peer has not half-closed them."""
 
@@ -152,6 +160,8 @@ class H2Connection(Endpoint):
             if self.is_lost:  # an earlier event has ended the connection and its calls
                 return
             calls, kind = self.calls, type(event)
+            if self._opening is not None and self._open(event):
+                continue
             if kind is engine.DataReceived:
                 self._lifetime.on_request()
                 if (call := calls.get(event.stream_id)) is not None:
@@ -159,7 +169,7 @@ class H2Connection(Endpoint):
                 elif event.data:
                     self._drop(event)
             elif kind is engine.RequestReceived:
-                self._begin(event.stream_id, event.headers, is_last=event.end_stream)
+                self._receive(event.stream_id, event.headers, is_last=event.end_stream)
             elif kind is engine.StreamClosed:
                 if (call := calls.pop(event.stream_id, None)) is not None:
                     self._end(call, event.error_code)
@@ -168,6 +178,47 @@ class H2Connection(Endpoint):
                     call.on_reset()
             else:
                 self._handle_other(kind, event)
+        self._open(None)
+
+    def _receive(self, stream_id: int, headers: Headers, *, is_last: bool) -> None:
+        repeated = None if is_last else self.server.repeated.find(stream_id, headers, self)
+        if repeated is None:
+            self._begin(stream_id, headers, is_last=is_last)
+        else:
+            self._opening = repeated, headers
+
+    def _open(self, event: Any) -> bool:
+        """Handle a request that may repeat, with the event after its headers; whether that was its last event."""
+        if self._opening is not None:
+            (request, headers), self._opening = self._opening, None
+            if type(event) is engine.DataReceived and self._repeat(request, event):
+                return True
+            if not self.is_lost:
+                self._begin(request.stream_id, headers, is_last=False)
+        return False
+
+    def _repeat(self, request: RepeatedRequest, event: Any) -> bool:
+        """Answer a request that repeats without making a call; False if it has to be served as usual.
+
+        Only an answer that is certainly written at once needs no call, which would count its memory.
+        """
+        h2, stream_id = self.h2, request.stream_id
+        if event.stream_id != stream_id or not event.end_stream or self._is_paused or h2.queued_body_size():
+            return False
+        try:
+            room_bytes = min(h2.remote_window_size, h2.stream_remote_window_size(stream_id))
+        except engine.NGH2Error:  # its reset has arrived, too
+            return False
+        if room_bytes < REPEATED_BYTES_MAX or (answer := request.answer(event.data)) is None:
+            return False
+        self._drop(event)
+        self.send_headers(stream_id, RESPONSE)
+        self.send_data(stream_id, answer)
+        self.send_trailers(stream_id, OK_TRAILERS)
+        self._lifetime.on_request()
+        if not self.calls:
+            self._lifetime.on_calls(0, self._lifetime.heard_s)
+        return True
 
     def _handle_other(self, kind: Any, event: Any) -> None:
         if kind is engine.SettingsReceived:

@@ -1,9 +1,24 @@
-"""The headers of calls."""
+"""The headers of calls, and requests that clients repeat, recognized by their bytes before a call is made."""
 
-from ortoo.common.grpc.h2.framing import CONTENT_TYPE, Headers, Metadata, read_metadata, timeout_s
+from collections.abc import Mapping
+from typing import Final, Protocol
+
+from ortoo.common.grpc.h2.framing import (
+    CONTENT_TYPE,
+    PREFIX_BYTES,
+    Headers,
+    Metadata,
+    frame,
+    read_metadata,
+    timeout_s,
+)
+from ortoo.common.grpc.layers.repeats import RepeatedAnswers
 
 FIELD_BYTES = 32
 """The number of bytes that HTTP/2 adds to the size of a field."""
+REPEATED_HEADERS_MAX: Final = 4 << 10
+"""Requests with longer headers are served as usual."""
+BINARY: Final = b"-bin"
 
 
 class CallHeaders:
@@ -39,3 +54,84 @@ class CallHeaders:
         self.text = {key: value for key, value in self.metadata if isinstance(value, str)}
         """The text values of the metadata. Other calls share them, so they must not be changed."""
         self.is_grpc = method == b"POST" and content_type.startswith(CONTENT_TYPE)
+
+
+class RawHeaders:
+    """The text values of the headers of a request. A value is decoded when it is read."""
+
+    __slots__ = ("_raw",)
+
+    def __init__(self, raw: Mapping[bytes, bytes]) -> None:
+        self._raw = raw
+
+    def get(self, name: str, default: str, /) -> str:
+        """The value of a header, or `default`."""
+        found = self._raw.get(name.encode())
+        return default if found is None else found.decode("utf-8", "replace")
+
+
+class Peer(Protocol):
+    """The connection of a request."""
+
+    peer: str
+    auth_context: dict[str, list[bytes]]
+
+
+class RepeatedRequest:
+    """A request whose headers have arrived, to a method with answers that repeat; also its caller."""
+
+    __slots__ = ("_answers", "_connection", "headers", "stream_id")
+
+    def __init__(self, stream_id: int, headers: RawHeaders, answers: RepeatedAnswers, connection: Peer) -> None:
+        self.stream_id = stream_id
+        self.headers = headers
+        self._answers = answers
+        self._connection = connection
+
+    def peer(self) -> str:
+        """The address of the caller, as gRPC writes it."""
+        return self._connection.peer
+
+    def auth_context(self) -> dict[str, list[bytes]]:
+        """The TLS properties of the caller."""
+        return self._connection.auth_context
+
+    def answer(self, data: bytes) -> bytes | None:
+        """The answer with its prefix, if `data` is one request that repeats."""
+        if len(data) < PREFIX_BYTES or data[0] or int.from_bytes(data[1:PREFIX_BYTES]) != len(data) - PREFIX_BYTES:
+            return None
+        key = self._answers.key(data[PREFIX_BYTES:], self)
+        found = None if key is None else self._answers.answer(key, self)
+        return None if found is None else frame(found)
+
+
+class RepeatedRequests:
+    """Finds requests that may repeat, by the paths of their methods."""
+
+    def __init__(self) -> None:
+        self._methods: dict[bytes, RepeatedAnswers] = {}
+
+    def add(self, path: str, answers: RepeatedAnswers) -> None:
+        """Recognize the requests of a method."""
+        self._methods[path.encode()] = answers
+
+    def find(self, stream_id: int, headers: Headers, connection: Peer) -> RepeatedRequest | None:
+        """The request with these headers if it may repeat; None if it has to be served as usual."""
+        raw = dict(headers)
+        answers = self._methods.get(raw.get(b":path", b""))
+        if answers is None or not _is_usual(raw, headers):
+            return None
+        return RepeatedRequest(stream_id, RawHeaders(raw), answers, connection)
+
+
+def _is_usual(raw: Mapping[bytes, bytes], headers: Headers) -> bool:
+    """Whether the headers are valid, short and without binary values. Only such headers need no further checks."""
+    timeout = raw.get(b"grpc-timeout")
+    return (
+        raw.get(b":method") == b"POST"
+        and raw.get(b"content-type", b"").startswith(CONTENT_TYPE)
+        and (timeout is None or timeout_s(timeout) is not None)
+        and len(raw) == len(headers)
+        and sum(map(len, raw)) + sum(map(len, raw.values())) <= REPEATED_HEADERS_MAX
+        and not any(name.endswith(BINARY) for name in raw)
+    )

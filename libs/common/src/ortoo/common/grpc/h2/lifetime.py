@@ -8,6 +8,9 @@ from ortoo.common.grpc.h2.limits import WireLimits
 EMPTY_RESETS_PER_S_MAX: Final = 200.0
 """Streams that a peer may reset per second before it has sent a request on them, which no client does."""
 EMPTY_RESETS_TOGETHER_MAX: Final = 1_000.0
+LOOK_S_MIN: Final = 0.01
+LOOK_S_MAX: Final = 60.0
+"""Minimum and maximum time between two looks at a connection."""
 AGE_SPREAD: Final = 0.1
 """The part by which ages of connections differ, so that they do not end together."""
 
@@ -41,9 +44,20 @@ class Lifetime:
         self._last_ping_s = float("-inf")
         self._empty_resets = 0.0
         self._empty_reset_s = now_s
-        limited = (limits.idle_max_s, limits.keepalive_s, limits.keepalive_timeout_s, limits.age_max_s)
-        self.interval_s = min([one for one in limited if one], default=60.0) / 2
-        """How often to ask for `next_step`."""
+
+    def next_look_s(self, now_s: float) -> float:
+        """When to ask for `next_step` again, although the peer may be heard earlier."""
+        limits, due_s = self._limits, now_s + LOOK_S_MAX
+        if self._pinged_s is not None:
+            due_s = min(due_s, self._pinged_s + limits.keepalive_timeout_s)
+        elif limits.keepalive_s:
+            due_s = min(due_s, self.heard_s + limits.keepalive_s)
+        if not self._is_retired:
+            if limits.idle_max_s:
+                due_s = min(due_s, (now_s if self._idle_since_s is None else self._idle_since_s) + limits.idle_max_s)
+            if self._age_s:
+                due_s = min(due_s, self._begun_s + self._age_s)
+        return max(due_s, now_s + LOOK_S_MIN)
 
     def next_step(self, now_s: float) -> Step:
         """The action that is due."""

@@ -12,6 +12,7 @@ import grpc
 
 from ortoo.common.grpc.bulk_field import in_pieces
 from ortoo.common.grpc.h2.connection import H2Connection
+from ortoo.common.grpc.h2.headers import RepeatedRequests
 from ortoo.common.grpc.h2.limits import WireLimits
 from ortoo.common.grpc.h2.methods import CallDetails, H2Method, InterceptedMethod
 from ortoo.common.grpc.h2.ports import BACKLOG, Port
@@ -40,6 +41,7 @@ class H2Server(grpc.aio.Server):
         self.connections: dict[H2Connection, None] = {}
         self.ended: Counter[str] = Counter()
         """The number of connections that were broken because of their peers' behaviour, by reason."""
+        self.repeated = RepeatedRequests()
         self._interceptors = tuple(interceptors)
         self._layers = interceptors[0] if len(interceptors) == 1 and isinstance(interceptors[0], Layers) else None
         self._registered: dict[str, Any] = {}
@@ -180,6 +182,8 @@ class H2Server(grpc.aio.Server):
         if self._layers is not None:
             arriving, direct = self._layers.arriving(path, handler), direct_handler(handler, path, self._layers)
             handler = self._layers.wrap(handler, path, joins=True)
+            if direct is not None and direct.repeats is not None:
+                self.repeated.add(path, direct.repeats)
         made = self._methods[path] = H2Method(path, handler, arriving, direct, self.clock, self._around)
         return made
 

@@ -1,11 +1,33 @@
 """A call whose headers have arrived before its request. Such a call already uses memory, and can already be refused."""
 
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from contextvars import ContextVar
+from typing import Protocol
 
 from ortoo.common.process.memory_budget import MemoryShare
 
 Metadata = Sequence[tuple[str, str | bytes]]
+
+
+class HeaderTexts(Protocol):
+    """The text values of a caller's metadata."""
+
+    def get(self, name: str, default: str, /) -> str:
+        """The value of a header, or `default`."""
+
+
+class RepeatCaller(Protocol):
+    """The caller of a call that may repeat an earlier one: a part of the call's context."""
+
+    @property
+    def headers(self) -> HeaderTexts:
+        """The text values of the caller's metadata."""
+
+    def peer(self) -> str:
+        """The address of the caller, as gRPC writes it."""
+
+    def auth_context(self) -> Mapping[str, Iterable[bytes]]:
+        """The TLS properties of the caller."""
 
 
 class Arrival:

@@ -58,6 +58,8 @@ class CallMemory(Layer):
     Calls whose requests have not arrived have a memory of their own, so that they take none from the budget.
     """
 
+    always_repeats = True
+
     def __init__(self, budget: MemoryBudget) -> None:
         """Draw from `budget`."""
         self._budget = budget

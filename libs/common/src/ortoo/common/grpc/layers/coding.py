@@ -11,6 +11,8 @@ from ortoo.common.grpc.limits.inflation import is_compressed
 class Encoding(Layer):
     """Encodes answers: the handler returns messages, and the outer layers see bytes."""
 
+    always_repeats = True
+
     def on_response(self, call: ServedCall, answer: Any) -> bytes:
         """Encode an answer."""
         return call.method.write(answer)
@@ -21,6 +23,8 @@ class Decoding(Layer):
 
     The requests of a stream are decoded when the handler reads them.
     """
+
+    always_repeats = True
 
     def __init__(self, memory: CallMemory | None = None) -> None:
         """The size of decompressed requests is counted in `memory`."""

@@ -13,8 +13,9 @@ from collections.abc import Awaitable, Callable, Sequence
 from functools import partial
 from typing import Any
 
-from ortoo.common.grpc.errors import Context
+from ortoo.common.grpc.completion_queue.context import QueueCallContext
 from ortoo.common.grpc.layers.layer import Layer, Layers, Method, ServedCall, hooks_of, leaving, left
+from ortoo.common.grpc.layers.repeats import Key, Repeatable, RepeatedAnswers
 
 Finish = Callable[[bytes], None]
 """Takes the answer of a call."""
@@ -32,9 +33,18 @@ class DirectHandler:
         self._method = method
         self._enters = hooks_of(layers, "enter")
         self._leave = leaving(layers)
+        self.repeats = RepeatedAnswers(method, layers) if getattr(handle, "repeats", False) else None
+        """The answers to calls that repeat; None = each call has an answer of its own."""
 
-    def serve(self, data: bytes, context: Context, finish: Finish, go_on: Continue) -> None:
+    def serve(self, data: bytes, context: QueueCallContext, finish: Finish, go_on: Continue) -> None:
         """Serve a call: `finish` gets the answer, or `go_on` a coroutine, for a task in the current context."""
+        key = None
+        if self.repeats is not None:
+            key = self.repeats.key(data, context)
+            repeated = None if key is None else self.repeats.answer(key, context)
+            if repeated is not None:
+                finish(repeated)
+                return
         call = ServedCall(self._method, data, context)
         try:
             for enter in self._enters:
@@ -46,16 +56,21 @@ class DirectHandler:
             call.set_failure(error)
             go_on(self._end(call))
             return
-        if not self._start(call.request, context, partial(self._done, call, finish, go_on)):
+        if not self._start(call.request, context, partial(self._done, call, key, finish, go_on)):
             go_on(self._go_on(call, None))
 
-    def _done(self, call: ServedCall, finish: Finish, go_on: Continue, answer: Any) -> None:
+    def _done(self, call: ServedCall, key: Key | None, finish: Finish, go_on: Continue, answer: Any) -> None:
+        holds = None
+        if isinstance(answer, Repeatable):
+            answer, holds = answer
         if isinstance(answer, BaseException):
             call.set_failure(answer)
         else:
             call.answer = answer
             waiting = self._leave(call)
             if waiting is None and call.error is None:
+                if holds is not None and key is not None and self.repeats is not None:
+                    self.repeats.keep(key, call.answer, holds)
                 finish(call.answer)
                 return
             if waiting is not None:

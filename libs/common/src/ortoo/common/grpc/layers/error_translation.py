@@ -13,6 +13,8 @@ from ortoo.common.grpc.layers.layer import Layer, ServedCall
 class ErrorTranslation(Layer):
     """Answers an OrtooError with its status and Failure. Other exceptions are defects: logged, and sent as Internal."""
 
+    always_repeats = True
+
     def leave(self, call: ServedCall) -> Awaitable[None] | None:
         """Give a failed call its status, also if it was cancelled during a write. Otherwise the caller would hang."""
         if isinstance(call.error, GeneratorExit) and not call.context.done():

@@ -15,7 +15,7 @@ import grpc
 
 from ortoo.common.grpc.errors import Context
 from ortoo.common.grpc.layers.answers import Answers, noting, passing
-from ortoo.common.grpc.layers.arrival import ARRIVAL, Arrival, Metadata
+from ortoo.common.grpc.layers.arrival import ARRIVAL, Arrival, Metadata, RepeatCaller
 from ortoo.common.grpc.layers.receiving import Requests, request_of
 from ortoo.common.grpc.limits.inflation import Inflation
 from ortoo.common.grpc.limits.request_shape import beginning_check, counted
@@ -124,6 +124,16 @@ class Layer:
 
     services: tuple[str, ...] = ("/",)
     """The prefixes of the paths of the methods that it serves."""
+    always_repeats = False
+    """Whether repeated calls (`ortoo.common.grpc.layers.repeats`) may be answered without this layer."""
+
+    def repeat_key(self, caller: RepeatCaller) -> bytes | None:
+        """The facts that this layer's decision depends on, beside the request; None = it has to be entered."""
+        del caller
+        return None
+
+    def on_repeated(self, method: Method) -> None:
+        """Called when a repeated call was answered."""
 
     def arrive(self, arrival: Arrival) -> None:
         """Called when the headers of a call have arrived. An error refuses the call before its request is received."""

@@ -4,12 +4,13 @@ The membership is only for display. These clients are never assigned queues, bec
 """
 
 from dataclasses import dataclass
+from typing import Any
 
 from apache.rocketmq.v2.definition_pb2 import ClientType, FilterType, SubscriptionEntry
 from ortoo.snode.cluster.runtime import Runtime
 from ortoo.snode.membership.group_members import GroupMember, Subscription
 from ortoo.snode.membership.group_membership import PRODUCER_GROUP_PREFIX, Membership
-from ortoo.snode.rocketmq.clients.table import ConnectedClient
+from ortoo.snode.rocketmq.clients.table import ConnectedClient, Registration
 
 PUSH_TYPES = frozenset({ClientType.PUSH_CONSUMER, ClientType.LITE_PUSH_CONSUMER})
 
@@ -28,6 +29,30 @@ class ClientRegistration:
         """
         for group in _groups_of(client):
             await self.membership.follow(group)
+        self._register(client)
+
+    def register_now(self, client: ConnectedClient) -> bool:
+        """The same without waiting; False if the members of a group are not known yet. Errors: as `register`."""
+        if not all(map(self.membership.is_known, _groups_of(client))):
+            return False
+        self._register(client)
+        return True
+
+    def is_current(self, client: ConnectedClient) -> bool:
+        """Whether `register` would change nothing, because neither the client nor its memberships have changed."""
+        registered = client.registered
+        return (
+            registered is not None
+            and not client.has_ended
+            and registered.inputs == _inputs_of(client)
+            and all(
+                self.membership.members(group).get(client.client_id) is member
+                for group, member in registered.members.items()
+            )
+        )
+
+    def _register(self, client: ConnectedClient) -> None:
+        client.registered = None
         if client.has_ended:
             return
         if not client.session_id:
@@ -43,6 +68,10 @@ class ClientRegistration:
             if not self._is_elsewhere(group, client):
                 self.membership.join(group, self._member(client, consumes=group == client.group))
         client.member_of = groups
+        members = {group: self.membership.members(group).get(client.client_id) for group in groups}
+        own = {group: one for group, one in members.items() if one is not None and one.session_id == client.session_id}
+        if own.keys() == groups:
+            client.registered = Registration(_inputs_of(client), own)
 
     def unregister(self, client: ConnectedClient) -> None:
         """Remove a client from all groups, because it has disconnected."""
@@ -75,6 +104,21 @@ class ClientRegistration:
             since_ms=client.member_since_ms,
             user=client.principal.user,
         )
+
+
+def _inputs_of(client: ConnectedClient) -> tuple[Any, ...]:
+    """Everything of a client that determines its memberships. Published topics are only ever added."""
+    return (
+        client.group,
+        len(client.published_topics),
+        client.stream is None,
+        client.client_type,
+        client.settings,
+        client.language,
+        client.client_version,
+        client.peer,
+        client.principal,
+    )
 
 
 def _subscriptions(client: ConnectedClient) -> tuple[Subscription, ...]:

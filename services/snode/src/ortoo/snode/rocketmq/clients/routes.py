@@ -1,7 +1,7 @@
 """Routes and assignments for clients. Every broker has the address at which the client reached this snode."""
 
 import ipaddress
-from collections.abc import Iterable, Sequence
+from collections.abc import Callable, Iterable, Sequence
 
 from apache.rocketmq.v2 import service_pb2 as pb
 from apache.rocketmq.v2.definition_pb2 import (
@@ -17,10 +17,12 @@ from apache.rocketmq.v2.definition_pb2 import (
     Resource,
 )
 from ortoo.common.groups.group_topics import group_of_topic
+from ortoo.common.grpc.layers.arrival import RepeatCaller
+from ortoo.common.grpc.layers.repeats import Repeatable
 from ortoo.snode.cluster import routes
 from ortoo.snode.cluster.routes import Placement, Topic
 from ortoo.snode.cluster.watch import DirectoryWatch
-from ortoo.snode.rocketmq.protocol.caller import Caller
+from ortoo.snode.rocketmq.protocol.caller import LANGUAGE, VERSION, Caller, is_client_id
 from ortoo.snode.rocketmq.protocol.codes import GrpcProxyError, ok_status
 from ortoo.snode.rocketmq.protocol.names import group_name, topic_name
 from ortoo.snode.topics.creation import ProducerTopics
@@ -51,6 +53,24 @@ class RouteActivity:
     async def query_route(self, caller: Caller, request: pb.QueryRouteRequest) -> pb.QueryRouteResponse:
         """All queues of a topic, for producers and consumers. Errors: GrpcProxyError, NotFound."""
         topic = await self._producer_topics.find_or_create(topic_name(request.topic))
+        return self._route(caller, request, topic)
+
+    def start_query_route(
+        self, caller: Caller, request: pb.QueryRouteRequest, done: Callable[[Repeatable | Exception], None]
+    ) -> bool:
+        """Answer at once; False if this snode does not know the topic. Errors: GrpcProxyError, Invalid."""
+        topic, own = self._watch.known_topic(topic_name(request.topic)), self.own_endpoints
+        if topic is None:
+            return False
+
+        def holds(other: RepeatCaller) -> bool:
+            kind = other.headers.get(LANGUAGE, ""), other.headers.get(VERSION, "")
+            return kind == caller[1:3] and self._is_same(topic, own, other)
+
+        done(Repeatable(self._route(caller, request, topic), holds))
+        return True
+
+    def _route(self, caller: Caller, request: pb.QueryRouteRequest, topic: Topic) -> pb.QueryRouteResponse:
         endpoints = choose_endpoints(request.endpoints, self._advertised, self.own_endpoints)
         queues = route_queues(topic, request.topic, endpoints, accepted_types(topic, caller))
         return pb.QueryRouteResponse(status=ok_status(), message_queues=queues)
@@ -58,9 +78,27 @@ class RouteActivity:
     async def query_assignment(self, caller: Caller, request: pb.QueryAssignmentRequest) -> pb.QueryAssignmentResponse:
         """The queues for a member of a group; all members get the same queues. Errors: GrpcProxyError, NotFound."""
         group_name(request.group)
-        topic = await self._watch.topic(topic_name(request.topic))
+        return self._assignment(request, await self._watch.topic(topic_name(request.topic)))
+
+    def start_query_assignment(
+        self, _: Caller, request: pb.QueryAssignmentRequest, done: Callable[[Repeatable | Exception], None]
+    ) -> bool:
+        """Answer at once; False if this snode does not know the topic. Errors: GrpcProxyError, Invalid."""
+        group_name(request.group)
+        topic, own = self._watch.known_topic(topic_name(request.topic)), self.own_endpoints
+        if topic is None:
+            return False
+        done(Repeatable(self._assignment(request, topic), lambda other: self._is_same(topic, own, other)))
+        return True
+
+    def _assignment(self, request: pb.QueryAssignmentRequest, topic: Topic) -> pb.QueryAssignmentResponse:
         endpoints = choose_endpoints(request.endpoints, self._advertised, self.own_endpoints)
         return pb.QueryAssignmentResponse(status=ok_status(), assignments=assignments(topic, request.topic, endpoints))
+
+    def _is_same(self, topic: Topic, own: Endpoints, caller: RepeatCaller) -> bool:
+        """Whether an answer about a topic still holds, for this caller."""
+        is_known = self._watch.known_topic(topic.name) is topic and self.own_endpoints is own
+        return is_known and is_client_id(caller.headers.get("x-mq-client-id", ""))
 
 
 def endpoints_of(address: str) -> Endpoints:

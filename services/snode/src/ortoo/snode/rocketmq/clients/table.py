@@ -9,12 +9,14 @@ import contextlib
 from collections import deque
 from collections.abc import Collection
 from dataclasses import dataclass, field
+from typing import Any, NamedTuple
 
 from apache.rocketmq.v2.definition_pb2 import ClientType, Settings
 from apache.rocketmq.v2.service_pb2 import NotifyUnsubscribeLiteCommand, TelemetryCommand
 from ortoo.common.errors import Invalid, Overloaded
 from ortoo.common.process.memory_budget import MemoryShare
 from ortoo.snode.membership.fair_table import FairTable
+from ortoo.snode.membership.group_members import GroupMember
 from ortoo.snode.policy.principal import ANONYMOUS, PRINCIPAL, Principal, owner_at
 from ortoo.snode.rocketmq.protocol.caller import Caller
 
@@ -99,6 +101,13 @@ def _settings_bytes(settings: Settings | None) -> int:
     return 0 if settings is None else SETTINGS_COPIES * settings.ByteSize()
 
 
+class Registration(NamedTuple):
+    """The state of a client when it was made a group member, and the resulting members by group."""
+
+    inputs: tuple[Any, ...]
+    members: dict[str, GroupMember]
+
+
 @dataclass(slots=True)
 class ConnectedClient:
     """One connected client of RocketMQ's protocol."""
@@ -126,6 +135,8 @@ class ConnectedClient:
     """The session id of the client's group memberships; empty before the first one."""
     member_since_ms: int = 0
     member_of: set[str] = field(default_factory=set)
+    registered: "Registration | None" = None
+    """The last registration; None = it has to be repeated with each heartbeat."""
     has_ended: bool = False
     """Whether the client was removed, so that it joins no group again."""
 

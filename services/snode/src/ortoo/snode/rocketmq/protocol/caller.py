@@ -1,12 +1,12 @@
 """The caller: its identity in the headers of every call, and its deadline."""
 
-from collections.abc import Mapping
 from typing import Any, NamedTuple
 
 import grpc
 
 from apache.rocketmq.v2.definition_pb2 import Code
 from ortoo.common.grpc.completion_queue.context import QueueCallContext
+from ortoo.common.grpc.layers.arrival import HeaderTexts
 from ortoo.snode.rocketmq.protocol.codes import GrpcProxyError
 
 CLIENT_ID_BYTES_MAX = 512
@@ -58,8 +58,11 @@ class Caller(NamedTuple):
         return max(0, min(wanted_ms or WAIT_MS_MAX, remaining_ms - margin_ms, WAIT_MS_MAX))
 
 
-def caller_of(context: Context, headers: Mapping[str, str]) -> Caller:
-    """Read the metadata of a call from its headers. Errors: GrpcProxyError with CLIENT_ID_REQUIRED or BAD_REQUEST."""
+LANGUAGE, VERSION = "x-mq-language", "x-mq-client-version"
+
+
+def client_id_of(headers: HeaderTexts) -> str:
+    """The id of the client that sent these headers. Errors: GrpcProxyError with CLIENT_ID_REQUIRED or BAD_REQUEST."""
     client_id = headers.get("x-mq-client-id", "").strip()
     if not client_id:
         raise GrpcProxyError(Code.CLIENT_ID_REQUIRED, "the header x-mq-client-id is missing; every call needs it")
@@ -67,10 +70,20 @@ def caller_of(context: Context, headers: Mapping[str, str]) -> Caller:
         raise GrpcProxyError(
             Code.BAD_REQUEST, f"the client id has {len(client_id)} characters; give at most {CLIENT_ID_BYTES_MAX}"
         )
+    return client_id
+
+
+def is_client_id(text: str) -> bool:
+    """Whether a header has a client id that `client_id_of` accepts."""
+    return 0 < len(text.strip()) <= CLIENT_ID_BYTES_MAX
+
+
+def caller_of(context: Context, headers: HeaderTexts) -> Caller:
+    """Read the metadata of a call from its headers. Errors: as `client_id_of`."""
     return Caller(
-        client_id,
-        headers.get("x-mq-language", ""),
-        headers.get("x-mq-client-version", ""),
+        client_id_of(headers),
+        headers.get(LANGUAGE, ""),
+        headers.get(VERSION, ""),
         context.time_remaining(),
         context,
     )
@@ -78,5 +91,10 @@ def caller_of(context: Context, headers: Mapping[str, str]) -> Caller:
 
 def peer_of(context: Context) -> str:
     """The address of a caller, host:port, from gRPC's form: `ipv4:127.0.0.1:5000` or `ipv6:%5B::1%5D:5000`."""
-    _, _, address = context.peer().partition(":")
+    return address_in(context.peer())
+
+
+def address_in(peer: str) -> str:
+    """The address in gRPC's name of a peer."""
+    _, _, address = peer.partition(":")
     return address.replace("%5B", "[").replace("%5D", "]")

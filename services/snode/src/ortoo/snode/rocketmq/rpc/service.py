@@ -52,8 +52,13 @@ def _starts(
     handler: Any,
     response_type: Callable[..., A],
     start: Callable[[MessagingActivities], Callable[[Caller, Q, Callable[[Any], None]], bool]],
+    *,
+    repeats: bool = False,
 ) -> Any:
-    """A handler whose usual calls need no task (`ortoo.common.grpc.layers.direct`)."""
+    """A handler whose usual calls need no task (`ortoo.common.grpc.layers.direct`).
+
+    With `repeats`, its answers may be `Repeatable`.
+    """
 
     def start_now(service: "MessagingService", request: Q, context: Context, done: Callable[[Any], None]) -> bool:
         try:
@@ -63,6 +68,7 @@ def _starts(
             return True
 
     handler.start = start_now
+    handler.repeats = repeats
     return handler
 
 
@@ -90,9 +96,19 @@ class MessagingService(MessagingServiceServicer):
     def __init__(self, activities: MessagingActivities) -> None:
         self.activities = activities
 
-    QueryRoute = _unary(pb.QueryRouteResponse, lambda gateway: gateway.route.query_route)
+    QueryRoute = _starts(
+        _unary(pb.QueryRouteResponse, lambda gateway: gateway.route.query_route),
+        pb.QueryRouteResponse,
+        lambda gateway: gateway.route.start_query_route,
+        repeats=True,
+    )
     """The queues of a topic."""
-    Heartbeat = _unary(pb.HeartbeatResponse, lambda gateway: gateway.client_activity.heartbeat)
+    Heartbeat = _starts(
+        _unary(pb.HeartbeatResponse, lambda gateway: gateway.client_activity.heartbeat),
+        pb.HeartbeatResponse,
+        lambda gateway: gateway.client_activity.start_heartbeat,
+        repeats=True,
+    )
     """Keep a client registered."""
     SendMessage = _starts(
         _unary(pb.SendMessageResponse, lambda gateway: gateway.send_message.send),
@@ -100,7 +116,12 @@ class MessagingService(MessagingServiceServicer):
         lambda gateway: gateway.send_message.start,
     )
     """Send messages. The answer OK means that they are durable."""
-    QueryAssignment = _unary(pb.QueryAssignmentResponse, lambda gateway: gateway.route.query_assignment)
+    QueryAssignment = _starts(
+        _unary(pb.QueryAssignmentResponse, lambda gateway: gateway.route.query_assignment),
+        pb.QueryAssignmentResponse,
+        lambda gateway: gateway.route.start_query_assignment,
+        repeats=True,
+    )
     """The queues for a push consumer."""
     ReceiveMessage = _stream(pb.ReceiveMessageResponse, lambda gateway: gateway.receive_message.receive)
     """Wait for messages and lease them."""

@@ -32,6 +32,7 @@ class RocketmqErrorLayer(Guard):
     """Converts errors to answers of RocketMQ's protocol. Ortoo's own protocol has the gRPC status instead."""
 
     services = OWN_SERVICES
+    always_repeats = True
 
     def leave(self, call: ServedCall) -> None:
         """Replace the error of a call by an answer with its status, unless the call has a stream of requests."""

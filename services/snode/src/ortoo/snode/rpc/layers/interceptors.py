@@ -5,6 +5,7 @@ from typing import Any
 
 from ortoo.common.errors import Forbidden
 from ortoo.common.grpc.bulk_field import BulkMessage
+from ortoo.common.grpc.layers.arrival import RepeatCaller
 from ortoo.common.grpc.layers.layer import Guard, Layer, ServedCall
 from ortoo.common.grpc.tls import is_tls
 from ortoo.snode.policy.flow_control import DELAYED_METHODS, FlowControl
@@ -19,6 +20,11 @@ class FlowControlLayer(Layer):
 
     def __init__(self, flow: FlowControl) -> None:
         self._flow = flow
+
+    def repeat_key(self, caller: RepeatCaller) -> bytes | None:
+        """Nothing, unless there are limits, which count every call."""
+        del caller
+        return None if self._flow.rules else b""
 
     def enter(self, call: ServedCall) -> Awaitable[None] | None:
         """Apply the limits to the call. Errors: Overloaded."""
@@ -73,6 +79,10 @@ class TlsRequiredLayer(Guard):
     """Refuses calls without TLS, except those of health checks, reflection and the autoscaler."""
 
     services = OWN_SERVICES
+
+    def repeat_key(self, caller: RepeatCaller) -> bytes | None:
+        """Nothing, if the call came with TLS."""
+        return b"" if is_tls(caller.auth_context()) else None
 
     def enter(self, call: ServedCall) -> None:
         """Refuse the call if it came without TLS. Errors: Forbidden."""

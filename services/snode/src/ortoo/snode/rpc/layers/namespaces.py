@@ -3,6 +3,7 @@
 from typing import Any
 
 from ortoo.common.grpc.completion_queue.context import headers_of
+from ortoo.common.grpc.layers.arrival import RepeatCaller
 from ortoo.common.grpc.layers.layer import Layer, ServedCall
 from ortoo.snode.rocketmq.protocol.namespaces import add_namespace, remove_namespace
 
@@ -16,6 +17,10 @@ class NamespaceLayer(Layer):
     """
 
     services = ("/apache.rocketmq.v2.",)
+
+    def repeat_key(self, caller: RepeatCaller) -> bytes:
+        """The namespace of names without one."""
+        return caller.headers.get(HEADER, "").encode()
 
     def enter(self, call: ServedCall) -> None:
         """Add the namespace to the names in the request; a header has the namespace if the request has none."""

@@ -57,7 +57,7 @@ class Endpoint(asyncio.BufferedProtocol):
         self.h2.set_local_window_size(CONNECTION_WINDOW_BYTES)
         for wait_s in {self.limits.set_up_max_s, self.limits.settings_max_s}:
             self.loop.call_later(wait_s, self._check_set_up)
-        self._timer = self.loop.call_later(self._lifetime.interval_s, self._look)
+        self._look_later(self.loop.time())
         self.flush()
 
     def admit(self, transport: Any) -> bool:
@@ -219,7 +219,8 @@ class Endpoint(asyncio.BufferedProtocol):
 
     def _look(self) -> None:
         """Do what is due by the clock."""
-        step = self._lifetime.next_step(self.loop.time())
+        now_s = self.loop.time()
+        step = self._lifetime.next_step(now_s)
         if step is Step.BREAK:
             self.abort()
         elif step is Step.RETIRE:
@@ -228,7 +229,10 @@ class Endpoint(asyncio.BufferedProtocol):
             self.h2.ping()
             self.flush()
         if not self.is_lost:
-            self._timer = self.loop.call_later(self._lifetime.interval_s, self._look)
+            self._look_later(now_s)
+
+    def _look_later(self, now_s: float) -> None:
+        self._timer = self.loop.call_later(self._lifetime.next_look_s(now_s) - now_s, self._look)
 
     def retire(self) -> None:
         """Begin no further calls on this connection, and close it after its last call."""
