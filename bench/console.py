@@ -48,6 +48,7 @@ def paths(queue: Queue, dead_letters: int, client_id: str) -> dict[str, str]:
         "/groups/{name}/explain": f"/groups/{GROUP}/explain?topic={TOPIC}",
         "/groups/{name}/dead-letters": f"/groups/{GROUP}/dead-letters?{near_end}",
         "/groups/{name}/reset": f"/groups/{GROUP}/reset?topic={TOPIC}&target=begin",
+        "/groups/{name}/park": f"/groups/{GROUP}/park?{place}",
         "/delayed": f"/delayed?topic={TOPIC}",
         "/client": f"/client?id={client_id}",
     }

@@ -1,6 +1,7 @@
 """A cluster with its console in this process, and pages of a real browser that looks at it."""
 
 import contextlib
+import os
 import shutil
 from collections.abc import AsyncIterator
 from dataclasses import dataclass, field
@@ -25,6 +26,15 @@ OPTIONS = ("--no-sandbox", "--host-resolver-rules=MAP * ~NOTFOUND , EXCLUDE 127.
 
 
 @dataclass
+class OpenPage:
+    """A page, its options, and the test that uses it or has used it."""
+
+    page: Page
+    options: dict[str, Any]
+    test: str
+
+
+@dataclass
 class Scene:
     """A cluster, its console, and the requests and errors of all pages."""
 
@@ -36,13 +46,26 @@ class Scene:
     faults: list[str] = field(default_factory=list)
     """Errors in the browser's console, such as violations of the content security policy."""
     _contexts: list[BrowserContext] = field(default_factory=list)
+    _pages: list[OpenPage] = field(default_factory=list)
 
     def url(self, path: str) -> str:
         """The address of a page."""
         return f"http://{self.address}{path}"
 
     async def page(self, path: str = "/", **options: Any) -> Page:
-        """A page in a browser profile of its own."""
+        """A page in a browser profile that no other page of this test has, without cookies and choices.
+
+        A profile takes the browser seconds on a busy machine. A page of an earlier test with the same options is
+        therefore emptied and used again.
+        """
+        test = os.environ.get("PYTEST_CURRENT_TEST", "").rpartition(" ")[0]
+        for one in self._pages:
+            if one.options == options and one.test != test and one.page.url.startswith(self.url("/")):
+                one.test = test
+                await one.page.evaluate("localStorage.clear()")
+                await one.page.context.clear_cookies()
+                await one.page.goto(self.url(path))
+                return one.page
         context = await self.browser.new_context(**options)
         context.set_default_timeout(TIMEOUT_MS)
         self._contexts.append(context)
@@ -50,6 +73,7 @@ class Scene:
         page.on("request", self._requested)
         page.on("pageerror", lambda error: self.faults.append(str(error)))
         page.on("console", self._logged)
+        self._pages.append(OpenPage(page, options, test))
         await page.goto(self.url(path))
         return page
 
@@ -70,12 +94,14 @@ class Scene:
         for context in self._contexts:
             await context.close()
         self._contexts.clear()
+        self._pages.clear()
 
 
 async def serious_findings(page: Page) -> list[str]:
     """The findings of axe that are serious or critical."""
     await page.evaluate(AXE)
-    found = await page.evaluate("axe.run(document, {resultTypes: ['violations']})")
+    # Pages load no media and have no rule that needs other style sheets, so nothing is loaded before.
+    found = await page.evaluate("axe.run(document, {resultTypes: ['violations'], preload: false})")
     return [
         f"{one['id']}: {one['nodes'][0]['html'][:200]}"
         for one in found["violations"]

@@ -185,3 +185,53 @@ async def test_a_copy_of_a_dead_letter_is_edited_and_sent(scene: Scene) -> None:
     [*_, sent] = [one.message async for one in scene.mq.admin.tail_last("typos", 2, follow=False)]
     assert (sent.body, sent.tag, tuple(sent.keys)) == (b"amount=5", "pay", ("k1", "k2"))
     assert sent.properties == {"region": "EU"}
+
+
+async def test_a_stuck_message_is_parked_after_a_preview(scene: Scene) -> None:
+    """From the page of the message: the preview adds its message group, the name confirms, and the group continues."""
+    await scene.cluster.create_topic("stuck", queues=1)
+    async with scene.mq.producer("stuck") as producer:
+        for number, message_group in enumerate(("order-1", "order-2", "order-1")):
+            await producer.send(Message(b"%d" % number, message_group=message_group))
+    async with scene.mq.pop_consumer("shop", "stuck", settings=PopSettings(messages_max=1, in_order=True)) as consumer:
+        [held] = await consumer.pop()
+        page = await scene.page(f"/message?topic=stuck&enode={held.queue.enode}&queue=0&offset={held.offset}")
+        await page.get_by_role("link", name="Park").click()
+        rows = page.get_by_role("region", name="Preview").locator("tbody tr")
+        assert await rows.count() == 1
+        await page.get_by_label("also the later messages of its message group").check()
+        await page.get_by_role("button", name="Preview").click()
+        await page.get_by_text("2 messages would be parked").wait_for()
+        assert [await row.locator("td").nth(1).inner_text() for row in await rows.all()] == ["leased", "waiting"]
+        assert [one async for one in scene.mq.admin.list_dead_letters("shop")] == [], "the preview parks nothing"
+        assert await serious_findings(page) == []
+        button = page.get_by_role("button", name="Park messages")
+        assert await button.is_disabled()
+        await page.get_by_label("Reason, for people").fill("broken amount")
+        await page.get_by_label("Type shop to park").fill("shop")
+        await button.click()
+        await page.get_by_role("link", name="2 dead letters").click()
+        await page.get_by_role("cell", name="broken amount").first.wait_for()
+        assert [one.body for one in await consumer.pop()] == [b"1"]
+    await page.goto(scene.url(f"/groups/shop/park?topic=stuck&enode={held.queue.enode}&queue=0&offset={held.offset}"))
+    await page.get_by_text("Nothing would be parked").wait_for()
+    await page.goto(scene.url(f"/message?topic=stuck&enode={held.queue.enode}&queue=0&offset={held.offset}"))
+    await page.get_by_text("State: parked").wait_for()
+    assert await page.get_by_role("link", name="Park").count() == 0
+    assert scene.faults == []
+
+
+async def test_the_reason_why_a_message_cannot_be_parked_is_shown(scene: Scene) -> None:
+    """A group that commits offsets parks its first unfinished message, to which the explanation has a link."""
+    await send(scene, "committed", 3)
+    await consume(scene, "committers", "committed", 1)
+    page = await scene.page("/groups/committers/explain?topic=committed")
+    await page.locator("tbody tr").nth(1).get_by_role("link", name="Park").click()
+    await page.get_by_text("has not finished the message at offset 1, which comes before 2").wait_for()
+    await page.go_back()
+    await page.locator("tbody tr").first.get_by_role("link", name="Park").click()
+    await page.get_by_text("the offset of the group would be 2").wait_for()
+    await page.get_by_label("Type committers to park").fill("committers")
+    await page.get_by_role("button", name="Park message", exact=True).click()
+    await page.get_by_role("link", name="1 dead letter").wait_for()
+    assert (await scene.mq.admin.groups.describe("committers")).progress[0].lag_messages == 1

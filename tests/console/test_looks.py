@@ -19,6 +19,7 @@ PATHS = (
     *("/topics", "/topics/orders", "/topics/orders/alter?permission=read_only", "/nothing-here"),
     *("/groups", "/groups/readers", "/groups/readers/alter?attempts_max=3", "/groups/readers/explain?topic=orders"),
     *("/groups/readers/dead-letters", "/groups/readers/reset?topic=orders&target=begin"),
+    "/groups/readers/park?topic=orders&enode=enode-0&queue=0&offset=1",
     *("/enodes", "/enodes/enode-0/retire", "/delayed?topic=orders", "/transactions", "/clients", "/client?id=looker"),
     *("/users", "/settings", "/audit", "/sign-in"),
 )

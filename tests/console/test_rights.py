@@ -75,6 +75,13 @@ FORMS: Mapping[str, dict[str, str]] = {
     "/groups/{name}/delete": {"confirmed": "orders"},
     "/groups/{name}/alter/apply": {"attempts_max": "3", "preview": "attempts_max: 16 -> 3", "confirmed": "orders"},
     "/groups/{name}/reset/apply": {"topic": "orders", "offsets": "enode-0 0 0", "confirmed": "orders"},
+    "/groups/{name}/park/apply": {
+        "topic": "orders",
+        "enode": "enode-0",
+        "queue": "0",
+        "offsets": "0",
+        "confirmed": "orders",
+    },
     "/groups/{name}/dead-letters/preview": {},
     "/groups/{name}/dead-letters/replay": {},
     "/enodes/hand-over": {"enode": "enode-0", "replica": "1"},

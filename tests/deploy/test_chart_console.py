@@ -32,18 +32,30 @@ def test_the_console_starts_with_the_settings_of_its_pod(case: str) -> None:
     assert settings.snode_addresses == ["r-ortoo:8443" if case == "console" else "r-ortoo:8081"]
     assert bool(settings.tls_ca_file) == (case == "console")
     assert not settings.is_local
+    assert settings.metrics_address == "0.0.0.0:9464"
+    assert {"name": "metrics", "containerPort": 9464} in container["ports"], "the port that the PodMonitor scrapes"
     assert container["readinessProbe"]["httpGet"] == {"port": "http", "path": "/healthz"}
     secrets = [volume["secret"]["secretName"] for volume in pod["volumes"] if "secret" in volume]
     assert secrets == (["roots"] if case == "console" else [])
 
 
 def test_browsers_reach_the_console_by_its_names_alone() -> None:
-    """The Ingress has its hosts and certificate; the policy opens one port."""
+    """The Ingress has its hosts and certificate; the policy opens one port to them."""
     found = consoles(*CASES["console"])
     assert [rule["host"] for rule in found["Ingress"]["spec"]["rules"]] == ["queues.example"]
     assert found["Ingress"]["spec"]["tls"] == [{"secretName": "web", "hosts": ["queues.example"]}]
-    (ingress,) = found["NetworkPolicy"]["spec"]["ingress"]
-    assert ingress["ports"] == [{"port": 8088, "protocol": "TCP"}]
+    pages, metrics = found["NetworkPolicy"]["spec"]["ingress"]
+    assert pages["ports"] == [{"port": 8088, "protocol": "TCP"}]
+    assert metrics["ports"] == [{"port": "metrics", "protocol": "TCP"}]
+
+
+def test_the_chart_without_metrics_opens_no_port_for_them() -> None:
+    """The value for all roles counts for the console too."""
+    found = consoles(*CASES["console"], "--set", "metrics.enabled=false")
+    (container,) = found["Deployment"]["spec"]["template"]["spec"]["containers"]
+    assert [one["name"] for one in container["ports"]] == ["http"]
+    assert "ORTOO_CONSOLE_METRICS_ADDRESS" not in {one["name"] for one in container["env"]}
+    assert len(found["NetworkPolicy"]["spec"]["ingress"]) == 1
 
 
 def test_plaintext_calls_that_snodes_refuse_are_noticed_before_the_start() -> None:

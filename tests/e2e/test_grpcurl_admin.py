@@ -52,6 +52,7 @@ CALLS: dict[str, tuple[dict[str, Any], str]] = {
     "ListConsumers": ({"group": GROUP}, CLIENT),
     "ListTopicGroups": ({"topic": TOPIC}, GROUP),
     "ResetOffsets": ({"group": GROUP, "topic": TOPIC, "offset": "0", "force": True}, "{"),
+    "ParkMessages": ({"group": GROUP, "queue": QUEUE, "offsets": ["0"], "dry_run": True}, "OUTSTANDING"),
     "CloneOffsets": ({"from_group": GROUP, "to_group": "another", "topic": TOPIC}, "{"),
     "ListDeliveryModes": ({"group": GROUP}, "DELIVERY_MODE_OFFSETS"),
     "SetDeliveryMode": ({"group": "another", "topic": TOPIC, "mode": "DELIVERY_MODE_POP"}, "{"),

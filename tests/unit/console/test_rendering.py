@@ -49,7 +49,7 @@ def test_templates_escape() -> None:
     [queue] = list(read_offsets("t", "e 0 1"))
     text = rendering.render("message_rows.html", {"messages": [], "bodies_hidden": False})
     assert text.strip() == ""
-    macro = rendering._environment.get_template("parts.html").module
+    macro = rendering._environment.get_template("parts.html").make_module({"root": ""})
     assert '"><script>' not in str(macro.topic_link('"><script>'))  # type: ignore[attr-defined]
     assert '"><script>' not in str(macro.message_link('"><script>', queue, 0, '"><script>'))  # type: ignore[attr-defined]
 

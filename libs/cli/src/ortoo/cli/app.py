@@ -130,8 +130,13 @@ FAMILIES: dict[str, tuple[str, dict[str, Callable[..., Any]]]] = {
         },
     ),
     "dlq": (
-        "Show dead letters and send them again.",
-        {"list": dead_letters.show_all, "show": dead_letters.show, "replay": dead_letters.replay},
+        "Show dead letters, send them again, and park messages.",
+        {
+            "list": dead_letters.show_all,
+            "show": dead_letters.show,
+            "replay": dead_letters.replay,
+            "park": dead_letters.park,
+        },
     ),
 }
 

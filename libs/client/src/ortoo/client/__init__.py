@@ -61,6 +61,7 @@ if TYPE_CHECKING:
         Explanation,
         MessageDeliveries,
         MessageDelivery,
+        ParkedMessages,
         ProcessSettings,
         Reason,
     )
@@ -203,6 +204,7 @@ __all__ = [
     "OrtooError",
     "OutOfRange",
     "Overloaded",
+    "ParkedMessages",
     "PeekedMessage",
     "PopConsumer",
     "PopSettings",
@@ -291,6 +293,7 @@ _MODULES: dict[str, tuple[str, ...]] = {
         "Explanation",
         "MessageDeliveries",
         "MessageDelivery",
+        "ParkedMessages",
         "ProcessSettings",
         "Reason",
     ),

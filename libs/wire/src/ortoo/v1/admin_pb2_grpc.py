@@ -11,6 +11,7 @@ from ortoo.v1 import flow_control_pb2 as ortoo_dot_v1_dot_flow__control__pb2
 from ortoo.v1 import group_deletion_pb2 as ortoo_dot_v1_dot_group__deletion__pb2
 from ortoo.v1 import lag_pb2 as ortoo_dot_v1_dot_lag__pb2
 from ortoo.v1 import namesrv_pb2 as ortoo_dot_v1_dot_namesrv__pb2
+from ortoo.v1 import park_pb2 as ortoo_dot_v1_dot_park__pb2
 from ortoo.v1 import replica_admin_pb2 as ortoo_dot_v1_dot_replica__admin__pb2
 from ortoo.v1 import schedule_pb2 as ortoo_dot_v1_dot_schedule__pb2
 from ortoo.v1 import trim_pb2 as ortoo_dot_v1_dot_trim__pb2
@@ -220,6 +221,11 @@ class AdminServiceStub(object):
                 '/ortoo.v1.AdminService/ResetOffsets',
                 request_serializer=ortoo_dot_v1_dot_client__pb2.ResetOffsetsRequest.SerializeToString,
                 response_deserializer=ortoo_dot_v1_dot_client__pb2.ResetOffsetsResponse.FromString,
+                )
+        self.ParkMessages = channel.unary_unary(
+                '/ortoo.v1.AdminService/ParkMessages',
+                request_serializer=ortoo_dot_v1_dot_park__pb2.ParkMessagesRequest.SerializeToString,
+                response_deserializer=ortoo_dot_v1_dot_park__pb2.ParkMessagesResponse.FromString,
                 )
         self.CloneOffsets = channel.unary_unary(
                 '/ortoo.v1.AdminService/CloneOffsets',
@@ -630,6 +636,16 @@ class AdminServiceServicer(object):
         context.set_details('Method not implemented!')
         raise NotImplementedError('Method not implemented!')
 
+    def ParkMessages(self, request, context):
+        """Parks messages that a group cannot finish, whichever consumer holds them: they become dead letters of the group.
+
+        grpcurl -plaintext -d '{"group":"g","queue":{"topic":"t","enode":"enode-0"},"offsets":[7],"dry_run":true}' \
+        HOST:PORT ortoo.v1.AdminService/ParkMessages
+        """
+        context.set_code(grpc.StatusCode.UNIMPLEMENTED)
+        context.set_details('Method not implemented!')
+        raise NotImplementedError('Method not implemented!')
+
     def CloneOffsets(self, request, context):
         """Copies the offsets of one group to another.
         """
@@ -988,6 +1004,11 @@ def add_AdminServiceServicer_to_server(servicer, server):
                     servicer.ResetOffsets,
                     request_deserializer=ortoo_dot_v1_dot_client__pb2.ResetOffsetsRequest.FromString,
                     response_serializer=ortoo_dot_v1_dot_client__pb2.ResetOffsetsResponse.SerializeToString,
+            ),
+            'ParkMessages': grpc.unary_unary_rpc_method_handler(
+                    servicer.ParkMessages,
+                    request_deserializer=ortoo_dot_v1_dot_park__pb2.ParkMessagesRequest.FromString,
+                    response_serializer=ortoo_dot_v1_dot_park__pb2.ParkMessagesResponse.SerializeToString,
             ),
             'CloneOffsets': grpc.unary_unary_rpc_method_handler(
                     servicer.CloneOffsets,
@@ -1760,6 +1781,23 @@ class AdminService(object):
         return grpc.experimental.unary_unary(request, target, '/ortoo.v1.AdminService/ResetOffsets',
             ortoo_dot_v1_dot_client__pb2.ResetOffsetsRequest.SerializeToString,
             ortoo_dot_v1_dot_client__pb2.ResetOffsetsResponse.FromString,
+            options, channel_credentials,
+            insecure, call_credentials, compression, wait_for_ready, timeout, metadata)
+
+    @staticmethod
+    def ParkMessages(request,
+            target,
+            options=(),
+            channel_credentials=None,
+            call_credentials=None,
+            insecure=False,
+            compression=None,
+            wait_for_ready=None,
+            timeout=None,
+            metadata=None):
+        return grpc.experimental.unary_unary(request, target, '/ortoo.v1.AdminService/ParkMessages',
+            ortoo_dot_v1_dot_park__pb2.ParkMessagesRequest.SerializeToString,
+            ortoo_dot_v1_dot_park__pb2.ParkMessagesResponse.FromString,
             options, channel_credentials,
             insecure, call_credentials, compression, wait_for_ready, timeout, metadata)
 

@@ -14,6 +14,7 @@ from ortoo.v1 import flow_control_pb2 as _flow_control_pb2
 from ortoo.v1 import group_deletion_pb2 as _group_deletion_pb2
 from ortoo.v1 import lag_pb2 as _lag_pb2
 from ortoo.v1 import namesrv_pb2 as _namesrv_pb2
+from ortoo.v1 import park_pb2 as _park_pb2
 from ortoo.v1 import replica_admin_pb2 as _replica_admin_pb2
 from ortoo.v1 import schedule_pb2 as _schedule_pb2
 from ortoo.v1 import trim_pb2 as _trim_pb2
@@ -147,6 +148,12 @@ class AdminServiceStub:
 
     grpcurl -plaintext -d '{"group":"g","topic":"t","time_ms":1700000000000}' HOST:PORT \\
       ortoo.v1.AdminService/ResetOffsets
+    """
+    ParkMessages: _aio.UnaryUnaryMultiCallable[_park_pb2.ParkMessagesRequest, _park_pb2.ParkMessagesResponse]
+    """Parks messages that a group cannot finish, whichever consumer holds them: they become dead letters of the group.
+
+    grpcurl -plaintext -d '{"group":"g","queue":{"topic":"t","enode":"enode-0"},"offsets":[7],"dry_run":true}' \\
+      HOST:PORT ortoo.v1.AdminService/ParkMessages
     """
     CloneOffsets: _aio.UnaryUnaryMultiCallable[_client_pb2.CloneOffsetsRequest, _client_pb2.CloneOffsetsResponse]
     """Copies the offsets of one group to another."""
@@ -575,6 +582,18 @@ class AdminServiceServicer(metaclass=_abc_1.ABCMeta):
 
         grpcurl -plaintext -d '{"group":"g","topic":"t","time_ms":1700000000000}' HOST:PORT \\
           ortoo.v1.AdminService/ResetOffsets
+        """
+
+    @_abc_1.abstractmethod
+    def ParkMessages(
+        self,
+        request: _park_pb2.ParkMessagesRequest,
+        context: _aio.ServicerContext[_park_pb2.ParkMessagesRequest, _abc.Awaitable[_park_pb2.ParkMessagesResponse]],
+    ) -> _abc.Awaitable[_park_pb2.ParkMessagesResponse]:
+        """Parks messages that a group cannot finish, whichever consumer holds them: they become dead letters of the group.
+
+        grpcurl -plaintext -d '{"group":"g","queue":{"topic":"t","enode":"enode-0"},"offsets":[7],"dry_run":true}' \\
+          HOST:PORT ortoo.v1.AdminService/ParkMessages
         """
 
     @_abc_1.abstractmethod

@@ -89,7 +89,7 @@ class DeadLetter(_message.Message):
     offset: _builtins.int
     """Its offset there."""
     reason: _builtins.str
-    """Why it was parked: "attempts" = all attempts used, "asked" = a consumer requested it."""
+    """Why it was parked: "attempts" = all attempts used, "asked" = a consumer or an operator requested it."""
     attempts: _builtins.int
     """The number of deliveries."""
     error: _builtins.str

@@ -441,6 +441,7 @@ class LeasePart(_message.Message):
     RANGES_FIELD_NUMBER: _builtins.int
     IGNORE_STALE_FIELD_NUMBER: _builtins.int
     UNEXPIRED_ONLY_FIELD_NUMBER: _builtins.int
+    ANY_LEASE_FIELD_NUMBER: _builtins.int
     queue_id: _builtins.int
     """The queue."""
     lease_number: _builtins.int
@@ -450,6 +451,10 @@ class LeasePart(_message.Message):
     unexpired_only: _builtins.bool
     """A lease counts as ended when its time has passed, also if no other consumer has its messages. A message that is
     already done can only be finished again.
+    """
+    any_lease: _builtins.bool
+    """With `park`, for operators: the messages that the group has not finished, whichever lease holds them. An enode
+    without this field reports them as stale.
     """
     @_builtins.property
     def ranges(self) -> _containers.RepeatedCompositeFieldContainer[Global___OffsetRange]:
@@ -463,10 +468,11 @@ class LeasePart(_message.Message):
         ranges: _abc.Iterable[Global___OffsetRange] | None = ...,
         ignore_stale: _builtins.bool = ...,
         unexpired_only: _builtins.bool = ...,
+        any_lease: _builtins.bool = ...,
     ) -> None: ...
     _HasFieldArgType: _TypeAlias = _Never  # noqa: Y015
     def HasField(self, field_name: _HasFieldArgType) -> _builtins.bool: ...
-    _ClearFieldArgType: _TypeAlias = _typing.Literal["ignore_stale", b"ignore_stale", "lease_number", b"lease_number", "queue_id", b"queue_id", "ranges", b"ranges", "unexpired_only", b"unexpired_only"]  # noqa: Y015
+    _ClearFieldArgType: _TypeAlias = _typing.Literal["any_lease", b"any_lease", "ignore_stale", b"ignore_stale", "lease_number", b"lease_number", "queue_id", b"queue_id", "ranges", b"ranges", "unexpired_only", b"unexpired_only"]  # noqa: Y015
     def ClearField(self, field_name: _ClearFieldArgType) -> None: ...
     def WhichOneof(self, oneof_group: _Never) -> None: ...
 

@@ -1,13 +1,12 @@
 """Opens the console: connections to the cluster, sessions, pages, and the HTTP server."""
 
-import asyncio
-from collections.abc import AsyncIterator
+from collections.abc import AsyncIterator, Sequence
 from contextlib import asynccontextmanager
 
 from starlette.applications import Starlette
 from starlette.requests import Request
-from starlette.responses import PlainTextResponse, Response
-from starlette.routing import Mount, Route
+from starlette.responses import PlainTextResponse, RedirectResponse, Response
+from starlette.routing import BaseRoute, Mount, Route
 from starlette.staticfiles import StaticFiles
 from starlette.types import ASGIApp
 
@@ -19,15 +18,15 @@ from ortoo.common.telemetry.endpoint import MetricsEndpoint
 from ortoo.common.telemetry.metrics import Metrics
 from ortoo.common.telemetry.process_metrics import ProcessMetrics
 from ortoo.console.cluster.clients import Clients
+from ortoo.console.cluster.endpoints import ClusterEndpoint, cluster_endpoints
+from ortoo.console.cluster.prometheus import Prometheus
 from ortoo.console.pages import ALL_PAGES, error_page
 from ortoo.console.settings import ConsoleSettings
-from ortoo.console.web.console import Console
+from ortoo.console.web.console import Console, ProcessParts
 from ortoo.console.web.protection import Protection
-from ortoo.console.web.rendering import Rendering
 from ortoo.console.web.server import open_server
 from ortoo.console.web.sessions import BrowserSessions
 from ortoo.console.web.sign_in_attempts import SignInAttempts
-from ortoo.console.web.telemetry import RequestMetrics
 
 
 @asynccontextmanager
@@ -36,36 +35,54 @@ async def open_console(
 ) -> AsyncIterator[Running]:
     """Serve the console until the end of the block. Errors: Conflict if the port is taken."""
     clock, randomness = clock or SystemClock(), randomness or Randomness()
+    clusters = cluster_endpoints(settings)
+    shared = ProcessParts(settings, clusters, clock)
     async with Background("console") as background:
-        clients = Clients(settings, clock, randomness, background)
-        sessions = BrowserSessions(
-            settings.sessions_max,
-            settings.session_idle_s,
-            settings.session_lifetime_s,
-            clock,
-            randomness,
-            on_last=clients.close,
-        )
-        await clients.client(None)  # files that cannot be read prevent the start
-        console = Console(
-            settings, sessions, clients, Rendering(), clock, SignInAttempts(clock), RequestMetrics(), asyncio.Event()
-        )
+        consoles = [_console(shared, one, randomness, background) for one in clusters]
+        for console in consoles:
+            await console.clients.client(None)  # files that cannot be read prevent the start
         async with (
-            open_server(_application(console), settings, console.stopping) as address,
-            _telemetry(console),
+            open_server(_application(consoles), settings, shared.stopping) as address,
+            _telemetry(consoles),
         ):
-            yield Running(settings.name, address)
+            try:
+                yield Running(settings.name, address)
+            finally:
+                for console in consoles:
+                    if console.prometheus is not None:
+                        console.prometheus.close()
+
+
+def _console(shared: ProcessParts, cluster: ClusterEndpoint, randomness: Randomness, background: Background) -> Console:
+    """The pages of one cluster, with sessions and connections of its own."""
+    settings, clock = shared.settings, shared.clock
+    clients = Clients(cluster, clock, randomness, background)
+    sessions = BrowserSessions(
+        settings.sessions_max,
+        settings.session_idle_s,
+        settings.session_lifetime_s,
+        clock,
+        randomness,
+        on_last=clients.close,
+    )
+    prometheus = None
+    if settings.prometheus_url:
+        prometheus = Prometheus(settings.prometheus_url_of(cluster.name), settings.prometheus_labels_of(cluster.name))
+    return Console(shared, cluster, sessions, clients, SignInAttempts(clock), prometheus)
 
 
 @asynccontextmanager
-async def _telemetry(console: Console) -> AsyncIterator[None]:
+async def _telemetry(consoles: Sequence[Console]) -> AsyncIterator[None]:
     """Serve the metrics of the console until the end of the block. Errors: Conflict if the port is taken."""
-    metrics, process = Metrics(), ProcessMetrics("console", console.settings.name, console.clock)
+    shared = consoles[0].shared
+    metrics, process = Metrics(), ProcessMetrics("console", shared.settings.name, shared.clock)
     process.register(metrics)
-    console.register(metrics)
-    address = console.settings.metrics_address
+    shared.requests.register(metrics)
+    metrics.gauge("ortoo_console_live_pages", "Open pages that follow a topic.", lambda: shared.live_pages)
+    metrics.gauge("ortoo_console_sessions", "Sessions of browsers.", lambda: sum(len(one.sessions) for one in consoles))
+    address = shared.settings.metrics_address
     endpoint = MetricsEndpoint(
-        address, metrics, ready=lambda: True, clock=console.clock, on_scrape=process.record_scrape
+        address, metrics, ready=lambda: True, clock=shared.clock, on_scrape=process.record_scrape
     )
     async with endpoint, Background("telemetry") as background:
         if address:
@@ -73,21 +90,34 @@ async def _telemetry(console: Console) -> AsyncIterator[None]:
         yield
 
 
-def _application(console: Console) -> ASGIApp:
+def _application(consoles: Sequence[Console]) -> ASGIApp:
     """The ASGI application: all pages, the static files, and the answers for health checks."""
+    first = consoles[0]
+    pages = [Mount(one.cluster.root, routes=_pages(one)) for one in consoles] if first.cluster.root else _pages(first)
     routes = [
-        *(page.route(console.endpoint(page)) for page in ALL_PAGES),
         Mount("/static", _StaticFiles(packages=[("ortoo.console", "static")])),
         Route("/healthz", _healthy),
         Route("/readyz", _healthy),
+        *pages,
     ]
-    settings, serve_error = console.settings, console.endpoint(error_page)
+    if first.cluster.root:
+        routes.append(Route("/", lambda _: RedirectResponse(first.cluster.root + "/", 303)))
+    serve_error = {one.cluster.root: one.endpoint(error_page) for one in consoles}
 
     async def serve_missing(request: Request, error: Exception) -> Response:
-        return await serve_error(request)
+        root = next((one for one in serve_error if request.url.path.startswith(f"{one}/")), None)
+        if root is None:
+            return PlainTextResponse("There is no page at this address.\n", 404)
+        return await serve_error[root](request)
 
-    pages = Starlette(routes=routes, exception_handlers={404: serve_missing})
-    return Protection(pages, settings.hosts, is_https=bool(settings.https_certificate_file))
+    settings = first.settings
+    application = Starlette(routes=routes, exception_handlers={404: serve_missing})
+    return Protection(application, settings.hosts, is_https=bool(settings.https_certificate_file))
+
+
+def _pages(console: Console) -> list[BaseRoute]:
+    """The pages of one cluster."""
+    return [page.route(console.endpoint(page)) for page in ALL_PAGES]
 
 
 class _StaticFiles(StaticFiles):

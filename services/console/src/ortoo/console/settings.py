@@ -2,18 +2,23 @@
 
 import ipaddress
 import os
+import re
 from collections.abc import Mapping
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Annotated, Any, ClassVar
 
+from ortoo.common.cluster.address_server import is_url
 from ortoo.common.cluster.addresses import check_address, is_address, is_loopback
 from ortoo.common.cluster.names import check_process_name
 from ortoo.common.errors import Invalid
 from ortoo.common.process import settings as reading
+from ortoo.common.process.masked_url import mask_url
 from ortoo.common.process.settings import LoadedSettings, NumberRange, check_ranges
 
-IMPORTANT = ("name", "listen_address", "snode_address", "read_only")
+IMPORTANT = ("name", "listen_address", "snode_address", "profiles", "read_only")
+CLUSTER = "{cluster}"
+"""Stands for the name of a profile in the settings of Prometheus."""
 LOOPBACK_NAMES = ("localhost", "127.0.0.1", "[::1]")
 
 
@@ -32,6 +37,9 @@ class ConsoleSettings:
     """host:port to serve browsers on; port 0 takes any free port."""
     snode_address: str = "127.0.0.1:8081"
     """host:port of each snode that the console may call, separated by `;`."""
+    profiles: tuple[str, ...] = ()
+    """The profiles of the `ortoo` command whose clusters the console shows, the first one first. Their addresses and
+    TLS files replace snode_address and tls_*, and their users are ignored. Empty = the cluster of snode_address."""
     tls_ca_file: str = ""
     """The roots of the snodes' certificates, PEM, or `system`. Empty = calls to snodes are not encrypted."""
     tls_certificate_file: str = ""
@@ -53,7 +61,7 @@ class ConsoleSettings:
     """Whether pages leave out bodies, keys, tags and properties until a user requests those of one message. Each such
     request is logged."""
     sessions_max: Annotated[int, NumberRange(1, 100_000)] = 1_000
-    """Maximum number of browser sessions. Above it the session that was unused longest ends."""
+    """Maximum number of browser sessions in each cluster. Above it the session that was unused longest ends."""
     session_idle_s: Annotated[float, NumberRange(1, 604_800)] = 28_800.0
     """Time without a request after which a session ends."""
     session_lifetime_s: Annotated[float, NumberRange(1, 2_592_000)] = 86_400.0
@@ -63,6 +71,12 @@ class ConsoleSettings:
     limit on attempts to sign in."""
     live_pages_max: Annotated[int, NumberRange(1, 10_000)] = 100
     """Maximum number of pages that follow a topic at once."""
+    prometheus_url: str = ""
+    """The URL of a Prometheus server that scrapes the cluster, for lags and rates of more than an hour. `{cluster}` in
+    it stands for the name of the cluster's profile. Empty = only the last hour, which the cluster keeps."""
+    prometheus_labels: tuple[str, ...] = ()
+    """The labels NAME=VALUE that the cluster's series have in Prometheus, such as ortoo_cluster=shop, if it scrapes
+    other clusters too. `{cluster}` in a value stands for the name of the cluster's profile."""
     metrics_address: str = ""
     """host:port where Prometheus scrapes (/metrics, /healthz, /readyz). Empty = no such port."""
     log_level: str = "info"
@@ -93,6 +107,20 @@ class ConsoleSettings:
                 f"{error}; expected addresses such as 10.1.2.3 or 10.1.0.0/16", field="trusted_proxies"
             ) from None
 
+    def prometheus_url_of(self, cluster: str) -> str:
+        """The URL of Prometheus for the cluster of a profile."""
+        return self.prometheus_url.replace(CLUSTER, cluster)
+
+    def prometheus_labels_of(self, cluster: str) -> dict[str, str]:
+        """The labels of the series of the cluster of a profile. Errors: Invalid."""
+        found = {}
+        for pair in self.prometheus_labels:
+            name, equals, value = pair.partition("=")
+            if not equals or not re.fullmatch("[a-zA-Z_][a-zA-Z0-9_]*", name.strip()):
+                raise Invalid(f"{pair!r}; expected NAME=VALUE, such as ortoo_cluster=shop", field="prometheus_labels")
+            found[name.strip()] = value.strip().replace(CLUSTER, cluster)
+        return found
+
     def check(self) -> None:
         """Refuse settings that cannot work. Errors: Invalid, naming the field."""
         check_ranges(self)
@@ -104,6 +132,8 @@ class ConsoleSettings:
             raise Invalid(
                 f"{self.snode_address!r}; expected host:port of snodes, separated by `;`", field="snode_address"
             )
+        self._check_profiles()
+        self._check_prometheus()
         if bool(self.https_certificate_file) != bool(self.https_key_file):
             missing = "https_key_file" if self.https_certificate_file else "https_certificate_file"
             raise Invalid("missing; HTTPS needs https_certificate_file and https_key_file", field=missing)
@@ -115,6 +145,29 @@ class ConsoleSettings:
         _ = self.proxy_networks
         if self.log_level not in ("debug", "info", "warning", "error"):
             raise Invalid(f"{self.log_level!r}; expected debug, info, warning or error", field="log_level")
+
+    def _check_profiles(self) -> None:
+        for name in self.profiles:
+            if not name.isascii() or not name.replace("-", "").replace("_", "").isalnum():
+                raise Invalid(f"{name!r}; expected letters of ASCII, digits, - and _", field="profiles")
+        if len(set(self.profiles)) != len(self.profiles):
+            raise Invalid("a profile is named twice; name each one once", field="profiles")
+        if self.profiles and self.tls_ca_file:
+            raise Invalid("not used with profiles; name the files in the profiles", field="tls_ca_file")
+
+    def _check_prometheus(self) -> None:
+        if self.prometheus_url and not is_url(self.prometheus_url):
+            raise Invalid(
+                f"{mask_url(self.prometheus_url)!r}; expected a URL such as http://prometheus:9090",
+                field="prometheus_url",
+            )
+        _ = self.prometheus_labels_of("")
+        texts = (self.prometheus_url, *self.prometheus_labels)
+        if self.prometheus_url and len(self.profiles) > 1 and not any(CLUSTER in one for one in texts):
+            raise Invalid(
+                f"not known which series belong to which profile; use {CLUSTER} here or in prometheus_url",
+                field="prometheus_labels",
+            )
 
 
 def load(

@@ -6,7 +6,7 @@ from typing import TYPE_CHECKING, Annotated
 import typer
 
 from ortoo.cli.terminal.command import AsJson, GroupName, TopicName
-from ortoo.cli.terminal.completion import complete_groups, complete_topics
+from ortoo.cli.terminal.completion import complete_enodes, complete_groups, complete_topics
 from ortoo.cli.terminal.output import Columns, CommandOutput, OutputTable, body_start, message_fields, text_of_time
 from ortoo.cli.terminal.printing import print_progress
 from ortoo.common.errors import NotFound
@@ -79,6 +79,40 @@ async def replay(
         verb = "would be sent again" if dry_run else "sent again"
         text = f"{counted(progress.replayed_messages, 'message')} {verb}, {progress.skipped_messages} had been before"
         yield CommandOutput((), text)
+
+
+async def park(
+    mq: "Client",
+    group: GroupName,
+    topic: TopicName,
+    enode: Annotated[str, typer.Argument(help="The enode of the queue.", autocompletion=complete_enodes)],
+    queue: Annotated[int, typer.Argument(min=0, help="The queue's number.")],
+    offsets: Annotated[list[int], typer.Argument(min=0, help="The offsets of the messages.")],
+    message_groups: Annotated[
+        bool, typer.Option("--message-groups", help="Also the later messages of their message groups in the queue.")
+    ] = False,
+    reason: Annotated[str, typer.Option(help="Why, for people; it becomes the error of the dead letters.")] = "",
+    dry_run: Annotated[bool, typer.Option("--dry-run", help="Only show the messages; nothing is parked.")] = False,
+) -> CommandOutput:
+    """Make messages dead letters of a group, whichever consumer holds them. The group continues after them."""
+    from ortoo.client import Queue
+
+    parked = await mq.admin.groups.park_messages(
+        group, Queue(topic, enode, queue), offsets, message_groups=message_groups, reason=reason, dry_run=dry_run
+    )
+    columns: Columns = {
+        "OFFSET": "offset",
+        "STATE BEFORE": "state",
+        "ATTEMPTS": "attempt",
+        "CONSUMER": "consumer",
+        "ERROR": lambda one: one.error[:60],
+    }
+    text = f"{counted(len(parked.deliveries), 'message')} {'would be parked' if dry_run else 'parked'}"
+    if parked.offset is not None:
+        text += f"; the offset of {group} {'would be' if dry_run else 'is'} {parked.offset}"
+    if parked.more:
+        text += "; the message groups have more messages, repeat the command with a later offset"
+    return CommandOutput(parked, [text, OutputTable(columns, parked.deliveries)])
 
 
 async def peek(

@@ -93,6 +93,7 @@ EXAMPLES: Mapping[str, tuple[str, ...]] = {
     "dlq list": ("ortoo dlq list billing",),
     "dlq show": ("ortoo dlq show billing MESSAGE_ID",),
     "dlq replay": ("ortoo dlq replay billing --dry-run",),
+    "dlq park": ("ortoo dlq park billing orders enode-0 3 1017 --reason 'broken amount' --dry-run",),
     "profile list": ("ortoo profile list",),
     "profile use": ("ortoo profile use shop",),
     "profile save": ("ortoo profile save shop --address mq.example:8081 --access-key ann",),

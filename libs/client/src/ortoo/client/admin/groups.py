@@ -1,6 +1,6 @@
 """The operator's calls about groups and clients. All go through AdminService, so grpcurl can call them too."""
 
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from dataclasses import replace
 from functools import partial
 from typing import Any, Unpack
@@ -19,6 +19,7 @@ from ortoo.client.admin.descriptions import (
 )
 from ortoo.client.admin.lag import LagHistory
 from ortoo.client.admin.offset_target import offset_target
+from ortoo.client.admin.operations import ParkedMessages, delivery_of
 from ortoo.client.admin.topic_groups import TopicGroups
 from ortoo.client.core.connection import Connection
 from ortoo.client.core.queues import Queue
@@ -27,7 +28,7 @@ from ortoo.common.errors.status import error_of
 from ortoo.common.groups.retry_policy import RetryKind, RetryPolicy
 from ortoo.common.grpc.enum_values import known_or
 from ortoo.common.grpc.messages import read, write
-from ortoo.v1 import client_pb2, consumer_pb2, lag_pb2, record_pb2, session_pb2, topic_pb2
+from ortoo.v1 import client_pb2, consumer_pb2, lag_pb2, park_pb2, record_pb2, session_pb2, topic_pb2
 from ortoo.v1.admin_pb2_grpc import AdminServiceStub
 
 _MODES = EnumNames("mode", topic_pb2.DeliveryMode, unspecified="any", separator="-")
@@ -119,6 +120,34 @@ class GroupAdmin:
             replace(one, previous=previous.get(one.queue, -1), refused_offset=refused.get(one.queue, -1))
             for one in _offsets(answer)
         ]
+
+    async def park_messages(
+        self,
+        group: str,
+        queue: Queue,
+        offsets: Sequence[int],
+        *,
+        message_groups: bool = False,
+        reason: str = "",
+        dry_run: bool = False,
+    ) -> ParkedMessages:
+        """Make messages of a queue dead letters of a group, whichever consumer holds them.
+
+        A group that commits offsets parks its first unfinished messages, and its offset moves past them. In a group
+        that pops, `message_groups` adds the later messages of their message groups. With `dry_run`, nothing is parked.
+        Errors: Invalid, NotFound, OutOfRange (deleted by retention), Conflict (an earlier message is unfinished),
+        Unsupported when a server is older.
+        """
+        request = park_pb2.ParkMessagesRequest(
+            group=group,
+            queue=wire_queue(queue),
+            offsets=offsets,
+            message_groups=message_groups,
+            reason=reason,
+            dry_run=dry_run,
+        )
+        answer = await self._call("ParkMessages", request)
+        return read(ParkedMessages, answer, deliveries=tuple(map(delivery_of, answer.deliveries)))
 
     async def clone_offsets(self, from_group: str, to_group: str, topic: str) -> list[QueueOffset]:
         """Copy the offsets of one group in a topic to another group. Errors: NotFound."""

@@ -119,6 +119,18 @@ class MessageDeliveries:
 
 
 @dataclass(frozen=True, slots=True)
+class ParkedMessages:
+    """Messages that an operator parked, or would park."""
+
+    deliveries: tuple[MessageDelivery, ...]
+    """Their states before, by offset. Messages that the group had finished are left out."""
+    more: bool = False
+    """The message groups have more messages than one call examines; call again with a later message."""
+    offset: int | None = None
+    """The new offset of a group that commits offsets; None = the group pops."""
+
+
+@dataclass(frozen=True, slots=True)
 class Reason:
     """A reason why messages are not consumed; its name never changes."""
 
@@ -222,7 +234,7 @@ class Operations:
         )
         answer = await self._connection.call(DeliveryServiceStub, "ListDeliveries", request)
         return MessageDeliveries(
-            tuple(map(_delivery, answer.deliveries)), tuple(answer.unreachable_enodes), answer.more
+            tuple(map(delivery_of, answer.deliveries)), tuple(answer.unreachable_enodes), answer.more
         )
 
     async def explain_consumption(self, group: str, topic: str, message_id: str = "") -> Explanation:
@@ -232,9 +244,10 @@ class Operations:
         """
         request = delivery_pb2.ExplainConsumptionRequest(group=group, topic=topic, message_id=message_id)
         answer = await self._connection.call(DeliveryServiceStub, "ExplainConsumption", request)
-        row = _delivery(answer.delivery) if answer.HasField("delivery") else None
+        row = delivery_of(answer.delivery) if answer.HasField("delivery") else None
         return Explanation(tuple(read(Reason, one) for one in answer.reasons), row)
 
 
-def _delivery(row: delivery_pb2.MessageDelivery) -> MessageDelivery:
+def delivery_of(row: delivery_pb2.MessageDelivery) -> MessageDelivery:
+    """Convert the state of a message from its protobuf message."""
     return read(MessageDelivery, row, queue=queue_of(row.queue), state=_STATES.name(row.state))

@@ -21,6 +21,7 @@ class BlockingGroupAdmin(BlockingFacade[AsyncGroupAdmin]):
     set_delivery_mode = blocking(AsyncGroupAdmin.set_delivery_mode)
     list_delivery_modes = blocking(AsyncGroupAdmin.list_delivery_modes)
     reset_offsets = blocking(AsyncGroupAdmin.reset_offsets)
+    park_messages = blocking(AsyncGroupAdmin.park_messages)
     clone_offsets = blocking(AsyncGroupAdmin.clone_offsets)
     list_clients = blocking(AsyncGroupAdmin.list_clients)
     describe_client = blocking(AsyncGroupAdmin.describe_client)

@@ -108,6 +108,8 @@ class LeasePart:
     """Whether every message must belong to the lease. If False, messages that do not are skipped."""
     unexpired_only: bool = False
     """Whether a lease ends exactly at its deadline. A finished message can then only be finished again."""
+    any_lease: bool = False
+    """With a request to park: whether the unfinished messages are parked, whichever lease holds them."""
 
     @property
     def is_valid(self) -> bool:

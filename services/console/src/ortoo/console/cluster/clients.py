@@ -6,11 +6,10 @@ from dataclasses import dataclass, field
 from ortoo.client import Client
 from ortoo.client.core.connection import Connection
 from ortoo.client.core.credentials import Credentials
-from ortoo.common.grpc.tls import TlsClient
 from ortoo.common.process.background import Background
 from ortoo.common.process.clock import Clock
 from ortoo.common.process.randomness import Randomness
-from ortoo.console.settings import ConsoleSettings
+from ortoo.console.cluster.endpoints import ClusterEndpoint
 
 CALL_TIMEOUT_S = 3.0
 """Limit of each call, so that a page appears soon although a process does not answer."""
@@ -26,11 +25,11 @@ class _OpenClient:
 
 
 class Clients:
-    """The connected clients, by credentials. Each is opened at its first use and closed by `close`."""
+    """The connected clients of a cluster, by credentials. Each is opened at its first use and closed by `close`."""
 
-    def __init__(self, settings: ConsoleSettings, clock: Clock, randomness: Randomness, background: Background) -> None:
+    def __init__(self, endpoint: ClusterEndpoint, clock: Clock, randomness: Randomness, background: Background) -> None:
         """Connections stay open in tasks of `background`."""
-        self._settings = settings
+        self._endpoint = endpoint
         self._clock = clock
         self._randomness = randomness
         self._background = background
@@ -66,16 +65,15 @@ class Clients:
 
     def _connected(self, credentials: Credentials | None) -> Client:
         """A client without the defaults of the environment: they are those of the console's operator."""
-        chosen = self._settings
-        files = (chosen.tls_ca_file, chosen.tls_certificate_file, chosen.tls_key_file)
+        chosen = self._endpoint
 
         def make_connection() -> Connection:
             return Connection(
-                chosen.snode_addresses,
+                list(chosen.addresses),
                 clock=self._clock,
                 randomness=self._randomness,
                 credentials=credentials,
-                tls=TlsClient(*files) if chosen.tls_ca_file else None,
+                tls=chosen.tls(),
                 call_timeout_s=CALL_TIMEOUT_S,
                 attempts_max=CALL_ATTEMPTS_MAX,
             )

@@ -110,7 +110,7 @@ class Alteration:
             commands=((kind, "update", name, *options),) if options else ((kind, "describe", name),),
             kind=kind,
             name=name,
-            base=f"/{kind}s/{path_segment(name)}",
+            base=visit.link(f"/{kind}s/{path_segment(name)}"),
             settings=settings,
             values=visit.request.query_params,
             changes=changes,

@@ -9,7 +9,6 @@ from ortoo.common.errors import Forbidden, Invalid
 from ortoo.common.logs.logger import get_logger
 from ortoo.console import log_events
 from ortoo.console.cluster.authentication import check_authenticated
-from ortoo.console.web.sessions import cookie_name
 from ortoo.console.web.sign_in_attempts import browser_address
 from ortoo.console.web.visit import Page, Visit
 
@@ -38,9 +37,10 @@ async def sign_in(visit: Visit) -> Response:
         raise Invalid("expected letters, digits and _ - . @; give the access key of a user", field="access_key")
     credentials = Credentials(access_key, secret_key)
     attempts, address = visit.console.attempts, _address(visit)
+    log_fields = visit.console.cluster.log_fields
     wait_s = math.ceil(attempts.begin(address, access_key))
     if wait_s:
-        _log.emit(log_events.SIGN_IN_PAUSED, user=access_key[:100], address=address)
+        _log.emit(log_events.SIGN_IN_PAUSED, user=access_key[:100], address=address, **log_fields)
         error_text = f"too many failed attempts; wait {wait_s} s, and try again"
         response = _form(visit, needs_sign_in=True, error=error_text, status=429)
         response.headers["retry-after"] = str(wait_s)
@@ -48,23 +48,23 @@ async def sign_in(visit: Visit) -> Response:
     try:
         await visit.console.check_credentials(credentials)
     except Forbidden as error:
-        _log.emit(log_events.SIGN_IN_REFUSED, user=access_key[:100], address=address)
+        _log.emit(log_events.SIGN_IN_REFUSED, user=access_key[:100], address=address, **log_fields)
         return _form(visit, needs_sign_in=True, error=error.message, status=403)
     attempts.succeed(address, access_key)
     visit.console.sessions.end(visit.session.token)
     visit.session = visit.console.sessions.begin(credentials)
-    _log.emit(log_events.USER_SIGNED_IN, user=access_key, address=address)
-    response = RedirectResponse(local_path(visit.field("next")), 303)
+    _log.emit(log_events.USER_SIGNED_IN, user=access_key, address=address, **log_fields)
+    response = RedirectResponse(local_path(visit.field("next"), visit.link("/")), 303)
     visit.console.set_cookie(visit.request, response, visit.session)
     return response
 
 
 async def sign_out(visit: Visit) -> Response:
     """End the session."""
-    _log.emit(log_events.USER_SIGNED_OUT, user=visit.session.user)
+    _log.emit(log_events.USER_SIGNED_OUT, user=visit.session.user, **visit.console.cluster.log_fields)
     visit.console.sessions.end(visit.session.token)
-    response = RedirectResponse("/sign-in", 303)
-    response.delete_cookie(cookie_name(visit.request.headers.get("host", "")), path="/")
+    response = visit.redirect("/sign-in")
+    visit.console.delete_cookie(visit.request, response)
     return response
 
 
@@ -75,9 +75,9 @@ def _address(visit: Visit) -> str:
     return browser_address(peer, request.headers.getlist("x-forwarded-for"), visit.settings.proxy_networks)
 
 
-def local_path(text: str) -> str:
-    """The address to show after the sign-in; the first page unless it is a path of this console."""
-    return text if text.startswith("/") and not text.startswith(("//", "/\\")) and "\n" not in text else "/"
+def local_path(text: str, first: str = "/") -> str:
+    """The address to show after the sign-in; the page `first` unless it is a path of this console."""
+    return text if text.startswith("/") and not text.startswith(("//", "/\\")) and "\n" not in text else first
 
 
 def _form(visit: Visit, *, needs_sign_in: bool, error: str = "", status: int = 200) -> Response:
@@ -85,7 +85,7 @@ def _form(visit: Visit, *, needs_sign_in: bool, error: str = "", status: int = 2
         "sign_in.html",
         title="Sign in",
         status=status,
-        next=local_path(visit.query("next") or visit.field("next")),
+        next=local_path(visit.query("next") or visit.field("next"), visit.link("/")),
         needs_sign_in=needs_sign_in,
         error=error,
     )

@@ -1,13 +1,13 @@
 """Serves pages: finds the session, checks the token of forms, calls the page, and turns errors into pages."""
 
 import asyncio
-from collections.abc import Awaitable, Callable, Iterator, Mapping
+from collections.abc import Awaitable, Callable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from urllib.parse import quote
 
 from starlette.requests import Request
-from starlette.responses import RedirectResponse, Response
+from starlette.responses import Response
 
 from ortoo.client.core.connection import call_explainer
 from ortoo.client.core.credentials import Credentials
@@ -24,11 +24,12 @@ from ortoo.common.errors import (
 )
 from ortoo.common.logs.logger import get_logger
 from ortoo.common.process.clock import Clock
-from ortoo.common.telemetry.metrics import Metrics
 from ortoo.console import log_events
 from ortoo.console.cluster.authentication import check_authenticated
 from ortoo.console.cluster.clients import Clients
+from ortoo.console.cluster.endpoints import ClusterEndpoint
 from ortoo.console.cluster.partial import AUTHORIZATION
+from ortoo.console.cluster.prometheus import Prometheus
 from ortoo.console.settings import ConsoleSettings
 from ortoo.console.web.forms import read_form
 from ortoo.console.web.rendering import Rendering
@@ -53,17 +54,15 @@ _log = get_logger("console")
 
 
 @dataclass(eq=False, slots=True)
-class Console:
-    """The parts of the console that requests share."""
+class ProcessParts:
+    """The parts of the process that the pages of all clusters share."""
 
     settings: ConsoleSettings
-    sessions: BrowserSessions
-    clients: Clients
-    rendering: Rendering
+    clusters: Sequence[ClusterEndpoint]
     clock: Clock
-    attempts: SignInAttempts
-    requests: RequestMetrics
-    stopping: asyncio.Event
+    rendering: Rendering = field(default_factory=Rendering)
+    requests: RequestMetrics = field(default_factory=RequestMetrics)
+    stopping: asyncio.Event = field(default_factory=asyncio.Event)
     """Set when the console begins to stop, so that endless answers end."""
     live_pages: int = 0
     """Number of pages that follow a topic now."""
@@ -77,34 +76,58 @@ class Console:
         finally:
             self.live_pages -= 1
 
+
+@dataclass(eq=False, slots=True)
+class Console:
+    """The pages of one cluster. Sessions, connections and the limit on attempts to sign in belong to this cluster."""
+
+    shared: ProcessParts
+    cluster: ClusterEndpoint
+    sessions: BrowserSessions
+    clients: Clients
+    attempts: SignInAttempts
+    prometheus: Prometheus | None
+    """The source of history of more than an hour."""
+
+    @property
+    def settings(self) -> ConsoleSettings:
+        """The settings of the console."""
+        return self.shared.settings
+
+    @property
+    def clock(self) -> Clock:
+        """The clock of the console."""
+        return self.shared.clock
+
     def endpoint(self, page: Page) -> Callable[[Request], Awaitable[Response]]:
         """The function that serves a page."""
 
         async def serve(request: Request) -> Response:
             begun_s = self.clock.monotonic_s()
-            session = self.sessions.find(request.cookies.get(cookie_name(request.headers.get("host", "")), ""))
+            session = self.sessions.find(request.cookies.get(self._cookie_name(request), ""))
             is_new = session is None
             session = session or self.sessions.begin()
             response = await self._answer(page, request, session, is_new)
             if is_new and "set-cookie" not in response.headers:
                 self.set_cookie(request, response, session)
-            self.requests.observe(page.path, response.status_code, self.clock.monotonic_s() - begun_s)
+            self.shared.requests.observe(page.path, response.status_code, self.clock.monotonic_s() - begun_s)
             return response
 
         return serve
-
-    def register(self, metrics: Metrics) -> None:
-        """Register the metrics of the console."""
-        self.requests.register(metrics)
-        metrics.gauge("ortoo_console_live_pages", "Open pages that follow a topic.", lambda: self.live_pages)
-        metrics.gauge("ortoo_console_sessions", "Sessions of browsers.", lambda: len(self.sessions))
 
     def set_cookie(self, request: Request, response: Response, session: BrowserSession) -> None:
         """Give the browser the token of its session."""
         # Some browsers send no secure cookie to a loopback address, whose traffic does not leave the machine.
         is_secure = bool(self.settings.https_certificate_file) or not self.settings.is_local
-        name = cookie_name(request.headers.get("host", ""))
-        response.set_cookie(name, session.token, httponly=True, secure=is_secure, samesite="lax", path="/")
+        name, path = self._cookie_name(request), f"{self.cluster.root}/"
+        response.set_cookie(name, session.token, httponly=True, secure=is_secure, samesite="lax", path=path)
+
+    def delete_cookie(self, request: Request, response: Response) -> None:
+        """Let the browser forget its session."""
+        response.delete_cookie(self._cookie_name(request), path=f"{self.cluster.root}/")
+
+    def _cookie_name(self, request: Request) -> str:
+        return cookie_name(request.headers.get("host", ""), self.cluster.name)
 
     async def check_credentials(self, credentials: Credentials) -> None:
         """Make a signed call that needs no permission. Errors: Forbidden, Unavailable."""
@@ -125,7 +148,7 @@ class Console:
             visit.grpcurl.clear()
             response = await page.show(visit)
             if page.is_action and page.changes_cluster:
-                _log.emit(log_events.CONSOLE_ACTION, user=session.user, action=request.url.path, **_logged(visit))
+                _log.emit(log_events.CONSOLE_ACTION, user=session.user, action=visit.path, **_logged(visit))
         except OrtooError as error:
             return self._refused(visit, page, error)
         except Exception as error:
@@ -148,13 +171,13 @@ class Console:
             _log.emit(
                 log_events.CONSOLE_ACTION_REFUSED,
                 user=visit.session.user,
-                action=visit.request.url.path,
+                action=visit.path,
                 reason=str(error),
                 **_logged(visit),
             )
         if isinstance(error, Forbidden) and error.field == AUTHORIZATION:
-            target = visit.request.url.path if not page.is_action else "/"
-            return RedirectResponse(f"{SIGN_IN_PATH}?next={quote(target, safe='/')}", 303)
+            target = visit.link(visit.path if not page.is_action else "/")
+            return visit.redirect(f"{SIGN_IN_PATH}?next={quote(target, safe='/')}")
         status, title = next(
             (found for kind, found in STATUS.items() if isinstance(error, kind)), (500, "The request failed")
         )
@@ -172,4 +195,5 @@ def _remedy(error: OrtooError) -> str:
 def _logged(visit: Visit) -> dict[str, str]:
     """The object of an action, without bodies and secrets."""
     named = {key: str(value) for key, value in visit.request.path_params.items()}
+    named |= visit.console.cluster.log_fields
     return named | {key: visit.form[key] for key in ("topic", "group", "enode") if visit.form.get(key)}

@@ -38,6 +38,7 @@ class Rendering:
             "number": show_number,
             "counted": show_counted,
             "bytes": show_bytes,
+            "rate": show_rate,
             "time": show_time,
             "duration": show_duration,
             "segment": path_segment,
@@ -82,6 +83,11 @@ def show_bytes(value: int) -> str:
     while amount >= 1024 and unit < len(BYTE_UNITS) - 1:
         amount, unit = amount / 1024, unit + 1
     return f"{amount:.1f} {BYTE_UNITS[unit]}" if unit else f"{value} B"
+
+
+def show_rate(value: float | None) -> str:
+    """A number of messages in a second."""
+    return "–" if value is None else f"{value:,.0f}" if value >= 100 else f"{value:,.2f}"
 
 
 def show_time(time_ms: int) -> Markup:

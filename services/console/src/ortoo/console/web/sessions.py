@@ -34,13 +34,14 @@ class BrowserSession:
         return hmac.compare_digest(text.encode(), self.csrf_token.encode())
 
 
-def cookie_name(host: str) -> str:
-    """The name of the cookie for requests with this header `Host`.
+def cookie_name(host: str, cluster: str = "") -> str:
+    """The name of the cookie for requests with this header `Host` to the pages of a cluster.
 
     Browsers send the cookies of a host name to all its ports, so that consoles at two ports need two names.
     """
     port = host.rpartition(":")[2]
-    return f"{COOKIE}_{port}" if port.isascii() and port.isdecimal() else COOKIE
+    name = f"{COOKIE}_{port}" if port.isascii() and port.isdecimal() else COOKIE
+    return f"{name}.{cluster}" if cluster else name
 
 
 class BrowserSessions:

@@ -23,6 +23,21 @@ if TYPE_CHECKING:  # which serves the pages that this module describes
 GRPCURL_COMMANDS_MAX = 12
 """Maximum number of commands on a page. The number of omitted commands is shown."""
 
+SECTIONS = (
+    ("/", "Problems"),
+    ("/messages", "Find a message"),
+    ("/topics", "Topics"),
+    ("/groups", "Groups"),
+    ("/enodes", "Enodes"),
+    ("/delayed", "Delayed"),
+    ("/transactions", "Transactions"),
+    ("/clients", "Clients"),
+    ("/users", "Users"),
+    ("/settings", "Settings"),
+    ("/audit", "Changes"),
+)
+"""Path and text of the links at the top of each page."""
+
 
 @dataclass(eq=False, slots=True)
 class Visit:
@@ -53,6 +68,11 @@ class Visit:
     def admin(self) -> Admin:
         """The operator's calls, with the rights of the user."""
         return self.client.admin
+
+    @property
+    def path(self) -> str:
+        """The path of the address, below the root of the cluster."""
+        return self.request.url.path.removeprefix(self.console.cluster.root)
 
     @property
     def bodies_hidden(self) -> bool:
@@ -99,24 +119,32 @@ class Visit:
     ) -> str:
         """The text of a template."""
         shown = list(dict.fromkeys(self.grpcurl))
+        cluster, path = self.console.cluster, self.path
         common = {
             "title": title,
-            "commands": [shell_words(("ortoo", *words)) for words in commands],
+            "commands": [shell_words(("ortoo", *cluster.command_options, *words)) for words in commands],
             "grpcurl": shown[:GRPCURL_COMMANDS_MAX],
             "grpcurl_omitted": max(0, len(shown) - GRPCURL_COMMANDS_MAX),
             "session": self.session,
-            "path": self.request.url.path,
+            "root": cluster.root,
+            "cluster_name": cluster.name,
+            "clusters": self.console.shared.clusters,
+            "sections": SECTIONS,
+            "section": next((one for one, _ in SECTIONS if path == one or path.startswith(f"{one}/")), ""),
             "read_only": self.settings.read_only,
             "may": NOTHING if self.settings.read_only else self.rights,
             "bodies_hidden": self.bodies_hidden,
             "now_ms": self.clock.now_ms(),
         }
-        return self.console.rendering.render(template, common | values)
+        return self.console.shared.rendering.render(template, common | values)
 
-    @staticmethod
-    def redirect(address: str) -> Response:
-        """The answer to an action: the page that shows its result."""
-        return RedirectResponse(address, 303)
+    def link(self, path: str) -> str:
+        """The address of a page of this cluster, with its query."""
+        return self.console.cluster.root + path
+
+    def redirect(self, path: str) -> Response:
+        """The answer to an action: the page of this cluster that shows its result."""
+        return RedirectResponse(self.link(path), 303)
 
 
 Handler = Callable[[Visit], Awaitable[Response]]

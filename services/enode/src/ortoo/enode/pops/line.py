@@ -198,6 +198,11 @@ class PopLine:
             settled.rows.append(_row(piece, number))
         return settled
 
+    def attempts(self, ranges: Iterable[tuple[int, int]]) -> SettleResult:
+        """The unfinished messages of `ranges` with their attempts, whichever lease holds them."""
+        pieces = (piece for first, count in ranges for piece in self.intervals.unfinished(first, first + count))
+        return SettleResult([(one.first, one.end - one.first, one.state.attempt if one.state else 0) for one in pieces])
+
     def expired(
         self, ranges: Iterable[tuple[int, int]], number: int, now_ms: int, *, include_finished: bool
     ) -> set[int]:

@@ -97,7 +97,8 @@ class LeaseSettlement:
         rule = FailureRule(redeliver.rules.attempts_max, redeliver.delays_ms)
         for part in parts:
             line = group.get_line(part.queue_id)
-            owned = line.owned_attempts(part.ranges, part.number)
+            takes_all = part.any_lease and redeliver.park
+            owned = line.attempts(part.ranges) if takes_all else line.owned_attempts(part.ranges, part.number)
             stale += _stale_messages(part, owned.stale)
             letters = list[ParkedMessage]()
             for row in owned.rows:

@@ -141,7 +141,12 @@ def _check_queues(queue_ids: Sequence[int]) -> None:
 def _part(part: pb.LeasePart) -> LeasePart:
     ranges = tuple((one.first_offset, one.count) for one in part.ranges)
     return LeasePart(
-        part.queue_id, part.lease_number, ranges, is_exact=not part.ignore_stale, unexpired_only=part.unexpired_only
+        part.queue_id,
+        part.lease_number,
+        ranges,
+        is_exact=not part.ignore_stale,
+        unexpired_only=part.unexpired_only,
+        any_lease=part.any_lease,
     )
 
 

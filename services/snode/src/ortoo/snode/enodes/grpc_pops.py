@@ -15,8 +15,10 @@ from ortoo.common.groups.pop import (
     StaleMessage,
 )
 from ortoo.common.grpc.messages import write
+from ortoo.snode.enodes.queue_deliveries import QueueDeliveries
 from ortoo.snode.enodes.replica_link import ReplicaLink
 from ortoo.snode.enodes.wire.pop_wire import (
+    decode_deliveries,
     decode_popped,
     decode_stale,
     encode_pop,
@@ -77,6 +79,15 @@ class GrpcPopLink(ReplicaLink):
         """Copy messages to a group's retry topic; returns the ids of the copies."""
         response = await self._call(lambda stub: stub.RetryMessages, encode_retry(request))
         return list(response.message_ids)
+
+    async def describe_deliveries(
+        self, topic_id: int, group: str, queue_id: int, *, first: int, limit: int
+    ) -> QueueDeliveries:
+        """The delivery states of the messages of a queue from offset `first` on, at most `limit` messages."""
+        request = pop_pb.DescribeDeliveriesRequest(
+            topic_id=topic_id, group=group, queue_id=queue_id, from_offset=first, limit=limit
+        )
+        return decode_deliveries(await self._repeat(lambda stub: stub.DescribeDeliveries, request))
 
     async def replay(self, request: ReplayRequest) -> list[tuple[int, int]]:
         """Send dead letters again; returns their ranges. A dry run only returns the ranges that would be sent."""

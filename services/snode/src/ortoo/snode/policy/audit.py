@@ -23,7 +23,7 @@ NAMED: Final = (
     *("client_id", "access_key", "store_id", "transaction_id", "recall_handle"),
 )
 """The text fields of requests that name the object. No field with data or a secret is one of them."""
-NESTED: Final = ("group", "topic", "user")
+NESTED: Final = ("group", "topic", "user", "queue")
 """The messages in requests that have such a field."""
 
 

@@ -233,7 +233,7 @@ REQUIRED_PERMISSIONS: Mapping[str, PermissionsOf] = {
         f"AdminService/{name}": _admins
         for name in (
             *("CreateTopic", "UpdateTopic", "DeleteTopic", "ListTopics", "ListDelayedMessages", "ListTopicGroups"),
-            *("PutGroup", "UpdateGroup", "DeleteGroup", "ListGroups", "ResetOffsets", "CloneOffsets"),
+            *("PutGroup", "UpdateGroup", "DeleteGroup", "ListGroups", "ResetOffsets", "CloneOffsets", "ParkMessages"),
             *("PutUser", "DeleteUser", "ListUsers", "DescribeCluster", "ListTransactions", "ResumeTransaction"),
             *("ListClients", "DescribeClient", "CallClient", "ListConsumers", "SetDeliveryMode", "ListDeliveryModes"),
             *("DescribeFlowControl", "UpdateFlowControl", "UndeleteTopic", "ListDeletedTopics"),

@@ -11,6 +11,7 @@ from ortoo.snode.membership.group_filters import GroupFilters
 from ortoo.snode.observe.traffic import Traffic
 from ortoo.snode.pop.dead_letters import DeadLetters, NackProcessor
 from ortoo.snode.pop.processor import PopProcessor
+from ortoo.snode.pull.operator_parking import OperatorParking
 from ortoo.snode.pull.queue_reader import QueueReader
 from ortoo.snode.topics import TopicComponents
 
@@ -32,3 +33,4 @@ class PopComponents:
         self.processor = PopProcessor(runtime, cluster, links, topics, traffic, filters)
         self.nack_processor = NackProcessor(cluster.watch, links, topics.group_settings, topics.group_topics)
         self.dead_letters = DeadLetters(cluster.watch, links, topics.group_topics, reader, runtime.clock)
+        self.operator_parking = OperatorParking(cluster.watch, links, topics.group_topics, reader)

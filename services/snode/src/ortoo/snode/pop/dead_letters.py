@@ -28,6 +28,10 @@ REPLAY_STEP_MESSAGES = 512
 """Maximum of dead letters in one replay request."""
 CHUNK_ROWS, CHUNK_BYTES = 64, 1 << 20
 """The dead letters whose replays are queried in one call: a chunk is complete with either number."""
+LETTER_BYTES, READ_BYTES_MIN = 1 << 10, 64 << 10
+"""The usual size of a dead letter, and the smallest read."""
+PAGE_MAX = 1_024
+"""A larger number of expected dead letters is read like all of them."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -83,17 +87,21 @@ class DeadLetters:
         include_replayed: bool,
         after: tuple[Queue, int] | None = None,
         newest: int | None = None,
+        expected: int = 0,
     ) -> AsyncIterator[DeadLetter]:
         """Yield the dead letters of a group: enode by enode, the oldest first. `after` is the place of the last known.
 
-        `newest` leaves out all but this number of the newest dead letters of each queue.
+        `newest` leaves out all but this number of the newest dead letters of each queue. `expected` is the number that
+        the caller takes, so that enodes read few more; 0 = all.
 
         Errors: Unavailable if an enode is unreachable.
         """
         topic = await self.group_topics.find(dead_letter_topic(group))
         if topic is None:
             return
-        async for queue, parts in _chunks(self._parts(topic, message_filter, after, newest)):
+        is_page = 0 < expected <= PAGE_MAX and message_filter is None
+        bytes_max = max(expected * LETTER_BYTES, READ_BYTES_MIN) if is_page else 0
+        async for queue, parts in _chunks(self._parts(topic, message_filter, after, newest, bytes_max)):
             offsets = [offset for part in parts for offset in offsets_of(part)]
             pending = await self._not_replayed(topic, group, queue, offsets)
             for part in parts:
@@ -179,6 +187,7 @@ class DeadLetters:
         message_filter: MessageFilter | None,
         after: tuple[Queue, int] | None = None,
         newest: int | None = None,
+        bytes_max: int = 0,
     ) -> AsyncIterator[tuple[Queue, SelectedRows]]:
         ranges = await self.reader.all_queue_ranges(topic, f"it may have dead letters of {topic.name}")
         for queue, range_ in sorted(ranges.items()):
@@ -188,7 +197,9 @@ class DeadLetters:
                     continue
                 begin = max(begin, after[1] + 1)
             if begin < range_.end_offset:
-                parts = self.reader.fetch(queue, begin, range_.end_offset, follow=False, message_filter=message_filter)
+                parts = self.reader.fetch(
+                    queue, begin, range_.end_offset, follow=False, bytes_max=bytes_max, message_filter=message_filter
+                )
                 async for _, part in parts:
                     if part.batch is not None:
                         yield queue, part

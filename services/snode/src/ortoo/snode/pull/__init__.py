@@ -1,4 +1,4 @@
-"""Pulls, reads of ranges, searches, and offsets and lag of groups.
+"""Pulls, reads of ranges, searches, and offsets, lag and parked messages of groups.
 
 The package takes offsets, times and keys, and returns stored batches and messages. The push and pop packages and the
 gRPC services import it.

@@ -101,6 +101,7 @@ class Services:
             clients=clients.directory,
             policy=policy,
             rocketmq=activities.commands,
+            parking=pop.operator_parking,
             long_calls=long_calls,
         )
         looking_after = dead_letter.DeadLetterService(pop.dead_letters, long_calls, operating.check_group_exists)

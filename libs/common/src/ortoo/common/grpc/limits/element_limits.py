@@ -63,6 +63,7 @@ ELEMENTS_MAX: Final[Mapping[str, int]] = {
     "ortoo.v1.PublishOrder.places": SHORT,
     "ortoo.v1.PublishRequest.messages": MESSAGES,
     "ortoo.v1.PublishRequest.requests": MESSAGES,
+    "ortoo.v1.ParkMessagesRequest.offsets": MESSAGES,
     "ortoo.v1.Pushdown.columns": SHORT,
     "ortoo.v1.PutGroupRequest.fields": SHORT,
     "ortoo.v1.QueryConsumerOffsetsRequest.queues": QUEUES,

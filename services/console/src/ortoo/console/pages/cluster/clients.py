@@ -25,7 +25,7 @@ async def show(visit: Visit) -> Response:
         by_snode=sorted(Counter(one.snode for one in found).items()),
         group=group,
         skip=skip,
-        next_address=f"/clients{query_of(following)}" if len(found) > skip + PAGE_CLIENTS else "",
+        next_address=visit.link(f"/clients{query_of(following)}") if len(found) > skip + PAGE_CLIENTS else "",
     )
 
 

@@ -39,7 +39,7 @@ async def show(visit: Visit) -> Response:
         title=f"Drain or retire enode {printable_line(name)}",
         commands=(("enode", "drain", name, "--wait"), ("enode", "fill", name), ("enode", "forget", name)),
         enode=enode,
-        base=f"/enodes/{path_segment(name)}",
+        base=visit.link(f"/enodes/{path_segment(name)}"),
         topic_count=len(here.topics),
         undrained=_shown(here.undrained),
         undrained_count=len(here.undrained),

@@ -36,7 +36,7 @@ async def show(visit: Visit) -> Response:
         refused=refused,
         grants_shown=GRANTS_SHOWN,
         is_first=not after,
-        next_address=f"/users{query_of(following)}" if following["after"] else "",
+        next_address=visit.link(f"/users{query_of(following)}") if following["after"] else "",
     )
 
 

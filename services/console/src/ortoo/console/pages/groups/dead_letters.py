@@ -37,7 +37,7 @@ def _page(visit: Visit, shown: list[DeadLetter], *, has_more: bool) -> Response:
     if has_more:
         last = shown[-1]
         following |= {"enode": last.queue.enode, "queue": str(last.queue.queue_id), "offset": str(last.offset)}
-    base = f"/groups/{path_segment(group)}/dead-letters"
+    base = visit.link(f"/groups/{path_segment(group)}/dead-letters")
     where_words = ("--where", condition) if condition else ()
     return visit.page(
         "dead_letters.html",
@@ -95,7 +95,7 @@ def _replay_page(visit: Visit, progress: ReplayProgress, *, is_dry_run: bool) ->
         title=f"Replay dead letters of {printable_line(group)}",
         commands=(tuple(words), (*words, "--dry-run")),
         group=group,
-        base=f"/groups/{path_segment(group)}/dead-letters",
+        base=visit.link(f"/groups/{path_segment(group)}/dead-letters"),
         progress=progress,
         is_dry_run=is_dry_run,
         where=where,

@@ -9,8 +9,8 @@ from starlette.responses import HTMLResponse, Response
 from ortoo.client import GroupDescription, LagByState, TopicMode, TopicProgress
 from ortoo.common.machine.printable import printable_line
 from ortoo.console.cluster.partial import ask
-from ortoo.console.pages.groups.lag_history import recorded, table_rows
-from ortoo.console.web.rendering import path_segment
+from ortoo.console.pages.groups.lag_history import HOUR, SPANS, recorded, table_rows
+from ortoo.console.web.rendering import path_segment, query_of
 from ortoo.console.web.visit import Page, Visit
 
 MEMBERS_SHOWN = 200
@@ -32,7 +32,8 @@ class TopicRow:
 async def show(visit: Visit) -> Response:
     """The page of one group."""
     name, topic = visit.name(), visit.query("topic")
-    state, history = await asyncio.gather(_state(visit), recorded(visit, name, topic))
+    state, found = await asyncio.gather(_state(visit), recorded(visit, name, topic))
+    history, span, rates = found.history, found.span, found.rates
     topics = [row.progress.topic for row in state["rows"]]
     return visit.page(
         "group.html",
@@ -46,7 +47,11 @@ async def show(visit: Visit) -> Response:
         topics=topics,
         topic=topic,
         history=history,
-        history_rows=table_rows(history.value.samples) if history.value is not None else [],
+        history_rows=table_rows(history.value.samples, span.row_ms, rates.value) if history.value is not None else [],
+        span=span,
+        spans=SPANS.values() if visit.console.prometheus is not None else (HOUR,),
+        rates=rates,
+        chart_values=query_of({"topic": topic, "range": span.name if span is not HOUR else ""}),
         **state,
     )
 

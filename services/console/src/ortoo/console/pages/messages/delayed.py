@@ -31,7 +31,7 @@ async def show(visit: Visit) -> Response:
         found=found,
         messages=messages[:PAGE_MESSAGES],
         is_cut=len(messages) > PAGE_MESSAGES and not has_more,
-        next_address=f"/delayed{query_of(following)}" if has_more else "",
+        next_address=visit.link(f"/delayed{query_of(following)}") if has_more else "",
         is_first=not from_ms,
         line=time_line([one.deliver_at_ms for one in on_line[:LINE_MESSAGES]]),
         line_is_cut=len(on_line) > LINE_MESSAGES,

@@ -62,7 +62,7 @@ async def show(visit: Visit) -> Response:
         messages=shown,
         unreachable=unreachable,
         reasons=reasons,
-        more_address=f"/messages{query_of(more)}" if has_more and count < SHOWN_MAX else "",
+        more_address=visit.link(f"/messages{query_of(more)}") if has_more and count < SHOWN_MAX else "",
         is_at_limit=has_more and count == SHOWN_MAX,
         shown_max=SHOWN_MAX,
     )

@@ -45,10 +45,11 @@ async def reveal(visit: Visit) -> Response:
 
 async def _show(visit: Visit, *, is_revealed: bool) -> Response:
     queue, offset = _place(visit)
-    found = await message_at(visit.client, queue, offset)
+    found, groups = await asyncio.gather(
+        message_at(visit.client, queue, offset), ask(visit.admin.groups.describe_topic_groups(queue.topic))
+    )
     if is_revealed:
         _log_shown(visit, queue, offset)
-    groups = await ask(visit.admin.groups.describe_topic_groups(queue.topic))
     names = sorted({*groups.value.subscribed, *groups.value.with_offsets}) if groups.value else []
     copy_topic = found.message.properties.get(ORIGIN_TOPIC, queue.topic)
     may_copy = not visit.settings.read_only and (await visit.rights_on(copy_topic)).send
@@ -107,7 +108,10 @@ def _check_not_hidden(visit: Visit) -> None:
 
 
 def _log_shown(visit: Visit, queue: Queue, offset: int) -> None:
-    _log.emit(log_events.BODY_SHOWN, user=visit.session.user, topic=queue.topic, place=show_place(queue, offset))
+    fields = visit.console.cluster.log_fields
+    _log.emit(
+        log_events.BODY_SHOWN, user=visit.session.user, topic=queue.topic, place=show_place(queue, offset), **fields
+    )
 
 
 async def _view(visit: Visit, group: str, found: StoredMessage) -> GroupView:

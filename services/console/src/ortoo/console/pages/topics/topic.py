@@ -67,15 +67,15 @@ async def live(visit: Visit) -> Response:
     """Server-sent events: first the newest messages, then the messages that arrive, as rows of the table."""
     name = visit.name()
     await visit.admin.describe_topic(name)
-    if visit.console.live_pages >= visit.settings.live_pages_max:
+    if visit.console.shared.live_pages >= visit.settings.live_pages_max:
         raise Overloaded(f"{visit.settings.live_pages_max} pages follow topics already; close one, and try again")
     return StreamingResponse(_events(visit, name), media_type="text/event-stream")
 
 
 async def _events(visit: Visit, name: str) -> AsyncIterator[str]:
-    with visit.console.live_page():
+    with visit.console.shared.live_page():
         event = "first"
-        following = follow_topic(visit.client, name, SHOWN_MESSAGES, visit.clock, visit.console.stopping)
+        following = follow_topic(visit.client, name, SHOWN_MESSAGES, visit.clock, visit.console.shared.stopping)
         try:
             async with aclosing(following) as steps:  # type: ignore[type-var]
                 async for messages, omitted in steps:

@@ -16,7 +16,8 @@ from ortoo.common.groups.pop import (
     StaleMessage,
 )
 from ortoo.common.grpc.bulk_calls import batch_of
-from ortoo.common.grpc.messages import write
+from ortoo.common.grpc.messages import read, write
+from ortoo.snode.enodes.queue_deliveries import DeliveryRange, QueueDeliveries
 from ortoo.v1 import enode_pop_pb2 as pb
 
 
@@ -88,6 +89,12 @@ def encode_retry(request: RetryRequest) -> pb.RetryMessagesRequest:
     return write(pb.RetryMessagesRequest, request, uncounted=not request.counts, client_id=request.consumer)
 
 
+def decode_deliveries(response: pb.DescribeDeliveriesResponse) -> QueueDeliveries:
+    """Decode the delivery states of a queue."""
+    ranges = [read(DeliveryRange, one, phase=int(one.phase)) for one in response.ranges]
+    return read(QueueDeliveries, response, ranges=ranges)
+
+
 def encode_replay(request: ReplayRequest) -> pb.ReplayStoredRequest:
     """Encode a request to replay dead letters."""
     return write(pb.ReplayStoredRequest, request, ranges=_encode_ranges(request.ranges))
@@ -104,4 +111,5 @@ def _encode_part(part: LeasePart) -> pb.LeasePart:
         ranges=_encode_ranges(part.ranges),
         ignore_stale=not part.is_exact,
         unexpired_only=part.unexpired_only,
+        any_lease=part.any_lease,
     )

@@ -41,7 +41,11 @@ class DeadLetterService(dead_letter_pb2_grpc.DeadLetterServiceServicer):
         sent_count, may_read = 0, PRINCIPAL.get().may_read
         with self.long_calls.track():
             async for dead_letter in self.dead_letters.list_dead_letters(
-                request.group, message_filter, include_replayed=request.include_replayed, after=_decode_place(request)
+                request.group,
+                message_filter,
+                include_replayed=request.include_replayed,
+                after=_decode_place(request),
+                expected=request.dead_letters_max,
             ):
                 if not may_read(dead_letter.message.properties.get("DLQ_ORIGIN_TOPIC", "") or dead_letter.queue.topic):
                     continue

@@ -21,14 +21,17 @@ from ortoo.snode.policy.principal import PRINCIPAL
 from ortoo.snode.pull import PullComponents
 from ortoo.snode.pull.backlogs import GroupBacklogs
 from ortoo.snode.pull.offsets import OffsetTarget
+from ortoo.snode.pull.operator_parking import OperatorParking, ParkingRequest
 from ortoo.snode.rocketmq.rpc.commands import RocketmqCommands
 from ortoo.snode.rpc.conversion import encode_member, visible_member
+from ortoo.snode.rpc.operators.explanation.delivery_rows import encode_delivery
 from ortoo.snode.topics import TopicComponents
-from ortoo.v1 import admin_pb2_grpc, flow_control_pb2, lag_pb2, pull_pb2, session_pb2, topic_pb2, trim_pb2
+from ortoo.v1 import admin_pb2_grpc, flow_control_pb2, lag_pb2, park_pb2, pull_pb2, session_pb2, topic_pb2, trim_pb2
 from ortoo.v1 import client_pb2 as pb
 
 COMMAND_TIMEOUT_MS = 10_000
 COMMAND_TIMEOUT_MAX_MS = 60_000
+REASON_LENGTH_MAX = 1_024
 FORWARD_MARGIN_S = 2.0
 """Additional timeout of a forwarded call."""
 
@@ -44,6 +47,7 @@ class GroupAdminHandlers(admin_pb2_grpc.AdminServiceServicer):
     clients: ClientDirectory
     policy: Policy
     rocketmq: RocketmqCommands
+    parking: OperatorParking
 
     async def UpdateGroup(self, request: pb.UpdateGroupRequest, context: Context) -> pb.UpdateGroupResponse:
         """Change some settings of a group, or create it. The change is in force when the call returns.
@@ -143,6 +147,22 @@ class GroupAdminHandlers(admin_pb2_grpc.AdminServiceServicer):
             request.group, request.topic, decode_target(request), force=request.force, dry_run=request.dry_run
         )
         return write(pb.ResetOffsetsResponse, moved)
+
+    async def ParkMessages(
+        self, request: park_pb2.ParkMessagesRequest, context: Context
+    ) -> park_pb2.ParkMessagesResponse:
+        """Park messages that a group cannot finish."""
+        if len(request.reason) > REASON_LENGTH_MAX:
+            raise Invalid(f"{len(request.reason):,} characters; give at most {REASON_LENGTH_MAX:,}", field="reason")
+        queue = decode_queue(request.queue)
+        parking = read(
+            ParkingRequest, request, queue=queue, offsets=list(request.offsets), operator=PRINCIPAL.get().user
+        )
+        parked = await self.parking.park(parking)
+        deliveries = [
+            encode_delivery(queue, one, self.runtime.clock.now_ms(), uses_pop=parked.uses_pop) for one in parked.ranges
+        ]
+        return park_pb2.ParkMessagesResponse(deliveries=deliveries, more=parked.more, offset=parked.offset)
 
     async def CloneOffsets(self, request: pb.CloneOffsetsRequest, context: Context) -> pb.CloneOffsetsResponse:
         """Copy the offsets of one group to another."""

@@ -16,11 +16,11 @@ from ortoo.common.process.clock import Clock
 from ortoo.common.records.batch import encode
 from ortoo.common.records.message import Message
 from ortoo.common.records.message_id import message_address
-from ortoo.common.records.text_rules import COPY_LIMITS, whole_number
+from ortoo.common.records.text_rules import COPY_LIMITS
 from ortoo.snode.clients.directory import ClientDirectory
 from ortoo.snode.cluster import ClusterView
 from ortoo.snode.cluster.routes import Queue, Topic
-from ortoo.snode.cluster.wire import decode_queue, encode_queue
+from ortoo.snode.cluster.wire import decode_queue
 from ortoo.snode.enodes.link import DeferredMessage, LagByState
 from ortoo.snode.membership.group_members import GroupMember, Subscription
 from ortoo.snode.pop.dead_letters import DeadLetters
@@ -29,6 +29,7 @@ from ortoo.snode.pull.message_search import MessageSearch, SearchRequest
 from ortoo.snode.pull.queue_reader import PlacedMessage
 from ortoo.snode.pull.read_sizes import ANSWER_BYTES_MAX
 from ortoo.snode.push.evictions import SlowEvictions
+from ortoo.snode.rpc.operators.explanation.delivery_rows import encode_delivery, mark_parked
 from ortoo.snode.rpc.operators.explanation.message_trace import BlockingMessage, MessageTracer
 from ortoo.snode.rpc.operators.explanation.reasons import (
     ConsumptionState,
@@ -121,7 +122,12 @@ class DeliveryService(DeliveryServiceServicer):
         rows = [row for queue, found in described for row in self._rows(queue, found)]
         blocking: BlockingMessage | None = None
         if message is not None:
-            await self._mark_parked(request.group, rows)
+            if any(row.state == pb.DELIVERY_STATE_ACKNOWLEDGED for row in rows):
+                letters = await self.tracer.find_dead_letters(request.group, message.message_id)
+                if letters is not None:
+                    mark_parked(rows, letters)
+                else:
+                    await self._mark_parked(request.group, rows)
             await self._mark_retrying(request.group, message, rows, backlogs.retries)
             blocking = await self._find_blocking(request.group, topic, message, rows)
         group, consumers = self.cluster.directory.group(request.group), await self.clients.consumers(request.group)
@@ -256,39 +262,24 @@ class DeliveryService(DeliveryServiceServicer):
         return rows, False
 
     def _rows(self, queue: Queue, found: enode_pop_pb2.DescribeDeliveriesResponse) -> Iterator[pb.MessageDelivery]:
-        place, now_ms = encode_queue(queue), self.clock.now_ms()
+        now_ms = self.clock.now_ms()
         for one in found.ranges:
-            state = _state(one.phase, one.until_ms > now_ms, found.uses_pop)
-            until_ms = one.until_ms if state in (_LEASED, _DELAYED) else 0
-            for offset in range(one.first_offset, one.first_offset + one.count):
+            row = encode_delivery(queue, one, now_ms, uses_pop=found.uses_pop)
+            yield row
+            for offset in range(one.first_offset + 1, one.first_offset + one.count):
                 yield pb.MessageDelivery(
-                    queue=place,
-                    offset=offset,
-                    state=state,
-                    attempt=one.attempt,
-                    until_ms=until_ms,
-                    consumer=one.consumer,
-                    error=one.error,
-                )
+                    queue=row.queue, offset=offset, state=row.state, attempt=row.attempt, until_ms=row.until_ms,
+                    consumer=row.consumer, error=row.error,
+                )  # fmt: skip
 
     async def _mark_parked(self, group: str, rows: Sequence[pb.MessageDelivery]) -> None:
-        """Mark the finished messages that are dead letters, and add the reason."""
-        done = {(row.queue.topic, row.queue.enode, str(row.queue.queue_id), str(row.offset)): row
-                for row in rows if row.state == pb.DELIVERY_STATE_ACKNOWLEDGED}  # fmt: skip
-        if not done:
+        """Mark the finished messages that are among the newest dead letters, and add the reason."""
+        if not any(row.state == pb.DELIVERY_STATE_ACKNOWLEDGED for row in rows):
             return
-        async for dead_letter in self.dead_letters.list_dead_letters(
-            group, None, include_replayed=True, newest=DEAD_LETTERS_MAX
-        ):
-            properties = dead_letter.message.properties
-            place = tuple(properties.get(f"DLQ_ORIGIN_{name}", "") for name in ("TOPIC", "ENODE", "QUEUE_ID", "OFFSET"))
-            if (row := done.get(place)) is not None:  # type: ignore[arg-type]  # four texts
-                row.state, row.attempt = pb.DELIVERY_STATE_PARKED, whole_number(properties.get("DLQ_ATTEMPTS", "")) or 0
-                row.consumer, reason = properties.get("DLQ_CONSUMER", ""), properties.get("DLQ_REASON", "")
-                row.error = f"{reason}: {properties['DLQ_ERROR']}" if properties.get("DLQ_ERROR") else reason
+        letters = self.dead_letters.list_dead_letters(group, None, include_replayed=True, newest=DEAD_LETTERS_MAX)
+        mark_parked(rows, [one async for one in letters])
 
 
-_LEASED, _DELAYED = pb.DELIVERY_STATE_LEASED, pb.DELIVERY_STATE_DELAYED
 LEASED, RETURNED = enode_pop_pb2.DELIVERY_PHASE_LEASED, enode_pop_pb2.DELIVERY_PHASE_RETURNED
 DELIVERED_PHASES = (LEASED, RETURNED, enode_pop_pb2.DELIVERY_PHASE_EXPIRED)
 
@@ -301,14 +292,6 @@ def _matches(subscription: Subscription, message: Message) -> bool:
         else message_filter.select(OpenedBatch(encode([message], now_ms=0, limits=COPY_LIMITS)))
     )
     return rows is None or len(rows) > 0
-
-
-def _state(phase: int, is_later: bool, pops: bool) -> pb.DeliveryState.ValueType:
-    if phase == enode_pop_pb2.DELIVERY_PHASE_DONE:
-        return pb.DELIVERY_STATE_ACKNOWLEDGED
-    if is_later and phase in (LEASED, RETURNED):
-        return _LEASED if phase == LEASED else _DELAYED
-    return pb.DELIVERY_STATE_WAITING if pops else pb.DELIVERY_STATE_OUTSTANDING
 
 
 def _queue_state(

@@ -4,8 +4,8 @@ import contextlib
 from collections.abc import Sequence
 from dataclasses import dataclass
 
-from ortoo.common.errors import OrtooError
-from ortoo.common.groups.group_topics import RETRY_PREFIX
+from ortoo.common.errors import NotFound, OrtooError
+from ortoo.common.groups.group_topics import DEAD_LETTER_PREFIX, RETRY_PREFIX
 from ortoo.common.records.text_rules import RECONSUME_TIMES, whole_number
 from ortoo.snode.cluster.routes import DeliveryMode, Topic
 from ortoo.snode.cluster.watch import DirectoryWatch
@@ -15,6 +15,8 @@ from ortoo.snode.pull.queue_reader import PlacedMessage
 from ortoo.snode.topics.group_settings import DeliveryModes
 from ortoo.v1 import delivery_pb2 as pb
 
+LETTERS_MAX = 10
+"""Maximum number of dead letters of one message: each replay may be followed by another one."""
 CANDIDATES_MAX = 100
 """Maximum number of failed or leased messages among which the blocking one is searched."""
 
@@ -67,6 +69,17 @@ class MessageTracer:
                 attempts = whole_number(one.message.properties.get(RECONSUME_TIMES, "")) or 0
                 return RetryCopy(attempts, placed=one)
         return None
+
+    async def find_dead_letters(self, group: str, message_id: str) -> Sequence[PlacedMessage] | None:
+        """The newest dead letters of a message in a group; None if no enode can search them now."""
+        request = SearchRequest("", message_id, 0, 0, LETTERS_MAX)
+        try:
+            found = await self.search.find(DEAD_LETTER_PREFIX + group, request)
+        except NotFound:
+            return ()
+        except OrtooError:
+            return None
+        return found.messages
 
     async def find_blocking(
         self, group: str, topic: Topic, message: PlacedMessage, earlier: Sequence[pb.MessageDelivery]
