@@ -27,6 +27,7 @@ from bench.peers.kafka import SHIPPED, kafka
 from bench.peers.ours import ortoo
 from bench.peers.rounds import machine_busy_s
 from bench.peers.servers import Servers
+from bench.spark_sources import Plain
 from bench.table import ROOT
 
 METHOD = (
@@ -179,6 +180,12 @@ class Bench:
         frame = system.keyed(stream=True, startingOffsets="earliest", maxOffsetsPerTrigger=TRIGGER_ROWS)
         self._run(system.sink(frame.writeStream, COPIED), self._new_folder())
 
+    def plain(self, system: System) -> None:
+        """Stream as many rows as `small stream`, from a Python source that does nothing else."""
+        self.spark.dataSource.register(Plain)
+        frame = self.spark.readStream.format("bench-plain").option("rows", SMALL_ROWS).load()
+        self._run(frame.writeStream.format("noop"), self._new_folder())
+
     def _small(self, system: System) -> None:
         frame = system.keyed(stream=True, startingOffsets="earliest", topic=SMALL)
         self._run(frame.writeStream.format("noop"), self._new_folder())
@@ -255,6 +262,7 @@ def check_equal(systems: tuple[System, ...], rows: int) -> None:
 def _timed(bench: Bench, systems: tuple[System, ...], rounds: int, only: str) -> report.Figures:
     paths = {name: path for name, path in bench.paths().items() if not only or name in only.split(",")}
     costs: dict[str, dict[str, list[Cost]]] = {name: {one.name: [] for one in systems} for name in paths}
+    plain: list[Cost] = []
     loads, others = [], []
     for turn in range(rounds + 1):
         loads.append(round(os.getloadavg()[0], 1))
@@ -264,18 +272,19 @@ def _timed(bench: Bench, systems: tuple[System, ...], rounds: int, only: str) ->
                 others.append(cost.pop("others_share"))
                 if turn:
                     costs[name][system.name].append(cost)
+        if "small stream" in paths:
+            cost = _cost(partial(bench.plain, systems[0]), systems[0])
+            plain += [cost] * bool(turn)
     return {
         "load_averages": loads[1:],
         "others_share": round(median(others), 3),
+        "plain_source": _medians(plain) if plain else {},
         "paths": {name: _figures(costs[name], count) for name, (_, count) in paths.items()},
     }
 
 
 def _figures(by_system: dict[str, list[Cost]], rows: int) -> report.Figures:
-    medians = {
-        system: {what: round(median(cost[what] for cost in costs), 3) for what in costs[0]}
-        for system, costs in by_system.items()
-    }
+    medians = {system: _medians(costs) for system, costs in by_system.items()}
     pairs = list(zip(by_system["ortoo"], by_system["kafka"], strict=True))
     ratios = {what: [theirs[what] / ours[what] for ours, theirs in pairs] for what in ("clock_s", "processor_s")}
     return {
@@ -284,6 +293,10 @@ def _figures(by_system: dict[str, list[Cost]], rows: int) -> report.Figures:
         "ratios": {what: round(median(each), 2) for what, each in ratios.items()},
         "ranges": {what: [round(min(each), 2), round(max(each), 2)] for what, each in ratios.items()},
     }
+
+
+def _medians(costs: list[Cost]) -> Cost:
+    return {what: round(median(cost[what] for cost in costs), 3) for what in costs[0]}
 
 
 def _cost(run: Callable[[], object], system: System) -> Cost:

@@ -8,6 +8,7 @@ from bench.table import RESULTS, ROOT, page_with
 PAGE = ROOT / "docs/spark/kafka.md"
 NOT_YET = "It was not run on a machine at rest yet.\n"
 RESULT = RESULTS / "spark" / "spark_kafka.json"
+PARTS = "jvm_s", "python_s", "servers_s"
 HEAD = (
     "path",
     "clock: Kafka to Ortoo",
@@ -37,6 +38,14 @@ def table(result: Figures) -> str:
         _line(("---",) * len(HEAD)),
         *(_line((name, *_ratios(path), *_seconds(path))) for name, path in by_cost),
     ]
+    if plain := result.get("plain_source"):
+        parts = " + ".join(f"{plain[part]:.2f}" for part in PARTS[:2])
+        lines += [
+            "",
+            "A small stream over a Python source that does no work is the least that Spark allows. It needs "
+            f"{plain['processor_s']:.2f} s of processor time (JVM + Python: {parts}), and {plain['clock_s']:.2f} s by "
+            "the clock.",
+        ]
     return "\n".join(lines) + "\n"
 
 
@@ -48,10 +57,9 @@ def _ratios(path: Figures) -> list[str]:
 
 
 def _seconds(path: Figures) -> list[str]:
-    parts = ("jvm_s", "python_s", "servers_s")
     return [
         f"{path['medians'][system]['processor_s']:.2f} s: "
-        + " + ".join(f"{path['medians'][system][part]:.2f}" for part in parts)
+        + " + ".join(f"{path['medians'][system][part]:.2f}" for part in PARTS)
         for system in ("ortoo", "kafka")
     ]
 

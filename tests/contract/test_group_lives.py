@@ -1,10 +1,11 @@
 """G15: the data of a group end only by a due deletion or by inactivity, never because other data are absent."""
 
 from collections.abc import Callable
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 
 import pytest
 
+from ortoo.common.groups.sinks import SinkAccount, SinkIdentity, sink_group
 from ortoo.enode.changes.groups import GroupMode, RetryCopiesStored
 from ortoo.enode.changes.pops import PopFinished, PopLeased
 from ortoo.enode.cluster.group_retention import GroupRetention
@@ -188,5 +189,24 @@ async def test_nobody_is_silent_for_an_enode_that_hears_no_directory() -> None:
     assert groups.kept() == {"g": WHOLE}
     groups.is_following = True
     await groups.lives.check()
+    assert groups.kept() == {}
+    await groups.one.store.close()
+
+
+async def test_the_account_of_a_sink_stays_until_it_is_reset() -> None:
+    """A query may continue after any time: without its account, its last batch would be stored twice."""
+    groups = await Groups().open()
+    group, account = sink_group("copy"), SinkAccount.of_query("q", 3)
+    await groups.one.store.sinks.commit(TOPIC, group, {0: account.offset}, SinkIdentity("copy", "q"))
+    for _ in range(40):
+        groups.passes(1)
+        await groups.lives.check()
+    assert [one.group for one in groups.one.store.sinks.list_all()] == [group]
+    reset = replace(account, is_reset=True)
+    await groups.one.store.sinks.commit(TOPIC, group, {0: reset.offset}, SinkIdentity("copy", "q"))
+    for _ in range(32):
+        groups.passes(1)
+        await groups.lives.check()
+    assert list(groups.one.store.sinks.list_all()) == []
     assert groups.kept() == {}
     await groups.one.store.close()

@@ -25,6 +25,7 @@ CALLS: dict[str, tuple[dict[str, Any], str]] = {
     "ListGroups": ({}, GROUP),
     "Tail": ({"topic": TOPIC, "from_beginning": True, "messages_max": 1}, "two fresh horses"),
     "FindMessages": ({"topic": TOPIC, "key": "order-1"}, "two fresh horses"),
+    "ListSinks": ({"topic": TOPIC}, "{"),
     "TrimTopic": ({"topic": TOPIC, "time_ms": "-1", "dry_run": True}, "begin_offset"),
     "DescribeLag": ({"group": GROUP, "topic": TOPIC}, "committed_offset"),
     "ListLagHistory": ({"group": GROUP, "topic": TOPIC}, "interval_ms"),
@@ -82,6 +83,7 @@ CALLS: dict[str, tuple[dict[str, Any], str]] = {
 }
 REFUSED: dict[str, tuple[dict[str, Any], str]] = {
     "ResumeTransaction": ({"transaction_id": "no-such-transaction"}, "transaction"),
+    "ResetSink": ({"topic": TOPIC, "sink_id": "no-such-sink"}, "no exactly-once sink"),
     "HandOver": ({"enode": "enode-0"}, "enode"),
     "ElectReplica": ({"enode": "enode-0", "replica": {"number": 1, "disk": "disk"}}, "enode"),
     "AcceptStore": ({"enode": "no-such-enode", "store_id": "s"}, "enode"),

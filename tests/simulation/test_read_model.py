@@ -18,7 +18,7 @@ CHANGES = {
     "UseDeliveryMode", "SetStoredMode", "AppendDeduplicated", "StoreSchedule", "ChangeStoredSchedule", "TrimQueues",
 }  # fmt: skip
 """The methods that change the state."""
-NOT_READ = {"ListStoredSchedules"}
+NOT_READ = {"ListStoredSchedules", "ListSinkAccounts"}
 """Reads of state that no scenario of the simulation writes."""
 
 

@@ -1,9 +1,11 @@
-"""Drivers, workers, a snode, an enode and the leader of three replicas are killed in turn, while topics change.
+"""Drivers, workers, a snode, an enode and the leader of three replicas are killed in rounds, while topics change.
 
-A topic gets messages and queues, and loses messages that both queries have read, as by retention. Other topics are
-created, and deleted before they are read completely.
+In each round, each of them is killed once, in a random order and at random times. The driver comes last, because its
+workers are gone then. Between rounds, a topic gets messages and queues, and loses messages that both queries have
+read, as by retention. Other topics are created, and deleted before they are read completely.
 
-`ORTOO_SPARK_KILLS_OF_EACH` sets the number of kills of each kind. `make spark-server-kills` uses 50.
+`ORTOO_SPARK_KILLS_OF_EACH` sets the number of rounds. `make spark-server-kills` uses 50. No round begins after
+`ORTOO_SPARK_KILLS_S` seconds, if this is set.
 """
 
 import contextlib
@@ -11,7 +13,7 @@ import os
 import signal
 import sys
 import threading
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
@@ -29,16 +31,19 @@ from tests.spark.killed_driver import Driver
 from tests.spark.killed_jobs import BACK, COPY, PASSING
 
 KILLS_OF_EACH = int(os.environ.get("ORTOO_SPARK_KILLS_OF_EACH", "1"))
+KILLS_S = float(os.environ.get("ORTOO_SPARK_KILLS_S", "inf"))
 Place = tuple[str, str, int, int, str]
 """Topic, enode, queue, offset and body."""
 QUEUES, QUEUES_MAX = 2, 6
+DRIVER = "the driver"
 PASSING_SENDS = 10
 SENT_AT_ONCE = 50
 SEND_INTERVAL_S = 0.5
 KILL_AFTER_COMMITS = 3
 KILL_WITHIN_S = 180.0
-"""A kill comes after a random number of committed batches up to this, or at the latest after this time."""
-KILL_LATER_S = 1.0
+"""A round begins after a random number of committed batches up to this, or at the latest after this time."""
+KILL_LATER_S = 3.0
+"""The largest random pause before each kill."""
 LOOK_S = 0.05
 FAILURES_MAX = 3
 """Number of ends of unhurt drivers for each kill; a query may end when a server is away for long."""
@@ -215,13 +220,12 @@ class Jobs:
         """Number of committed batches of all queries."""
         return sum(1 for _ in self._folder.glob("**/commits/[0-9]*"))
 
-    def wait_for_commits(self, count: int, later_s: float) -> None:
-        """Wait for `count` more committed batches, at most `KILL_WITHIN_S`, and then for `later_s`."""
+    def wait_for_commits(self, count: int) -> None:
+        """Wait for `count` more committed batches, at most `KILL_WITHIN_S`."""
         clock, until = SystemClock(), self.commits + count
         until_s = clock.monotonic_s() + KILL_WITHIN_S
         while self.commits < until and clock.monotonic_s() < until_s:
             self.look()
-        self.driver.ends_within(later_s)
 
     def kill_driver(self) -> None:
         """Kill the driver and its JVM."""
@@ -253,17 +257,26 @@ def test_kills_of_spark_and_of_servers_lose_and_double_nothing(spark: Any, serve
     """Check 6, 7 and 16: lake, replay and copy have each message once, and every loss is reported."""
     topic, randomness = "grows", Randomness(11)
     kills: dict[str, int] = {}
+    clock = SystemClock()
+    began_s = clock.monotonic_s()
+    until_s = began_s + KILLS_S
     with blocking.connect(servers.address) as client, Jobs.started(client, servers, topic, folder) as jobs:
-        kinds = {"the driver": jobs.kill_driver, "a worker": jobs.kill_worker, **servers.kills}
+        kinds = {"a worker": jobs.kill_worker, **servers.kills, DRIVER: jobs.kill_driver}
         changes = Changes(client, topic, folder)
         with Growth(servers.address, topic) as growth:
-            for number in range(KILLS_OF_EACH * len(kinds)):
-                name, kill = list(kinds.items())[number % len(kinds)]
+            for number in range(KILLS_OF_EACH):
+                if clock.monotonic_s() > until_s:
+                    break
                 changes.make(number, jobs.look)
-                jobs.wait_for_commits(1 + randomness.below(KILL_AFTER_COMMITS), randomness.uniform(0.0, KILL_LATER_S))
-                kill()
-                kills[name] = kills.get(name, 0) + 1
-                tell(f"kill {number + 1}: {name}; {jobs.commits} batches, {len(growth.acknowledged)} messages")
+                jobs.wait_for_commits(1 + randomness.below(KILL_AFTER_COMMITS))
+                for name in ordered(kinds, randomness):
+                    jobs.driver.ends_within(randomness.uniform(0.0, KILL_LATER_S))
+                    kinds[name]()
+                    kills[name] = kills.get(name, 0) + 1
+                tell(
+                    f"{clock.monotonic_s() - began_s:6.0f} s, kills {kills}; {jobs.commits} batches, "
+                    f"{jobs.failures} other ends, {len(growth.acknowledged)} messages"
+                )
         jobs.finish()
     options = {"address": servers.address, "columns": "body"}
     lake = Lake(str(folder / "lake"), "delta").read(spark)
@@ -284,8 +297,14 @@ def test_kills_of_spark_and_of_servers_lose_and_double_nothing(spark: Any, serve
     reported = (folder / "driver.log").read_text()
     known = "".join(file.read_text() for file in (folder / "lake_checkpoint/offsets").glob("[0-9]*"))
     assert [name for name in lost if f'"{name}"' in known and f" of {name} on " not in reported] == []
-    assert all(count == KILLS_OF_EACH for count in kills.values())
+    assert len(set(kills.values())) == 1
     assert changes.trimmed > 0
+
+
+def ordered(kinds: Mapping[str, object], randomness: Randomness) -> list[str]:
+    """The kinds of kills in a random order, with the driver last."""
+    rest = [name for name in kinds if name != DRIVER]
+    return [*(rest.pop(randomness.below(len(rest))) for _ in range(len(rest))), DRIVER]
 
 
 def tell(line: str) -> None:

@@ -1,9 +1,9 @@
-"""The bytes of changes about nacked messages, modes and ids match docs/formats/log.md, permanently."""
+"""The bytes of changes about nacked messages, modes, ids and sinks match docs/formats/log.md, permanently."""
 
 import pytest
 
 from ortoo.enode.changes.groups import GroupMode, ModeSet, RetryCopiesStored, RetryMarksDropped
-from ortoo.enode.changes.kinds import IdsRemembered, StateChange, decode_changes, encode_changes
+from ortoo.enode.changes.kinds import IdsRemembered, SinkCommitted, StateChange, decode_changes, encode_changes
 
 GOLDEN: list[tuple[StateChange, str]] = [
     (
@@ -22,6 +22,10 @@ GOLDEN: list[tuple[StateChange, str]] = [
         IdsRemembered(0x11, 3, 7, True, 1_700_000_000_000, 1_700_000_600_000, (b"a" * 16, b"b" * 16)),
         "28490000001100000000000000030000000700000000000000010068e5cf8b010000c08feecf8b0100000200000061616161"
         "61616161616161616161616162626262626262626262626262626262",
+    ),
+    (
+        SinkCommitted(0x11, "%SINK%a", 1_700_000_000_000, "grüße", "q"),
+        "882300000011000000000000000068e5cf8b010000070007002553494e4b25616772c3bcc39f6571",
     ),
 ]
 

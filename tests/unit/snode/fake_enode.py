@@ -6,6 +6,7 @@ from collections import deque
 from collections.abc import Callable, Iterable, Sequence
 
 from ortoo.common.errors import NotFound, OrtooError, OutOfRange, Unavailable
+from ortoo.common.groups.sinks import SinkIdentity
 from ortoo.common.records.sealed_batch import SealedBatch, StoredBatch
 from ortoo.enode.pops import interruptions as enode_interruptions
 from ortoo.enode.store.lock_table import LockGranted, LockTable
@@ -121,7 +122,13 @@ class FakeEnode(GrpcEnodeLink):
             await self._stored.wait()
 
     async def commit_offsets(
-        self, topic_id: int, group: str, rows: Sequence[OffsetRow], *, reset: bool = False
+        self,
+        topic_id: int,
+        group: str,
+        rows: Sequence[OffsetRow],
+        *,
+        reset: bool = False,
+        sink: SinkIdentity | None = None,
     ) -> list[int]:
         """Store offsets, or fail, as the test sets it."""
         if reset:

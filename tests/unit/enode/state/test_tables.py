@@ -3,6 +3,7 @@
 import pytest
 
 from ortoo.common.errors import Conflict, Fenced
+from ortoo.common.groups.sinks import sink_group
 from ortoo.enode.changes.groups import GroupDeclared, GroupDeletionsDone, GroupMode, GroupUsed, RetryCopiesStored
 from ortoo.enode.changes.halves import HalfOpen
 from ortoo.enode.changes.kinds import (
@@ -56,6 +57,8 @@ def test_offsets_are_those_of_the_last_commit_and_a_generation_stays_until_anoth
     offsets.set_floor(1, "h", 0, 6)
     assert [offsets.is_passed_by_all(1, 0, offset) for offset in (5, 6)] == [True, False]
     assert offsets.is_passed_by_all(9, 0, 1 << 40)
+    offsets.set_floor(1, sink_group("copy"), 0, 1)
+    assert offsets.is_passed_by_all(1, 0, 5)
 
 
 def test_a_commit_by_an_older_generation_is_refused_also_while_the_newer_is_on_its_way() -> None:

@@ -25,6 +25,7 @@ from ortoo.enode.changes.kinds import (
     LocksChanged,
     OffsetsCommitted,
     OffsetsSkipped,
+    SinkCommitted,
     StateChange,
     TopicDeleted,
     TopicPut,
@@ -70,6 +71,7 @@ CHANGES = st.one_of(
     st.builds(SchedulePut, TOPIC, SMALL, SMALL, SMALL, SMALL, SMALL, SMALL, st.booleans(), ID, GROUP, GROUP, GROUP),
     st.builds(ScheduleAdvanced, TOPIC, SMALL, SMALL, GROUP),
     st.builds(ScheduleDeleted, TOPIC, GROUP),
+    st.builds(SinkCommitted, TOPIC, GROUP, SMALL, GROUP, GROUP),
     st.builds(TopicDeleted, TOPIC),
     st.builds(GroupDropped, TOPIC, GROUP),
 )

@@ -4,6 +4,7 @@ import asyncio
 from collections.abc import Sequence
 
 from ortoo.common.errors import Fenced, Invalid
+from ortoo.common.groups.sinks import SinkIdentity
 from ortoo.common.process.background import Background
 from ortoo.enode.store.lock_table import LockRequest
 from ortoo.snode.enodes.link import OffsetRow
@@ -16,7 +17,13 @@ class StrictEnode(FakeEnode):
     """It refuses a request that names a queue twice, as an enode does."""
 
     async def commit_offsets(
-        self, topic_id: int, group: str, rows: Sequence[OffsetRow], *, reset: bool = False
+        self,
+        topic_id: int,
+        group: str,
+        rows: Sequence[OffsetRow],
+        *,
+        reset: bool = False,
+        sink: SinkIdentity | None = None,
     ) -> list[int]:
         """Errors: Invalid for a repeated queue."""
         if len({queue_id for queue_id, _, _ in rows}) != len(rows):

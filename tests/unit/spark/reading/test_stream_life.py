@@ -43,7 +43,7 @@ EVENTS = (
 def query_of(world: World, **options: str) -> Iterator[tuple[Spark, dict[str, str]]]:
     """A query with options, which may change between its runs."""
     link = FakeLink(world)
-    chosen = {"address": "x:1", "latestOffsetWaitMs": "0", "metadataMaxAgeMs": "0"} | options
+    chosen = {"address": "localhost:1", "latestOffsetWaitMs": "0", "metadataMaxAgeMs": "0"} | options
     with patch.object(stream_read, "link_to", lambda cluster: link):
         yield Spark(world, link, lambda: StreamReader(read_options.parse(chosen, streaming=True), SCHEMA)), chosen
 

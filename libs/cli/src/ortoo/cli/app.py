@@ -13,7 +13,7 @@ from typing import Annotated, Any
 import typer
 
 from ortoo.cli.cluster import bundle, declarations, draining, processes, profiles, replicas, top, users
-from ortoo.cli.commands import bench, dead_letters, groups, messages, topics
+from ortoo.cli.commands import bench, dead_letters, groups, messages, sinks, topics
 from ortoo.cli.commands.deferred import delays, schedules, transactions
 from ortoo.cli.terminal.command import Address, AsJson, command, run
 from ortoo.cli.terminal.completion import complete_groups, complete_profiles, complete_topics
@@ -86,6 +86,10 @@ FAMILIES: dict[str, tuple[str, dict[str, Callable[..., Any]]]] = {
             "resume": schedules.resume,
             "delete": schedules.delete,
         },
+    ),
+    "sink": (
+        "Show and reset exactly-once sinks, such as that of the Spark connector.",
+        {"list": sinks.show_all, "describe": sinks.describe, "reset": sinks.reset},
     ),
     "enode": (
         "Drain an enode; show and change the replicas of enodes and their leader.",

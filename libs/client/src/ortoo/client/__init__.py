@@ -7,14 +7,12 @@
 
     async def main() -> None:
         async with connect("localhost:8081") as mq, mq.producer("orders") as producer:
-            receipt = await producer.send(Message(b"hello"))
-            print(receipt.message_id)
+            print((await producer.send(Message(b"hello"))).message_id)
 
 
     asyncio.run(main())
 
 `ortoo.client.blocking` has the same calls for programs without an event loop.
-
 A name is imported at its first use, so that a program loads only the parts of the client that it uses.
 """
 
@@ -66,6 +64,7 @@ if TYPE_CHECKING:
         Reason,
     )
     from ortoo.client.admin.schedules import ListedSchedules, ScheduleAdmin, ScheduleInfo
+    from ortoo.client.admin.sinks import ListedSinks, SinkAdmin, SinkInfo
     from ortoo.client.admin.topics import (
         Adoption,
         DeletedTopic,
@@ -193,6 +192,7 @@ __all__ = [
     "LagHistory",
     "LagSample",
     "ListedSchedules",
+    "ListedSinks",
     "LostMessages",
     "Message",
     "MessageDeliveries",
@@ -240,6 +240,8 @@ __all__ = [
     "ScheduleInfo",
     "SendFuture",
     "SendFutures",
+    "SinkAdmin",
+    "SinkInfo",
     "Sql",
     "StoredMessage",
     "TopicDescription",
@@ -306,6 +308,7 @@ _MODULES: dict[str, tuple[str, ...]] = {
         "ReplicaSetInfo",
     ),
     "ortoo.client.admin.schedules": ("ListedSchedules", "ScheduleAdmin", "ScheduleInfo"),
+    "ortoo.client.admin.sinks": ("ListedSinks", "SinkAdmin", "SinkInfo"),
     "ortoo.client.admin.topics": (
         "Adoption",
         "DeletedTopic",

@@ -7,6 +7,12 @@ SESSION_BROKEN_RECONNECTING = retry_warning(
     "The session with a snode broke. The client opens another one.",
     "Check the snode and the network if the event repeats.",
 )
+CALL_FAILED_RETRYING = retry_warning(
+    "call_failed_retrying",
+    "A snode did not answer a call of a program that waits for the cluster, such as a query of Spark. The client "
+    "retries.",
+    "Check the address and the snode if the event repeats.",
+)
 SESSION_CLOSED_BY_SNODE = info(
     "session_closed_by_snode",
     "The snode closed the session and gave the reason.",

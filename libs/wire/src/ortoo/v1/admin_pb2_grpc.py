@@ -14,6 +14,7 @@ from ortoo.v1 import namesrv_pb2 as ortoo_dot_v1_dot_namesrv__pb2
 from ortoo.v1 import park_pb2 as ortoo_dot_v1_dot_park__pb2
 from ortoo.v1 import replica_admin_pb2 as ortoo_dot_v1_dot_replica__admin__pb2
 from ortoo.v1 import schedule_pb2 as ortoo_dot_v1_dot_schedule__pb2
+from ortoo.v1 import sink_pb2 as ortoo_dot_v1_dot_sink__pb2
 from ortoo.v1 import trim_pb2 as ortoo_dot_v1_dot_trim__pb2
 
 
@@ -236,6 +237,16 @@ class AdminServiceStub(object):
                 '/ortoo.v1.AdminService/TrimTopic',
                 request_serializer=ortoo_dot_v1_dot_trim__pb2.TrimTopicRequest.SerializeToString,
                 response_deserializer=ortoo_dot_v1_dot_trim__pb2.TrimTopicResponse.FromString,
+                )
+        self.ListSinks = channel.unary_unary(
+                '/ortoo.v1.AdminService/ListSinks',
+                request_serializer=ortoo_dot_v1_dot_sink__pb2.ListSinksRequest.SerializeToString,
+                response_deserializer=ortoo_dot_v1_dot_sink__pb2.ListSinksResponse.FromString,
+                )
+        self.ResetSink = channel.unary_unary(
+                '/ortoo.v1.AdminService/ResetSink',
+                request_serializer=ortoo_dot_v1_dot_sink__pb2.ResetSinkRequest.SerializeToString,
+                response_deserializer=ortoo_dot_v1_dot_sink__pb2.ResetSinkResponse.FromString,
                 )
         self.PutUser = channel.unary_unary(
                 '/ortoo.v1.AdminService/PutUser',
@@ -662,6 +673,22 @@ class AdminServiceServicer(object):
         context.set_details('Method not implemented!')
         raise NotImplementedError('Method not implemented!')
 
+    def ListSinks(self, request, context):
+        """The accounts of exactly-once sinks: which query has committed which batch, and when.
+        """
+        context.set_code(grpc.StatusCode.UNIMPLEMENTED)
+        context.set_details('Method not implemented!')
+        raise NotImplementedError('Method not implemented!')
+
+    def ResetSink(self, request, context):
+        """Resets an exactly-once sink. Its query is refused from the next commit on, and another query may begin.
+
+        grpcurl -plaintext -d '{"topic":"t","sink_id":"copy"}' HOST:PORT ortoo.v1.AdminService/ResetSink
+        """
+        context.set_code(grpc.StatusCode.UNIMPLEMENTED)
+        context.set_details('Method not implemented!')
+        raise NotImplementedError('Method not implemented!')
+
     def PutUser(self, request, context):
         """Creates or changes a user, who may sign requests of RocketMQ's clients.
 
@@ -1019,6 +1046,16 @@ def add_AdminServiceServicer_to_server(servicer, server):
                     servicer.TrimTopic,
                     request_deserializer=ortoo_dot_v1_dot_trim__pb2.TrimTopicRequest.FromString,
                     response_serializer=ortoo_dot_v1_dot_trim__pb2.TrimTopicResponse.SerializeToString,
+            ),
+            'ListSinks': grpc.unary_unary_rpc_method_handler(
+                    servicer.ListSinks,
+                    request_deserializer=ortoo_dot_v1_dot_sink__pb2.ListSinksRequest.FromString,
+                    response_serializer=ortoo_dot_v1_dot_sink__pb2.ListSinksResponse.SerializeToString,
+            ),
+            'ResetSink': grpc.unary_unary_rpc_method_handler(
+                    servicer.ResetSink,
+                    request_deserializer=ortoo_dot_v1_dot_sink__pb2.ResetSinkRequest.FromString,
+                    response_serializer=ortoo_dot_v1_dot_sink__pb2.ResetSinkResponse.SerializeToString,
             ),
             'PutUser': grpc.unary_unary_rpc_method_handler(
                     servicer.PutUser,
@@ -1832,6 +1869,40 @@ class AdminService(object):
         return grpc.experimental.unary_unary(request, target, '/ortoo.v1.AdminService/TrimTopic',
             ortoo_dot_v1_dot_trim__pb2.TrimTopicRequest.SerializeToString,
             ortoo_dot_v1_dot_trim__pb2.TrimTopicResponse.FromString,
+            options, channel_credentials,
+            insecure, call_credentials, compression, wait_for_ready, timeout, metadata)
+
+    @staticmethod
+    def ListSinks(request,
+            target,
+            options=(),
+            channel_credentials=None,
+            call_credentials=None,
+            insecure=False,
+            compression=None,
+            wait_for_ready=None,
+            timeout=None,
+            metadata=None):
+        return grpc.experimental.unary_unary(request, target, '/ortoo.v1.AdminService/ListSinks',
+            ortoo_dot_v1_dot_sink__pb2.ListSinksRequest.SerializeToString,
+            ortoo_dot_v1_dot_sink__pb2.ListSinksResponse.FromString,
+            options, channel_credentials,
+            insecure, call_credentials, compression, wait_for_ready, timeout, metadata)
+
+    @staticmethod
+    def ResetSink(request,
+            target,
+            options=(),
+            channel_credentials=None,
+            call_credentials=None,
+            insecure=False,
+            compression=None,
+            wait_for_ready=None,
+            timeout=None,
+            metadata=None):
+        return grpc.experimental.unary_unary(request, target, '/ortoo.v1.AdminService/ResetSink',
+            ortoo_dot_v1_dot_sink__pb2.ResetSinkRequest.SerializeToString,
+            ortoo_dot_v1_dot_sink__pb2.ResetSinkResponse.FromString,
             options, channel_credentials,
             insecure, call_credentials, compression, wait_for_ready, timeout, metadata)
 

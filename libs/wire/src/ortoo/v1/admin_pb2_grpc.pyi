@@ -17,6 +17,7 @@ from ortoo.v1 import namesrv_pb2 as _namesrv_pb2
 from ortoo.v1 import park_pb2 as _park_pb2
 from ortoo.v1 import replica_admin_pb2 as _replica_admin_pb2
 from ortoo.v1 import schedule_pb2 as _schedule_pb2
+from ortoo.v1 import sink_pb2 as _sink_pb2
 from ortoo.v1 import trim_pb2 as _trim_pb2
 import abc as _abc_1
 
@@ -161,6 +162,13 @@ class AdminServiceStub:
     """Makes the oldest messages of a topic unreadable at once, or all of them. Groups continue behind them.
 
     grpcurl -plaintext -d '{"topic":"t","time_ms":-1}' HOST:PORT ortoo.v1.AdminService/TrimTopic
+    """
+    ListSinks: _aio.UnaryUnaryMultiCallable[_sink_pb2.ListSinksRequest, _sink_pb2.ListSinksResponse]
+    """The accounts of exactly-once sinks: which query has committed which batch, and when."""
+    ResetSink: _aio.UnaryUnaryMultiCallable[_sink_pb2.ResetSinkRequest, _sink_pb2.ResetSinkResponse]
+    """Resets an exactly-once sink. Its query is refused from the next commit on, and another query may begin.
+
+    grpcurl -plaintext -d '{"topic":"t","sink_id":"copy"}' HOST:PORT ortoo.v1.AdminService/ResetSink
     """
     PutUser: _aio.UnaryUnaryMultiCallable[_namesrv_pb2.PutUserRequest, _namesrv_pb2.PutUserResponse]
     """Creates or changes a user, who may sign requests of RocketMQ's clients.
@@ -613,6 +621,25 @@ class AdminServiceServicer(metaclass=_abc_1.ABCMeta):
         """Makes the oldest messages of a topic unreadable at once, or all of them. Groups continue behind them.
 
         grpcurl -plaintext -d '{"topic":"t","time_ms":-1}' HOST:PORT ortoo.v1.AdminService/TrimTopic
+        """
+
+    @_abc_1.abstractmethod
+    def ListSinks(
+        self,
+        request: _sink_pb2.ListSinksRequest,
+        context: _aio.ServicerContext[_sink_pb2.ListSinksRequest, _abc.Awaitable[_sink_pb2.ListSinksResponse]],
+    ) -> _abc.Awaitable[_sink_pb2.ListSinksResponse]:
+        """The accounts of exactly-once sinks: which query has committed which batch, and when."""
+
+    @_abc_1.abstractmethod
+    def ResetSink(
+        self,
+        request: _sink_pb2.ResetSinkRequest,
+        context: _aio.ServicerContext[_sink_pb2.ResetSinkRequest, _abc.Awaitable[_sink_pb2.ResetSinkResponse]],
+    ) -> _abc.Awaitable[_sink_pb2.ResetSinkResponse]:
+        """Resets an exactly-once sink. Its query is refused from the next commit on, and another query may begin.
+
+        grpcurl -plaintext -d '{"topic":"t","sink_id":"copy"}' HOST:PORT ortoo.v1.AdminService/ResetSink
         """
 
     @_abc_1.abstractmethod

@@ -11,6 +11,7 @@ from google.protobuf.internal import enum_type_wrapper as _enum_type_wrapper
 from ortoo.v1 import failure_pb2 as _failure_pb2
 from ortoo.v1 import lag_pb2 as _lag_pb2
 from ortoo.v1 import record_pb2 as _record_pb2
+from ortoo.v1 import sink_pb2 as _sink_pb2
 import builtins as _builtins
 import sys
 import typing as _typing
@@ -343,6 +344,7 @@ class CommitOffsetsRequest(_message.Message):
     OFFSETS_FIELD_NUMBER: _builtins.int
     GENERATION_FIELD_NUMBER: _builtins.int
     RESET_FIELD_NUMBER: _builtins.int
+    SINK_FIELD_NUMBER: _builtins.int
     topic_id: _builtins.int
     """The topic."""
     group: _builtins.str
@@ -359,6 +361,10 @@ class CommitOffsetsRequest(_message.Message):
         is logged.
         """
 
+    @_builtins.property
+    def sink(self) -> _sink_pb2.SinkIdentity:
+        """For the account of a sink: the names of the sink and its query."""
+
     def __init__(
         self,
         *,
@@ -367,10 +373,11 @@ class CommitOffsetsRequest(_message.Message):
         offsets: _abc.Iterable[Global___QueueOffset] | None = ...,
         generation: _builtins.int = ...,
         reset: _builtins.bool = ...,
+        sink: _sink_pb2.SinkIdentity | None = ...,
     ) -> None: ...
-    _HasFieldArgType: _TypeAlias = _Never  # noqa: Y015
+    _HasFieldArgType: _TypeAlias = _typing.Literal["sink", b"sink"]  # noqa: Y015
     def HasField(self, field_name: _HasFieldArgType) -> _builtins.bool: ...
-    _ClearFieldArgType: _TypeAlias = _typing.Literal["generation", b"generation", "group", b"group", "offsets", b"offsets", "reset", b"reset", "topic_id", b"topic_id"]  # noqa: Y015
+    _ClearFieldArgType: _TypeAlias = _typing.Literal["generation", b"generation", "group", b"group", "offsets", b"offsets", "reset", b"reset", "sink", b"sink", "topic_id", b"topic_id"]  # noqa: Y015
     def ClearField(self, field_name: _ClearFieldArgType) -> None: ...
     def WhichOneof(self, oneof_group: _Never) -> None: ...
 

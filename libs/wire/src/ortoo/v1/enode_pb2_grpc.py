@@ -10,6 +10,7 @@ from ortoo.v1 import enode_pop_pb2 as ortoo_dot_v1_dot_enode__pop__pb2
 from ortoo.v1 import enode_schedules_pb2 as ortoo_dot_v1_dot_enode__schedules__pb2
 from ortoo.v1 import enode_topics_pb2 as ortoo_dot_v1_dot_enode__topics__pb2
 from ortoo.v1 import lag_pb2 as ortoo_dot_v1_dot_lag__pb2
+from ortoo.v1 import sink_pb2 as ortoo_dot_v1_dot_sink__pb2
 
 
 class EnodeServiceStub(object):
@@ -91,6 +92,11 @@ class EnodeServiceStub(object):
                 '/ortoo.v1.EnodeService/QueryOffsetGroups',
                 request_serializer=ortoo_dot_v1_dot_lag__pb2.QueryOffsetGroupsRequest.SerializeToString,
                 response_deserializer=ortoo_dot_v1_dot_lag__pb2.QueryOffsetGroupsResponse.FromString,
+                )
+        self.ListSinkAccounts = channel.unary_unary(
+                '/ortoo.v1.EnodeService/ListSinkAccounts',
+                request_serializer=ortoo_dot_v1_dot_sink__pb2.ListSinkAccountsRequest.SerializeToString,
+                response_deserializer=ortoo_dot_v1_dot_sink__pb2.ListSinkAccountsResponse.FromString,
                 )
         self.Attach = channel.stream_stream(
                 '/ortoo.v1.EnodeService/Attach',
@@ -332,6 +338,13 @@ class EnodeServiceServicer(object):
 
     def QueryOffsetGroups(self, request, context):
         """The groups that have an offset in a topic.
+        """
+        context.set_code(grpc.StatusCode.UNIMPLEMENTED)
+        context.set_details('Method not implemented!')
+        raise NotImplementedError('Method not implemented!')
+
+    def ListSinkAccounts(self, request, context):
+        """The accounts of exactly-once sinks.
         """
         context.set_code(grpc.StatusCode.UNIMPLEMENTED)
         context.set_details('Method not implemented!')
@@ -607,6 +620,11 @@ def add_EnodeServiceServicer_to_server(servicer, server):
                     servicer.QueryOffsetGroups,
                     request_deserializer=ortoo_dot_v1_dot_lag__pb2.QueryOffsetGroupsRequest.FromString,
                     response_serializer=ortoo_dot_v1_dot_lag__pb2.QueryOffsetGroupsResponse.SerializeToString,
+            ),
+            'ListSinkAccounts': grpc.unary_unary_rpc_method_handler(
+                    servicer.ListSinkAccounts,
+                    request_deserializer=ortoo_dot_v1_dot_sink__pb2.ListSinkAccountsRequest.FromString,
+                    response_serializer=ortoo_dot_v1_dot_sink__pb2.ListSinkAccountsResponse.SerializeToString,
             ),
             'Attach': grpc.stream_stream_rpc_method_handler(
                     servicer.Attach,
@@ -994,6 +1012,23 @@ class EnodeService(object):
         return grpc.experimental.unary_unary(request, target, '/ortoo.v1.EnodeService/QueryOffsetGroups',
             ortoo_dot_v1_dot_lag__pb2.QueryOffsetGroupsRequest.SerializeToString,
             ortoo_dot_v1_dot_lag__pb2.QueryOffsetGroupsResponse.FromString,
+            options, channel_credentials,
+            insecure, call_credentials, compression, wait_for_ready, timeout, metadata)
+
+    @staticmethod
+    def ListSinkAccounts(request,
+            target,
+            options=(),
+            channel_credentials=None,
+            call_credentials=None,
+            insecure=False,
+            compression=None,
+            wait_for_ready=None,
+            timeout=None,
+            metadata=None):
+        return grpc.experimental.unary_unary(request, target, '/ortoo.v1.EnodeService/ListSinkAccounts',
+            ortoo_dot_v1_dot_sink__pb2.ListSinkAccountsRequest.SerializeToString,
+            ortoo_dot_v1_dot_sink__pb2.ListSinkAccountsResponse.FromString,
             options, channel_credentials,
             insecure, call_credentials, compression, wait_for_ready, timeout, metadata)
 

@@ -13,6 +13,7 @@ from ortoo.v1 import enode_pop_pb2 as _enode_pop_pb2
 from ortoo.v1 import enode_schedules_pb2 as _enode_schedules_pb2
 from ortoo.v1 import enode_topics_pb2 as _enode_topics_pb2
 from ortoo.v1 import lag_pb2 as _lag_pb2
+from ortoo.v1 import sink_pb2 as _sink_pb2
 import abc as _abc_1
 
 
@@ -53,6 +54,8 @@ class EnodeServiceStub:
     """The queue locks of a group in a topic."""
     QueryOffsetGroups: _aio.UnaryUnaryMultiCallable[_lag_pb2.QueryOffsetGroupsRequest, _lag_pb2.QueryOffsetGroupsResponse]
     """The groups that have an offset in a topic."""
+    ListSinkAccounts: _aio.UnaryUnaryMultiCallable[_sink_pb2.ListSinkAccountsRequest, _sink_pb2.ListSinkAccountsResponse]
+    """The accounts of exactly-once sinks."""
     Attach: _aio.StreamStreamMultiCallable[_enode_pb2.AttachRequest, _enode_pb2.AttachResponse]
     """Announces a snode. Locks bound to it last as long as this stream. The enode reports on it which locks became free."""
     RecallDelayed: _aio.UnaryUnaryMultiCallable[_enode_deferred_pb2.RecallDelayedRequest, _enode_deferred_pb2.RecallDelayedResponse]
@@ -230,6 +233,14 @@ class EnodeServiceServicer(metaclass=_abc_1.ABCMeta):
         context: _aio.ServicerContext[_lag_pb2.QueryOffsetGroupsRequest, _abc.Awaitable[_lag_pb2.QueryOffsetGroupsResponse]],
     ) -> _abc.Awaitable[_lag_pb2.QueryOffsetGroupsResponse]:
         """The groups that have an offset in a topic."""
+
+    @_abc_1.abstractmethod
+    def ListSinkAccounts(
+        self,
+        request: _sink_pb2.ListSinkAccountsRequest,
+        context: _aio.ServicerContext[_sink_pb2.ListSinkAccountsRequest, _abc.Awaitable[_sink_pb2.ListSinkAccountsResponse]],
+    ) -> _abc.Awaitable[_sink_pb2.ListSinkAccountsResponse]:
+        """The accounts of exactly-once sinks."""
 
     @_abc_1.abstractmethod
     def Attach(

@@ -14,10 +14,11 @@ _sym_db = _symbol_database.Default()
 
 from ortoo.v1 import failure_pb2 as ortoo_dot_v1_dot_failure__pb2
 from ortoo.v1 import record_pb2 as ortoo_dot_v1_dot_record__pb2
+from ortoo.v1 import sink_pb2 as ortoo_dot_v1_dot_sink__pb2
 from ortoo.v1 import topic_pb2 as ortoo_dot_v1_dot_topic__pb2
 
 
-DESCRIPTOR = _descriptor_pool.Default().AddSerializedFile(b'\n\x13ortoo/v1/pull.proto\x12\x08ortoo.v1\x1a\x16ortoo/v1/failure.proto\x1a\x15ortoo/v1/record.proto\x1a\x14ortoo/v1/topic.proto\"\xe8\x01\n\x0bPullRequest\x12\r\n\x05group\x18\x01 \x01(\t\x12\x1e\n\x05queue\x18\x02 \x01(\x0b\x32\x0f.ortoo.v1.Queue\x12\x0e\n\x06offset\x18\x03 \x01(\x03\x12\x14\n\x0cmessages_max\x18\x04 \x01(\r\x12\x11\n\tbytes_max\x18\x05 \x01(\r\x12\x0f\n\x07wait_ms\x18\x06 \x01(\r\x12\x16\n\x0etag_expression\x18\x07 \x01(\t\x12\x1c\n\x14subscription_version\x18\x08 \x01(\x04\x12\x12\n\ngeneration\x18\t \x01(\x04\x12\x16\n\x0esql_expression\x18\n \x01(\t\"\xb0\x01\n\x0cPullResponse\x12$\n\x06status\x18\x01 \x01(\x0e\x32\x14.ortoo.v1.PullStatus\x12\x13\n\x0bnext_offset\x18\x02 \x01(\x03\x12\x14\n\x0c\x62\x65gin_offset\x18\x03 \x01(\x03\x12\x12\n\nend_offset\x18\x04 \x01(\x03\x12&\n\x07\x62\x61tches\x18\x05 \x03(\x0b\x32\x15.ortoo.v1.PulledBatch\x12\x13\n\x0b\x63ommit_soon\x18\x06 \x01(\x08\"\x94\x01\n\x0bPulledBatch\x12\x14\n\x0c\x66irst_offset\x18\x01 \x01(\x03\x12\x13\n\x0bnext_offset\x18\x02 \x01(\x03\x12\x14\n\x0cstored_at_ms\x18\x03 \x01(\x03\x12$\n\x05\x62\x61tch\x18\x04 \x01(\x0b\x32\x15.ortoo.v1.SealedBatch\x12\x0c\n\x04rows\x18\x05 \x01(\x0c\x12\x10\n\x08topic_id\x18\x06 \x01(\x06\"j\n\x11LockQueuesRequest\x12\r\n\x05group\x18\x01 \x01(\t\x12\x12\n\nsession_id\x18\x02 \x01(\t\x12\x11\n\tclient_id\x18\x03 \x01(\t\x12\x1f\n\x06queues\x18\x04 \x03(\x0b\x32\x0f.ortoo.v1.Queue\"y\n\x12LockQueuesResponse\x12&\n\x07granted\x18\x01 \x03(\x0b\x32\x15.ortoo.v1.GrantedLock\x12&\n\x07refused\x18\x02 \x03(\x0b\x32\x15.ortoo.v1.RefusedLock\x12\x13\n\x0blifetime_ms\x18\x03 \x01(\r\"A\n\x0bGrantedLock\x12\x1e\n\x05queue\x18\x01 \x01(\x0b\x32\x0f.ortoo.v1.Queue\x12\x12\n\ngeneration\x18\x02 \x01(\x04\"v\n\x0bRefusedLock\x12\x1e\n\x05queue\x18\x01 \x01(\x0b\x32\x0f.ortoo.v1.Queue\x12\r\n\x05owner\x18\x02 \x01(\t\x12\x14\n\x0cremaining_ms\x18\x03 \x01(\r\x12\"\n\x07\x66\x61ilure\x18\x04 \x01(\x0b\x32\x11.ortoo.v1.Failure\"l\n\x13UnlockQueuesRequest\x12\r\n\x05group\x18\x01 \x01(\t\x12\x12\n\nsession_id\x18\x02 \x01(\t\x12\x11\n\tclient_id\x18\x03 \x01(\t\x12\x1f\n\x06queues\x18\x04 \x03(\x0b\x32\x0f.ortoo.v1.Queue\"9\n\x14UnlockQueuesResponse\x12!\n\x08released\x18\x01 \x03(\x0b\x32\x0f.ortoo.v1.Queue\"X\n\x1c\x43ommitConsumerOffsetsRequest\x12\r\n\x05group\x18\x01 \x01(\t\x12)\n\x07offsets\x18\x02 \x03(\x0b\x32\x18.ortoo.v1.ConsumerOffset\"T\n\x0e\x43onsumerOffset\x12\x1e\n\x05queue\x18\x01 \x01(\x0b\x32\x0f.ortoo.v1.Queue\x12\x0e\n\x06offset\x18\x02 \x01(\x03\x12\x12\n\ngeneration\x18\x03 \x01(\x04\"I\n\x1d\x43ommitConsumerOffsetsResponse\x12(\n\x07refused\x18\x01 \x03(\x0b\x32\x17.ortoo.v1.RefusedOffset\"S\n\rRefusedOffset\x12\x1e\n\x05queue\x18\x01 \x01(\x0b\x32\x0f.ortoo.v1.Queue\x12\"\n\x07\x66\x61ilure\x18\x02 \x01(\x0b\x32\x11.ortoo.v1.Failure\"\\\n\x1bQueryConsumerOffsetsRequest\x12\r\n\x05group\x18\x01 \x01(\t\x12\x1f\n\x06queues\x18\x02 \x03(\x0b\x32\x0f.ortoo.v1.Queue\x12\r\n\x05topic\x18\x03 \x01(\t\"s\n\x1cQueryConsumerOffsetsResponse\x12)\n\x07offsets\x18\x01 \x03(\x0b\x32\x18.ortoo.v1.ConsumerOffset\x12(\n\x07refused\x18\x02 \x03(\x0b\x32\x17.ortoo.v1.RefusedOffset\"F\n\x13SearchOffsetRequest\x12\x1e\n\x05queue\x18\x01 \x01(\x0b\x32\x0f.ortoo.v1.Queue\x12\x0f\n\x07time_ms\x18\x02 \x01(\x03\"&\n\x14SearchOffsetResponse\x12\x0e\n\x06offset\x18\x01 \x01(\x03\"?\n\x14MeasureQueuesRequest\x12\'\n\x06queues\x18\x01 \x03(\x0b\x32\x17.ortoo.v1.MeasuredQueue\"W\n\rMeasuredQueue\x12\x1e\n\x05queue\x18\x01 \x01(\x0b\x32\x0f.ortoo.v1.Queue\x12\x13\n\x0b\x66rom_offset\x18\x02 \x01(\x03\x12\x11\n\tbytes_max\x18\x03 \x01(\x03\"e\n\x15MeasureQueuesResponse\x12\"\n\x05sizes\x18\x01 \x03(\x0b\x32\x13.ortoo.v1.QueueSize\x12(\n\x07refused\x18\x02 \x03(\x0b\x32\x17.ortoo.v1.RefusedOffset\"S\n\tQueueSize\x12\x1e\n\x05queue\x18\x01 \x01(\x0b\x32\x0f.ortoo.v1.Queue\x12\x12\n\nend_offset\x18\x02 \x01(\x03\x12\x12\n\nsize_bytes\x18\x03 \x01(\x03\"\x87\x02\n\x13NackMessagesRequest\x12\r\n\x05group\x18\x01 \x01(\t\x12\x1e\n\x05queue\x18\x02 \x01(\x0b\x32\x0f.ortoo.v1.Queue\x12\x0f\n\x07offsets\x18\x03 \x03(\x03\x12\x13\n\x0b\x64\x65lay_level\x18\x04 \x01(\x11\x12\x14\n\x0c\x61ttempts_max\x18\x05 \x01(\r\x12\x12\n\ngeneration\x18\x06 \x01(\x04\x12\r\n\x05\x65rror\x18\x07 \x01(\t\x12\x11\n\tclient_id\x18\x08 \x01(\t\x12\x11\n\tuncounted\x18\t \x01(\x08\x12\x15\n\x08\x64\x65lay_ms\x18\n \x01(\rH\x00\x88\x01\x01\x12\x18\n\x10\x61ttempt_in_order\x18\x0b \x01(\rB\x0b\n\t_delay_ms\"M\n\x14NackMessagesResponse\x12\x13\n\x0bmessage_ids\x18\x01 \x03(\t\x12\x10\n\x08\x64\x65lay_ms\x18\x02 \x01(\r\x12\x0e\n\x06parked\x18\x03 \x01(\x08\"$\n\x13QueryMembersRequest\x12\r\n\x05group\x18\x01 \x01(\t*\x92\x01\n\nPullStatus\x12\x1b\n\x17PULL_STATUS_UNSPECIFIED\x10\x00\x12\x15\n\x11PULL_STATUS_FOUND\x10\x01\x12\x16\n\x12PULL_STATUS_NO_NEW\x10\x02\x12\x18\n\x14PULL_STATUS_NO_MATCH\x10\x03\x12\x1e\n\x1aPULL_STATUS_OFFSET_ILLEGAL\x10\x04\x42\x12Z\x10ortoo/v1;ortoov1b\x06proto3')
+DESCRIPTOR = _descriptor_pool.Default().AddSerializedFile(b'\n\x13ortoo/v1/pull.proto\x12\x08ortoo.v1\x1a\x16ortoo/v1/failure.proto\x1a\x15ortoo/v1/record.proto\x1a\x13ortoo/v1/sink.proto\x1a\x14ortoo/v1/topic.proto\"\xe8\x01\n\x0bPullRequest\x12\r\n\x05group\x18\x01 \x01(\t\x12\x1e\n\x05queue\x18\x02 \x01(\x0b\x32\x0f.ortoo.v1.Queue\x12\x0e\n\x06offset\x18\x03 \x01(\x03\x12\x14\n\x0cmessages_max\x18\x04 \x01(\r\x12\x11\n\tbytes_max\x18\x05 \x01(\r\x12\x0f\n\x07wait_ms\x18\x06 \x01(\r\x12\x16\n\x0etag_expression\x18\x07 \x01(\t\x12\x1c\n\x14subscription_version\x18\x08 \x01(\x04\x12\x12\n\ngeneration\x18\t \x01(\x04\x12\x16\n\x0esql_expression\x18\n \x01(\t\"\xb0\x01\n\x0cPullResponse\x12$\n\x06status\x18\x01 \x01(\x0e\x32\x14.ortoo.v1.PullStatus\x12\x13\n\x0bnext_offset\x18\x02 \x01(\x03\x12\x14\n\x0c\x62\x65gin_offset\x18\x03 \x01(\x03\x12\x12\n\nend_offset\x18\x04 \x01(\x03\x12&\n\x07\x62\x61tches\x18\x05 \x03(\x0b\x32\x15.ortoo.v1.PulledBatch\x12\x13\n\x0b\x63ommit_soon\x18\x06 \x01(\x08\"\x94\x01\n\x0bPulledBatch\x12\x14\n\x0c\x66irst_offset\x18\x01 \x01(\x03\x12\x13\n\x0bnext_offset\x18\x02 \x01(\x03\x12\x14\n\x0cstored_at_ms\x18\x03 \x01(\x03\x12$\n\x05\x62\x61tch\x18\x04 \x01(\x0b\x32\x15.ortoo.v1.SealedBatch\x12\x0c\n\x04rows\x18\x05 \x01(\x0c\x12\x10\n\x08topic_id\x18\x06 \x01(\x06\"j\n\x11LockQueuesRequest\x12\r\n\x05group\x18\x01 \x01(\t\x12\x12\n\nsession_id\x18\x02 \x01(\t\x12\x11\n\tclient_id\x18\x03 \x01(\t\x12\x1f\n\x06queues\x18\x04 \x03(\x0b\x32\x0f.ortoo.v1.Queue\"y\n\x12LockQueuesResponse\x12&\n\x07granted\x18\x01 \x03(\x0b\x32\x15.ortoo.v1.GrantedLock\x12&\n\x07refused\x18\x02 \x03(\x0b\x32\x15.ortoo.v1.RefusedLock\x12\x13\n\x0blifetime_ms\x18\x03 \x01(\r\"A\n\x0bGrantedLock\x12\x1e\n\x05queue\x18\x01 \x01(\x0b\x32\x0f.ortoo.v1.Queue\x12\x12\n\ngeneration\x18\x02 \x01(\x04\"v\n\x0bRefusedLock\x12\x1e\n\x05queue\x18\x01 \x01(\x0b\x32\x0f.ortoo.v1.Queue\x12\r\n\x05owner\x18\x02 \x01(\t\x12\x14\n\x0cremaining_ms\x18\x03 \x01(\r\x12\"\n\x07\x66\x61ilure\x18\x04 \x01(\x0b\x32\x11.ortoo.v1.Failure\"l\n\x13UnlockQueuesRequest\x12\r\n\x05group\x18\x01 \x01(\t\x12\x12\n\nsession_id\x18\x02 \x01(\t\x12\x11\n\tclient_id\x18\x03 \x01(\t\x12\x1f\n\x06queues\x18\x04 \x03(\x0b\x32\x0f.ortoo.v1.Queue\"9\n\x14UnlockQueuesResponse\x12!\n\x08released\x18\x01 \x03(\x0b\x32\x0f.ortoo.v1.Queue\"~\n\x1c\x43ommitConsumerOffsetsRequest\x12\r\n\x05group\x18\x01 \x01(\t\x12)\n\x07offsets\x18\x02 \x03(\x0b\x32\x18.ortoo.v1.ConsumerOffset\x12$\n\x04sink\x18\x03 \x01(\x0b\x32\x16.ortoo.v1.SinkIdentity\"T\n\x0e\x43onsumerOffset\x12\x1e\n\x05queue\x18\x01 \x01(\x0b\x32\x0f.ortoo.v1.Queue\x12\x0e\n\x06offset\x18\x02 \x01(\x03\x12\x12\n\ngeneration\x18\x03 \x01(\x04\"I\n\x1d\x43ommitConsumerOffsetsResponse\x12(\n\x07refused\x18\x01 \x03(\x0b\x32\x17.ortoo.v1.RefusedOffset\"S\n\rRefusedOffset\x12\x1e\n\x05queue\x18\x01 \x01(\x0b\x32\x0f.ortoo.v1.Queue\x12\"\n\x07\x66\x61ilure\x18\x02 \x01(\x0b\x32\x11.ortoo.v1.Failure\"\\\n\x1bQueryConsumerOffsetsRequest\x12\r\n\x05group\x18\x01 \x01(\t\x12\x1f\n\x06queues\x18\x02 \x03(\x0b\x32\x0f.ortoo.v1.Queue\x12\r\n\x05topic\x18\x03 \x01(\t\"s\n\x1cQueryConsumerOffsetsResponse\x12)\n\x07offsets\x18\x01 \x03(\x0b\x32\x18.ortoo.v1.ConsumerOffset\x12(\n\x07refused\x18\x02 \x03(\x0b\x32\x17.ortoo.v1.RefusedOffset\"F\n\x13SearchOffsetRequest\x12\x1e\n\x05queue\x18\x01 \x01(\x0b\x32\x0f.ortoo.v1.Queue\x12\x0f\n\x07time_ms\x18\x02 \x01(\x03\"&\n\x14SearchOffsetResponse\x12\x0e\n\x06offset\x18\x01 \x01(\x03\"?\n\x14MeasureQueuesRequest\x12\'\n\x06queues\x18\x01 \x03(\x0b\x32\x17.ortoo.v1.MeasuredQueue\"W\n\rMeasuredQueue\x12\x1e\n\x05queue\x18\x01 \x01(\x0b\x32\x0f.ortoo.v1.Queue\x12\x13\n\x0b\x66rom_offset\x18\x02 \x01(\x03\x12\x11\n\tbytes_max\x18\x03 \x01(\x03\"e\n\x15MeasureQueuesResponse\x12\"\n\x05sizes\x18\x01 \x03(\x0b\x32\x13.ortoo.v1.QueueSize\x12(\n\x07refused\x18\x02 \x03(\x0b\x32\x17.ortoo.v1.RefusedOffset\"S\n\tQueueSize\x12\x1e\n\x05queue\x18\x01 \x01(\x0b\x32\x0f.ortoo.v1.Queue\x12\x12\n\nend_offset\x18\x02 \x01(\x03\x12\x12\n\nsize_bytes\x18\x03 \x01(\x03\"\x87\x02\n\x13NackMessagesRequest\x12\r\n\x05group\x18\x01 \x01(\t\x12\x1e\n\x05queue\x18\x02 \x01(\x0b\x32\x0f.ortoo.v1.Queue\x12\x0f\n\x07offsets\x18\x03 \x03(\x03\x12\x13\n\x0b\x64\x65lay_level\x18\x04 \x01(\x11\x12\x14\n\x0c\x61ttempts_max\x18\x05 \x01(\r\x12\x12\n\ngeneration\x18\x06 \x01(\x04\x12\r\n\x05\x65rror\x18\x07 \x01(\t\x12\x11\n\tclient_id\x18\x08 \x01(\t\x12\x11\n\tuncounted\x18\t \x01(\x08\x12\x15\n\x08\x64\x65lay_ms\x18\n \x01(\rH\x00\x88\x01\x01\x12\x18\n\x10\x61ttempt_in_order\x18\x0b \x01(\rB\x0b\n\t_delay_ms\"M\n\x14NackMessagesResponse\x12\x13\n\x0bmessage_ids\x18\x01 \x03(\t\x12\x10\n\x08\x64\x65lay_ms\x18\x02 \x01(\r\x12\x0e\n\x06parked\x18\x03 \x01(\x08\"$\n\x13QueryMembersRequest\x12\r\n\x05group\x18\x01 \x01(\t*\x92\x01\n\nPullStatus\x12\x1b\n\x17PULL_STATUS_UNSPECIFIED\x10\x00\x12\x15\n\x11PULL_STATUS_FOUND\x10\x01\x12\x16\n\x12PULL_STATUS_NO_NEW\x10\x02\x12\x18\n\x14PULL_STATUS_NO_MATCH\x10\x03\x12\x1e\n\x1aPULL_STATUS_OFFSET_ILLEGAL\x10\x04\x42\x12Z\x10ortoo/v1;ortoov1b\x06proto3')
 
 _globals = globals()
 _builder.BuildMessageAndEnumDescriptors(DESCRIPTOR, _globals)
@@ -25,54 +26,54 @@ _builder.BuildTopDescriptorsAndMessages(DESCRIPTOR, 'ortoo.v1.pull_pb2', _global
 if _descriptor._USE_C_DESCRIPTORS == False:
   _globals['DESCRIPTOR']._options = None
   _globals['DESCRIPTOR']._serialized_options = b'Z\020ortoo/v1;ortoov1'
-  _globals['_PULLSTATUS']._serialized_start=2639
-  _globals['_PULLSTATUS']._serialized_end=2785
-  _globals['_PULLREQUEST']._serialized_start=103
-  _globals['_PULLREQUEST']._serialized_end=335
-  _globals['_PULLRESPONSE']._serialized_start=338
-  _globals['_PULLRESPONSE']._serialized_end=514
-  _globals['_PULLEDBATCH']._serialized_start=517
-  _globals['_PULLEDBATCH']._serialized_end=665
-  _globals['_LOCKQUEUESREQUEST']._serialized_start=667
-  _globals['_LOCKQUEUESREQUEST']._serialized_end=773
-  _globals['_LOCKQUEUESRESPONSE']._serialized_start=775
-  _globals['_LOCKQUEUESRESPONSE']._serialized_end=896
-  _globals['_GRANTEDLOCK']._serialized_start=898
-  _globals['_GRANTEDLOCK']._serialized_end=963
-  _globals['_REFUSEDLOCK']._serialized_start=965
-  _globals['_REFUSEDLOCK']._serialized_end=1083
-  _globals['_UNLOCKQUEUESREQUEST']._serialized_start=1085
-  _globals['_UNLOCKQUEUESREQUEST']._serialized_end=1193
-  _globals['_UNLOCKQUEUESRESPONSE']._serialized_start=1195
-  _globals['_UNLOCKQUEUESRESPONSE']._serialized_end=1252
-  _globals['_COMMITCONSUMEROFFSETSREQUEST']._serialized_start=1254
-  _globals['_COMMITCONSUMEROFFSETSREQUEST']._serialized_end=1342
-  _globals['_CONSUMEROFFSET']._serialized_start=1344
-  _globals['_CONSUMEROFFSET']._serialized_end=1428
-  _globals['_COMMITCONSUMEROFFSETSRESPONSE']._serialized_start=1430
-  _globals['_COMMITCONSUMEROFFSETSRESPONSE']._serialized_end=1503
-  _globals['_REFUSEDOFFSET']._serialized_start=1505
-  _globals['_REFUSEDOFFSET']._serialized_end=1588
-  _globals['_QUERYCONSUMEROFFSETSREQUEST']._serialized_start=1590
-  _globals['_QUERYCONSUMEROFFSETSREQUEST']._serialized_end=1682
-  _globals['_QUERYCONSUMEROFFSETSRESPONSE']._serialized_start=1684
-  _globals['_QUERYCONSUMEROFFSETSRESPONSE']._serialized_end=1799
-  _globals['_SEARCHOFFSETREQUEST']._serialized_start=1801
-  _globals['_SEARCHOFFSETREQUEST']._serialized_end=1871
-  _globals['_SEARCHOFFSETRESPONSE']._serialized_start=1873
-  _globals['_SEARCHOFFSETRESPONSE']._serialized_end=1911
-  _globals['_MEASUREQUEUESREQUEST']._serialized_start=1913
-  _globals['_MEASUREQUEUESREQUEST']._serialized_end=1976
-  _globals['_MEASUREDQUEUE']._serialized_start=1978
-  _globals['_MEASUREDQUEUE']._serialized_end=2065
-  _globals['_MEASUREQUEUESRESPONSE']._serialized_start=2067
-  _globals['_MEASUREQUEUESRESPONSE']._serialized_end=2168
-  _globals['_QUEUESIZE']._serialized_start=2170
-  _globals['_QUEUESIZE']._serialized_end=2253
-  _globals['_NACKMESSAGESREQUEST']._serialized_start=2256
-  _globals['_NACKMESSAGESREQUEST']._serialized_end=2519
-  _globals['_NACKMESSAGESRESPONSE']._serialized_start=2521
-  _globals['_NACKMESSAGESRESPONSE']._serialized_end=2598
-  _globals['_QUERYMEMBERSREQUEST']._serialized_start=2600
-  _globals['_QUERYMEMBERSREQUEST']._serialized_end=2636
+  _globals['_PULLSTATUS']._serialized_start=2698
+  _globals['_PULLSTATUS']._serialized_end=2844
+  _globals['_PULLREQUEST']._serialized_start=124
+  _globals['_PULLREQUEST']._serialized_end=356
+  _globals['_PULLRESPONSE']._serialized_start=359
+  _globals['_PULLRESPONSE']._serialized_end=535
+  _globals['_PULLEDBATCH']._serialized_start=538
+  _globals['_PULLEDBATCH']._serialized_end=686
+  _globals['_LOCKQUEUESREQUEST']._serialized_start=688
+  _globals['_LOCKQUEUESREQUEST']._serialized_end=794
+  _globals['_LOCKQUEUESRESPONSE']._serialized_start=796
+  _globals['_LOCKQUEUESRESPONSE']._serialized_end=917
+  _globals['_GRANTEDLOCK']._serialized_start=919
+  _globals['_GRANTEDLOCK']._serialized_end=984
+  _globals['_REFUSEDLOCK']._serialized_start=986
+  _globals['_REFUSEDLOCK']._serialized_end=1104
+  _globals['_UNLOCKQUEUESREQUEST']._serialized_start=1106
+  _globals['_UNLOCKQUEUESREQUEST']._serialized_end=1214
+  _globals['_UNLOCKQUEUESRESPONSE']._serialized_start=1216
+  _globals['_UNLOCKQUEUESRESPONSE']._serialized_end=1273
+  _globals['_COMMITCONSUMEROFFSETSREQUEST']._serialized_start=1275
+  _globals['_COMMITCONSUMEROFFSETSREQUEST']._serialized_end=1401
+  _globals['_CONSUMEROFFSET']._serialized_start=1403
+  _globals['_CONSUMEROFFSET']._serialized_end=1487
+  _globals['_COMMITCONSUMEROFFSETSRESPONSE']._serialized_start=1489
+  _globals['_COMMITCONSUMEROFFSETSRESPONSE']._serialized_end=1562
+  _globals['_REFUSEDOFFSET']._serialized_start=1564
+  _globals['_REFUSEDOFFSET']._serialized_end=1647
+  _globals['_QUERYCONSUMEROFFSETSREQUEST']._serialized_start=1649
+  _globals['_QUERYCONSUMEROFFSETSREQUEST']._serialized_end=1741
+  _globals['_QUERYCONSUMEROFFSETSRESPONSE']._serialized_start=1743
+  _globals['_QUERYCONSUMEROFFSETSRESPONSE']._serialized_end=1858
+  _globals['_SEARCHOFFSETREQUEST']._serialized_start=1860
+  _globals['_SEARCHOFFSETREQUEST']._serialized_end=1930
+  _globals['_SEARCHOFFSETRESPONSE']._serialized_start=1932
+  _globals['_SEARCHOFFSETRESPONSE']._serialized_end=1970
+  _globals['_MEASUREQUEUESREQUEST']._serialized_start=1972
+  _globals['_MEASUREQUEUESREQUEST']._serialized_end=2035
+  _globals['_MEASUREDQUEUE']._serialized_start=2037
+  _globals['_MEASUREDQUEUE']._serialized_end=2124
+  _globals['_MEASUREQUEUESRESPONSE']._serialized_start=2126
+  _globals['_MEASUREQUEUESRESPONSE']._serialized_end=2227
+  _globals['_QUEUESIZE']._serialized_start=2229
+  _globals['_QUEUESIZE']._serialized_end=2312
+  _globals['_NACKMESSAGESREQUEST']._serialized_start=2315
+  _globals['_NACKMESSAGESREQUEST']._serialized_end=2578
+  _globals['_NACKMESSAGESRESPONSE']._serialized_start=2580
+  _globals['_NACKMESSAGESRESPONSE']._serialized_end=2657
+  _globals['_QUERYMEMBERSREQUEST']._serialized_start=2659
+  _globals['_QUERYMEMBERSREQUEST']._serialized_end=2695
 # @@protoc_insertion_point(module_scope)

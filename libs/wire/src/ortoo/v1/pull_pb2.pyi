@@ -10,6 +10,7 @@ from google.protobuf.internal import containers as _containers
 from google.protobuf.internal import enum_type_wrapper as _enum_type_wrapper
 from ortoo.v1 import failure_pb2 as _failure_pb2
 from ortoo.v1 import record_pb2 as _record_pb2
+from ortoo.v1 import sink_pb2 as _sink_pb2
 from ortoo.v1 import topic_pb2 as _topic_pb2
 import builtins as _builtins
 import sys
@@ -413,6 +414,7 @@ class CommitConsumerOffsetsRequest(_message.Message):
 
     GROUP_FIELD_NUMBER: _builtins.int
     OFFSETS_FIELD_NUMBER: _builtins.int
+    SINK_FIELD_NUMBER: _builtins.int
     group: _builtins.str
     """The group."""
     @_builtins.property
@@ -421,15 +423,20 @@ class CommitConsumerOffsetsRequest(_message.Message):
         its queue is refused.
         """
 
+    @_builtins.property
+    def sink(self) -> _sink_pb2.SinkIdentity:
+        """For the account of a sink: the names of the sink and its query, for operators."""
+
     def __init__(
         self,
         *,
         group: _builtins.str = ...,
         offsets: _abc.Iterable[Global___ConsumerOffset] | None = ...,
+        sink: _sink_pb2.SinkIdentity | None = ...,
     ) -> None: ...
-    _HasFieldArgType: _TypeAlias = _Never  # noqa: Y015
+    _HasFieldArgType: _TypeAlias = _typing.Literal["sink", b"sink"]  # noqa: Y015
     def HasField(self, field_name: _HasFieldArgType) -> _builtins.bool: ...
-    _ClearFieldArgType: _TypeAlias = _typing.Literal["group", b"group", "offsets", b"offsets"]  # noqa: Y015
+    _ClearFieldArgType: _TypeAlias = _typing.Literal["group", b"group", "offsets", b"offsets", "sink", b"sink"]  # noqa: Y015
     def ClearField(self, field_name: _ClearFieldArgType) -> None: ...
     def WhichOneof(self, oneof_group: _Never) -> None: ...
 

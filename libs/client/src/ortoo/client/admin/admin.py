@@ -21,6 +21,7 @@ from ortoo.client.admin.groups import GroupAdmin, group_info
 from ortoo.client.admin.lag import GroupLag
 from ortoo.client.admin.operations import Operations
 from ortoo.client.admin.schedules import ScheduleAdmin
+from ortoo.client.admin.sinks import SinkAdmin
 from ortoo.client.admin.topics import LISTED_AT_ONCE, UINT64_MAX, TopicCalls, check_count
 from ortoo.client.admin.users import UserAdmin
 from ortoo.client.core.connection import Connection
@@ -59,6 +60,8 @@ class Admin(TopicCalls):
         """Calls about the replicas of enodes."""
         self.schedules = ScheduleAdmin(connection)
         """Calls about schedules of recurring messages."""
+        self.sinks = SinkAdmin(connection)
+        """Calls about exactly-once sinks."""
         self.users = UserAdmin(connection)
         """Calls about users."""
         self._connection = connection

@@ -4,6 +4,7 @@ from ortoo.client.admin.admin import Admin as AsyncAdmin
 from ortoo.client.admin.enodes.replicas import ReplicaAdmin as AsyncReplicaAdmin
 from ortoo.client.admin.groups import GroupAdmin as AsyncGroupAdmin
 from ortoo.client.admin.schedules import ScheduleAdmin as AsyncScheduleAdmin
+from ortoo.client.admin.sinks import SinkAdmin as AsyncSinkAdmin
 from ortoo.client.admin.users import UserAdmin as AsyncUserAdmin
 from ortoo.client.blocking.facade import BlockingFacade, blocking, iterating
 from ortoo.client.blocking.loop_thread import LoopThread
@@ -52,6 +53,13 @@ class BlockingScheduleAdmin(BlockingFacade[AsyncScheduleAdmin]):
     delete = blocking(AsyncScheduleAdmin.delete)
 
 
+class BlockingSinkAdmin(BlockingFacade[AsyncSinkAdmin]):
+    """An operator's calls about exactly-once sinks; see `ortoo.client.SinkAdmin`."""
+
+    list = blocking(AsyncSinkAdmin.list)
+    reset = blocking(AsyncSinkAdmin.reset)
+
+
 class BlockingUserAdmin(BlockingFacade[AsyncUserAdmin]):
     """An operator's calls about users; see `ortoo.client.UserAdmin`."""
 
@@ -73,6 +81,8 @@ class BlockingAdmin(BlockingFacade[AsyncAdmin]):
         """Calls about the replicas of enodes."""
         self.schedules = BlockingScheduleAdmin(thread, wrapped.schedules)
         """Calls about schedules of recurring messages."""
+        self.sinks = BlockingSinkAdmin(thread, wrapped.sinks)
+        """Calls about exactly-once sinks."""
         self.users = BlockingUserAdmin(thread, wrapped.users)
         """Calls about users."""
 

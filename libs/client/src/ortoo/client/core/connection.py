@@ -10,6 +10,7 @@ from typing import TYPE_CHECKING, Any, Self, TypeVar
 
 import grpc
 
+from ortoo.client import log_events
 from ortoo.client.core.closed import ClientClosed, Openable, check_loop, check_not_forked, used_before_fork
 from ortoo.client.core.credentials import Credentials
 from ortoo.common.cluster.addresses import is_address, proxy_variable
@@ -19,6 +20,7 @@ from ortoo.common.errors.status import error_of_rpc, is_reported, rpc_errors
 from ortoo.common.grpc.channels import Channels
 from ortoo.common.grpc.signature import signing
 from ortoo.common.grpc.tls import SYSTEM, TlsClient
+from ortoo.common.logs.logger import get_logger
 from ortoo.common.process.clock import Clock
 from ortoo.common.process.randomness import Randomness
 from ortoo.common.process.retry import Backoff, RetryLog
@@ -31,6 +33,7 @@ call_explainer: ContextVar[Callable[[str], object] | None] = ContextVar("call_ex
 """Gets the equivalent grpcurl command of each unary call and each call with a stream of answers."""
 CALL_ATTEMPTS_MAX = 5
 CALL_TIMEOUT_S = 10.0
+_log = get_logger("connection")
 
 
 class Connection:
@@ -261,6 +264,8 @@ class Connection:
                     remedy += "add the host to no_proxy, if the proxy does not reach the snode"
                 raise Unavailable(f"no answer from {all_addresses} ({error}); {remedy}") from error
             self.retries += 1
+            if self._retry_timeout_s:  # a wait that is long enough for a person to wonder
+                self.retry_log.emit(_log, log_events.CALL_FAILED_RETRYING, error)
             await self.clock.sleep(delay_s)
 
 

@@ -13,8 +13,6 @@ PROCESS_NAME_LENGTH_MAX = 63
 
 TOPICS_MAX = 1_024
 """Largest number of topics that one call describes."""
-SINK_GROUP_PREFIX = "%SINK%"
-"""Groups whose offsets are the batch numbers of an exactly-once sink. They have no consumers."""
 _NAME = re.compile(r"[%|a-zA-Z0-9_-]+\Z")
 _PROCESS_NAME = re.compile(r"[a-zA-Z0-9][a-zA-Z0-9_.@-]*\Z")
 

@@ -4,10 +4,12 @@ Processes that only parse options import this module. It therefore imports no gR
 """
 
 import os
+import socket
+from collections.abc import Callable
 from dataclasses import dataclass, field
-from typing import TYPE_CHECKING, Final
+from typing import TYPE_CHECKING, Any, Final
 
-from ortoo.common.cluster.addresses import is_address
+from ortoo.common.cluster.addresses import is_address, proxy_variable
 from ortoo.common.errors import Invalid
 from ortoo.spark.core.options import OptionReader
 
@@ -20,6 +22,8 @@ CLUSTER_OPTIONS: Final = (
 )  # fmt: skip
 """The names of these options."""
 UNAVAILABLE_TIMEOUT_MS: Final = 120_000
+_UNKNOWN: Final = {getattr(socket, name, socket.EAI_NONAME) for name in ("EAI_NONAME", "EAI_NODATA")}
+"""The answers for a name that does not exist. Other failures, such as that of a DNS server, may end."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -67,3 +71,26 @@ class ClusterOptions:
             tls, reader.duration_ms("callTimeoutMs", 10_000), attempts,
             0 if attempts else reader.duration_ms("unavailableTimeoutMs", UNAVAILABLE_TIMEOUT_MS),
         )  # fmt: skip
+
+
+def check_names(cluster: ClusterOptions, resolve: Callable[..., Any] = socket.getaddrinfo) -> None:
+    """Refuse addresses of which none has a name that exists, as Kafka's client does. Errors: Invalid.
+
+    Only the start of a new query calls this. Later the names exist, and may be missing during a restart.
+    """
+    if all(_is_unknown(address, resolve) for address in cluster.addresses):
+        names = " and ".join(dict.fromkeys(address.rpartition(":")[0] for address in cluster.addresses))
+        raise Invalid(f"the name {names} does not exist; check the spelling, or the DNS of the driver", field="address")
+
+
+def _is_unknown(address: str, resolve: Callable[..., Any]) -> bool:
+    if proxy_variable(address, os.environ):  # the proxy resolves the name
+        return False
+    host, _, port = address.rpartition(":")
+    try:
+        resolve(host.strip("[]"), int(port), type=socket.SOCK_STREAM)
+    except socket.gaierror as error:
+        return error.errno in _UNKNOWN
+    except (OSError, UnicodeError):
+        return False
+    return False

@@ -5,8 +5,10 @@ from collections.abc import Mapping
 from ortoo.client import NotFound, Queue
 from ortoo.client.core.wire import wire_queue
 from ortoo.common.errors.status import error_of
+from ortoo.common.groups.sinks import SinkIdentity
+from ortoo.common.grpc.messages import write
 from ortoo.spark.core.link import ClusterLink
-from ortoo.v1 import pull_pb2
+from ortoo.v1 import pull_pb2, sink_pb2
 from ortoo.v1.consumer_pb2_grpc import ConsumerServiceStub
 
 
@@ -18,13 +20,17 @@ def ensure_group(link: ClusterLink, group: str) -> None:
         link.run(link.admin.put_group(group))
 
 
-def commit_group(link: ClusterLink, group: str, offsets: Mapping[Queue, int]) -> None:
-    """Commit offsets for a group. Errors: Unsupported with an older server, or the error of the first refused queue."""
+def commit_group(link: ClusterLink, group: str, offsets: Mapping[Queue, int], sink: SinkIdentity | None = None) -> None:
+    """Commit offsets for a group. `sink` names the sink whose account the group is.
+
+    Errors: Unsupported with an older server, or the error of the first refused queue.
+    """
     request = pull_pb2.CommitConsumerOffsetsRequest(
         group=group,
         offsets=[
             pull_pb2.ConsumerOffset(queue=wire_queue(queue), offset=offset) for queue, offset in sorted(offsets.items())
         ],
+        sink=write(sink_pb2.SinkIdentity, sink) if sink is not None else None,
     )
     answer = link.call(ConsumerServiceStub, "CommitOffsets", request)
     for refused in answer.refused:

@@ -12,8 +12,8 @@ import pyarrow as pa
 from pyspark.sql.datasource import DataSourceReader, InputPartition
 
 from ortoo.client import NotFound
-from ortoo.common.cluster.names import SINK_GROUP_PREFIX
 from ortoo.common.errors import Invalid
+from ortoo.common.groups.sinks import is_sink_group
 from ortoo.spark.arrow.schema import utc_schema
 from ortoo.spark.core.link import ClusterLink, link_to
 from ortoo.spark.core.read_options import ReadOptions
@@ -71,7 +71,7 @@ def group_rows(link: ClusterLink, options: ReadOptions) -> list[dict[str, Any]]:
     Without the option `groups`, topics in which a group has no offset are left out.
     """
     groups = options.groups or tuple(
-        group.name for group in link.run(link.admin.list_groups()) if not group.name.startswith(SINK_GROUP_PREFIX)
+        group.name for group in link.run(link.admin.list_groups()) if not is_sink_group(group.name)
     )
     topics = topic_names(link, options) if options.topics or options.pattern else _all_topics(link)
     rows = []

@@ -9,6 +9,7 @@ from pyspark.sql.datasource import DataSourceReader, InputPartition
 from ortoo.client import Queue
 from ortoo.common.errors import Invalid
 from ortoo.spark.arrow.schema import MAP, utc_schema
+from ortoo.spark.core.cluster_options import check_names
 from ortoo.spark.core.columns import BY_NAME, chosen_names
 from ortoo.spark.core.frozen_modules import freeze_modules
 from ortoo.spark.core.link import ClusterLink, link_to
@@ -101,6 +102,7 @@ class BatchReader(DataSourceReader):
 
     def partitions(self) -> Sequence[Any]:
         """Plan the tasks of the read. Errors: Invalid, NotFound, DataLoss, Unavailable."""
+        check_names(self._options.cluster)
         return self._tasks.plan(*self._ranges_to_read(link_to(self._options.cluster)))
 
     def read(self, partition: Any) -> Iterator[Any]:

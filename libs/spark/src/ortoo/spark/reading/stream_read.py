@@ -15,6 +15,7 @@ from ortoo.client import Queue
 from ortoo.common.errors import Invalid, OrtooError, Unavailable, Unsupported
 from ortoo.common.logs.logger import get_logger
 from ortoo.spark.core import log_events
+from ortoo.spark.core.cluster_options import check_names
 from ortoo.spark.core.link import ClusterLink, link_to
 from ortoo.spark.core.offsets import SourceOffsets
 from ortoo.spark.core.read_options import ReadOptions
@@ -66,6 +67,7 @@ class StreamReader(DataSourceStreamReader, SupportsTriggerAvailableNow):
     def initialOffset(self) -> dict[str, Any]:  # noqa: N802 - Spark's name
         """The start of a new query; every call returns the same offsets."""
         if self._offsets.first is None:
+            check_names(self._options.cluster)
             link = self._link()
             state = complete_state(link, self._options)
             self._offsets.first = SourceOffsets(start_offsets(link, self._options, state), dict(state.topic_ids))

@@ -7,6 +7,7 @@ from pyspark.sql.datasource import DataSourceArrowWriter
 
 from ortoo.common.errors import Invalid
 from ortoo.common.process.randomness import Randomness
+from ortoo.spark.core.cluster_options import check_names
 from ortoo.spark.writing.message_writer import MessageWriter, TaskCommitMessage
 from ortoo.spark.writing.write_options import parse
 
@@ -20,6 +21,7 @@ class BatchWriter(DataSourceArrowWriter):
             raise Invalid("a topic cannot be overwritten; use mode append", field="mode")
         self._options = parse(options, schema)
         self._writer = MessageWriter(self._options, self._options.job_id or Randomness().id_text())
+        check_names(self._options.cluster)
         self._writer.check_target()
 
     def write(self, iterator: Iterator[Any]) -> TaskCommitMessage:

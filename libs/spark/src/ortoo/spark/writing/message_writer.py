@@ -58,7 +58,8 @@ class MessageWriter:
         link = link_to(options.cluster)
         routes = self.check_target()
         query_id, batch_id, partition_id = self._task_ids()
-        if options.semantics == "exactly-once" and self._sink_progress(query_id).is_committed(link, batch_id):
+        progress = self._sink_progress(query_id)
+        if progress is not None and progress.is_committed(link, batch_id):
             for _ in batches:
                 pass
             return TaskCommitMessage(query_id, batch_id, skipped=True)
@@ -73,12 +74,23 @@ class MessageWriter:
     def commit(self, written: Sequence[TaskCommitMessage | None]) -> None:
         """Record a complete batch if the semantics need it. A repetition changes nothing. Errors: Conflict."""
         done = [task for task in written if task is not None]
-        if self.options.semantics == "exactly-once" and done and not any(task.skipped for task in done):
-            self._sink_progress(done[0].query_id).commit(link_to(self.options.cluster), done[0].batch_id)
+        if not done or any(task.skipped for task in done):
+            return
+        progress = self._sink_progress(done[0].query_id)
+        if progress is not None:
+            progress.commit(link_to(self.options.cluster), done[0].batch_id)
             freeze_modules()
 
-    def _sink_progress(self, query_id: str) -> SinkProgress:
-        return SinkProgress(self.options.sink_id or query_id, query_id, self.options.topic)
+    def _sink_progress(self, query_id: str) -> SinkProgress | None:
+        """The account of the sink, if the semantics need one.
+
+        A batch write without an id has none, because no other write can repeat it. An account would stay forever.
+        """
+        options = self.options
+        is_unnamed = query_id == self.job_id and not (options.job_id or options.sink_id)
+        if options.semantics != "exactly-once" or is_unnamed:
+            return None
+        return SinkProgress(options.sink_id or query_id, query_id, options.topic)
 
     def _task_ids(self) -> tuple[str, int, int]:
         """The query or job, the batch and the partition.

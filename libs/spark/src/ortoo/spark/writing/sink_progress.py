@@ -1,24 +1,20 @@
-"""The newest committed batch of a sink, stored durably beside the messages as the offset of a group.
+"""The newest committed batch of a sink, stored durably beside the messages as the account of the sink.
 
-The group's name is `%SINK%` and the sink's id. Its offset in the first queue of the topic holds a part of the query's
-id and the batch number. A committed batch is therefore never written again, however late it is repeated. A second
-query, and a query whose checkpoint was deleted or restored from an old copy, are refused.
+A committed batch is never written again, however late it is repeated. A second query, and a query whose checkpoint was
+deleted or restored from an old copy, are refused.
 """
 
-import hashlib
 from dataclasses import dataclass
 
 from ortoo.client import Conflict, Queue
-from ortoo.common.cluster.names import SINK_GROUP_PREFIX
+from ortoo.common.groups.sinks import SinkAccount, SinkIdentity, sink_group
 from ortoo.spark.core.group_offsets import commit_group, group_offset
 from ortoo.spark.core.link import ClusterLink
-
-_BATCH_BITS = 36
 
 
 @dataclass(frozen=True, slots=True)
 class SinkProgress:
-    """The progress of one query in one sink, stored as the committed offset of a group."""
+    """The progress of one query in one sink."""
 
     sink_id: str
     query_id: str
@@ -27,33 +23,25 @@ class SinkProgress:
     def is_committed(self, link: ClusterLink, batch_id: int) -> bool:
         """Whether a batch is the newest one that is committed.
 
-        Errors: Conflict when the sink belongs to another query, or for a batch before the newest one. Spark repeats
-        only the newest batch, so that an earlier one comes from an old copy of the checkpoint.
+        Errors: Conflict when the sink belongs to another query or was reset, or for a batch before the newest one.
+        Spark repeats only the newest batch, so that an earlier one comes from an old copy of the checkpoint.
         """
         stored = link.when_available(lambda: self._stored(link))
         if stored < 0:
             return False
-        if stored >> _BATCH_BITS != self._query_mark:
-            raise Conflict(
-                f"the sink {self.sink_id!r} of topic {self.topic} belongs to another query, or to this query with a "
-                "former checkpoint; writing would duplicate messages. Use a new sinkId",
-                field="sinkId",
-            )
-        newest = (stored & ((1 << _BATCH_BITS) - 1)) - 1
-        if batch_id < newest:
-            raise Conflict(
-                f"the sink {self.sink_id!r} of topic {self.topic} has committed batch {newest}, and this is batch "
-                f"{batch_id}. The checkpoint was restored from an old copy, whose batches may have other rows. Use a "
-                "new checkpoint and sinkId, and start where the sink ended",
-                field="checkpointLocation",
-            )
-        return batch_id == newest
+        account, own = SinkAccount.from_offset(stored), SinkAccount.of_query(self.query_id, batch_id)
+        try:
+            account.successor(own)
+        except Conflict as error:
+            raise Conflict(f"sink {self.sink_id!r} of topic {self.topic}: {error.message}", field=error.field) from None
+        return account == own
 
     def commit(self, link: ClusterLink, batch_id: int) -> None:
         """Record that a batch is written. A repeated call changes nothing. Errors: as `is_committed`."""
         if not self.is_committed(link, batch_id):
-            offset = self._query_mark << _BATCH_BITS | batch_id + 1
-            link.when_available(lambda: commit_group(link, self._group, {self._queues(link)[0]: offset}))
+            offset = SinkAccount.of_query(self.query_id, batch_id).offset
+            sink = SinkIdentity(self.sink_id, self.query_id)
+            link.when_available(lambda: commit_group(link, self._group, {self._queues(link)[0]: offset}, sink))
 
     def _stored(self, link: ClusterLink) -> int:
         """The stored offset; -1 if there is none. Errors: those of the server."""
@@ -62,12 +50,7 @@ class SinkProgress:
 
     @property
     def _group(self) -> str:
-        return SINK_GROUP_PREFIX + hashlib.blake2b(self.sink_id.encode(), digest_size=16).hexdigest()
-
-    @property
-    def _query_mark(self) -> int:
-        """24 bits of the query's id."""
-        return int.from_bytes(hashlib.blake2b(self.query_id.encode(), digest_size=3).digest(), "little")
+        return sink_group(self.sink_id)
 
     def _queues(self, link: ClusterLink) -> list[Queue]:
         """The queues that may hold the offset: queue 0 of each enode.

@@ -7,6 +7,7 @@ from typing import Any, Final
 from ortoo.client import Codec
 from ortoo.common.cluster.names import check_topic_name
 from ortoo.common.errors import Invalid
+from ortoo.common.groups.sinks import SinkIdentity
 from ortoo.common.records.columns import Layout
 from ortoo.spark.core.cluster_options import CLUSTER_OPTIONS, ClusterOptions
 from ortoo.spark.core.columns import MESSAGE_TABLE, TYPES
@@ -84,6 +85,7 @@ def parse(options: Mapping[str, str], schema: Any) -> WriteOptions:
             "rows",
             field="born_at",
         )
+    SinkIdentity(reader.text("sinkId"), reader.text("jobId")).check()
     return WriteOptions(
         cluster=ClusterOptions.of(reader),
         topic=topic,

@@ -196,6 +196,18 @@ class QueueTrimmed(StateChange):
     begin_offset: I64
 
 
+@dataclass(frozen=True, slots=True)
+class SinkCommitted(GroupUse):
+    """The names of an exactly-once sink and its query, at a commit or a reset of the account that the group holds.
+
+    Older processes skip it. They keep the account itself, which is an offset of the group.
+    """
+
+    changed_at_ms: I64
+    sink_id: str
+    query_id: str
+
+
 KINDS: Mapping[int, type[StateChange]] = {
     1: TopicPut,
     2: TopicDeleted,
@@ -232,6 +244,7 @@ KINDS: Mapping[int, type[StateChange]] = {
     133: DigestDue,
     134: StateDigest,
     135: QueueTrimmed,
+    136: SinkCommitted,
 }
 """Numbers are never reused."""
 

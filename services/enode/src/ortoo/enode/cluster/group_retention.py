@@ -3,6 +3,7 @@
 from collections.abc import Callable, Sequence
 
 from ortoo.common.errors import Conflict
+from ortoo.common.groups.sinks import SinkAccount, is_sink_group
 from ortoo.common.logs.logger import get_logger
 from ortoo.common.process.clock import Clock
 from ortoo.enode import log_events
@@ -29,7 +30,8 @@ class GroupRetention:
 
     A group that is missing in a directory is kept, because the directory may be a different or an outdated one. State
     is dropped in two cases. The directory reports a deletion as due, and the group was not used after it. Or the group
-    was not used for the retention time, and this enode never learned of a declaration.
+    was not used for the retention time, and this enode never learned of a declaration. The account of a sink is dropped
+    only after a reset, because its query may continue at any time.
     """
 
     def __init__(self, store: Store, clock: Clock, *, retention_ms: int, following: Callable[[], bool]) -> None:
@@ -87,10 +89,16 @@ class GroupRetention:
             pairs = [(topic_id, group) for topic_id, group, at_ms in self._groups.entries() if at_ms < before_ms]
 
             def may_go(topic_id: int, group: str) -> bool:
-                is_silent = group not in self._groups.declared and not group.startswith(REPLAY_PREFIX)
+                is_kept = group in self._groups.declared or group.startswith(REPLAY_PREFIX)
+                is_silent = not is_kept and not self._is_open_sink(topic_id, group)
                 return is_silent and self._is_unused(topic_id, group, before_ms)
 
             await self._drop(pairs, "silent", may_go)
+
+    def _is_open_sink(self, topic_id: int, group: str) -> bool:
+        """Whether a group is the account of a sink that was not reset."""
+        offsets = self._engine.state.offsets.of(topic_id, group).values() if is_sink_group(group) else ()
+        return any(not SinkAccount.from_offset(offset).is_reset for offset in offsets)
 
     def _is_unused(self, topic_id: int, group: str, since_ms: int) -> bool:
         """Whether a group has state in a topic, last used it before `since_ms`, and has no accepted change pending."""

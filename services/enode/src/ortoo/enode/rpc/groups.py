@@ -2,8 +2,9 @@
 
 from collections.abc import Mapping
 
-from ortoo.common.cluster.names import SINK_GROUP_PREFIX, check_group_name
+from ortoo.common.cluster.names import check_group_name
 from ortoo.common.errors import Invalid
+from ortoo.common.groups.sinks import SinkIdentity, is_sink_group
 from ortoo.common.grpc.enum_values import check_known, known_or
 from ortoo.common.grpc.errors import Context
 from ortoo.common.grpc.messages import read, write
@@ -16,6 +17,7 @@ from ortoo.enode.rpc.handlers import EnodeHandlers
 from ortoo.v1 import enode_delivery_modes_pb2 as lives_pb
 from ortoo.v1 import enode_pb2 as pb
 from ortoo.v1 import lag_pb2 as lag_pb
+from ortoo.v1 import sink_pb2 as sink_pb
 
 OFFSETS_MAX = 10_000
 """The number of queues in one commit."""
@@ -35,8 +37,13 @@ class GroupHandlers(EnodeHandlers):
             for queue_id in offsets:
                 self.retry_copies.interruptions.drop((topic_id, group, queue_id))
             return pb.CommitOffsetsResponse()
-        if not group.startswith(SINK_GROUP_PREFIX):  # the number of a batch, which no consumer reads
-            self._check_stored(topic_id, offsets)
+        if is_sink_group(group):
+            sink = read(SinkIdentity, request.sink) if request.HasField("sink") else None
+            if sink is not None:
+                sink.check()
+            await store.sinks.commit(topic_id, group, offsets, sink)
+            return pb.CommitOffsetsResponse()
+        self._check_stored(topic_id, offsets)
         fenced: list[int] = []
         with store.modes.decide([(topic_id, group)], GroupMode.OFFSETS) as (decided, refused):
             for error in refused.values():
@@ -77,6 +84,16 @@ class GroupHandlers(EnodeHandlers):
     ) -> lag_pb.QueryOffsetGroupsResponse:
         """List the groups that have an offset in a topic."""
         return lag_pb.QueryOffsetGroupsResponse(groups=self.store.offsets.groups(request.topic_id))
+
+    async def ListSinkAccounts(
+        self, request: sink_pb.ListSinkAccountsRequest, context: Context
+    ) -> sink_pb.ListSinkAccountsResponse:
+        """List the accounts of exactly-once sinks."""
+        if request.topic_id:
+            await self.topics.wait_for(request.topic_id)
+        return sink_pb.ListSinkAccountsResponse(
+            sinks=[write(sink_pb.StoredSink, one) for one in self.store.sinks.list_all(request.topic_id)]
+        )
 
     async def DescribeLags(self, request: lag_pb.DescribeLagsRequest, context: Context) -> lag_pb.DescribeLagsResponse:
         """Describe the unfinished messages of a group."""

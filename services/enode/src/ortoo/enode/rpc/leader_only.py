@@ -51,6 +51,7 @@ CONSISTENCY: Mapping[str, Consistency] = {
     "ReleaseLocks": Consistency.CONFIRMED,
     "QueryLocks": Consistency.CONFIRMED,
     "QueryOffsetGroups": Consistency.CONFIRMED,
+    "ListSinkAccounts": Consistency.CONFIRMED,
     "Attach": Consistency.ANY,
     "RecallDelayed": Consistency.CONFIRMED,
     "ListDelayed": Consistency.CONFIRMED,

@@ -10,7 +10,7 @@ from ortoo.enode.log.frame import FrameHeader
 from ortoo.enode.state.table import StateTable
 from ortoo.enode.state.tables.dedup import SequenceWindowTable
 from ortoo.enode.state.tables.ends import QueueEndTable, TrimTable
-from ortoo.enode.state.tables.groups import GroupUseTable, ModeTable
+from ortoo.enode.state.tables.groups import GroupUseTable, ModeTable, SinkTable
 from ortoo.enode.state.tables.halves import HalfMessageTable
 from ortoo.enode.state.tables.locks import StoredLockTable
 from ortoo.enode.state.tables.message_ids import MessageIdTable
@@ -49,6 +49,7 @@ class State:
         self.groups = GroupUseTable()
         self.schedules = ScheduleTable()
         self.trims = trims
+        self.sinks = SinkTable()
         self.tables: Mapping[str, StateTable[Any]] = dict(vars(self))
         """Tables by name; new tables must be appended at the end."""
         self._tables = tuple(self.tables.values())

@@ -1,13 +1,17 @@
-"""The committed offsets of groups: checks, stores and returns them. Trims of queues, which move these offsets."""
+"""The committed offsets of groups: checks, stores and returns them. Trims of queues, and accounts of sinks."""
 
-from collections.abc import Callable, Iterable, Mapping, Sequence
+import asyncio
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from dataclasses import dataclass
 from typing import NamedTuple
+from weakref import WeakValueDictionary
 
 from ortoo.common.errors import Fenced, Invalid
+from ortoo.common.groups.sinks import SinkAccount, SinkIdentity, is_sink_group
 from ortoo.common.logs.logger import get_logger
 from ortoo.enode import log_events
 from ortoo.enode.changes.groups import RetryMarksDropped
-from ortoo.enode.changes.kinds import OffsetsCommitted, QueueTrimmed, StateChange
+from ortoo.enode.changes.kinds import OffsetsCommitted, QueueTrimmed, SinkCommitted, StateChange
 from ortoo.enode.log.results import TopicCopy
 from ortoo.enode.store.engine import Engine
 from ortoo.enode.store.queue_locks import DurableQueueLocks
@@ -71,7 +75,7 @@ class GroupOffsets:
         stored = self._engine.state.offsets.of(topic_id, group, offsets)
         await self._engine.store([*extra_changes, *changes], check)
         for queue_id, offset in offsets.items():
-            if offset < (before := stored.get(queue_id, offset)):
+            if offset < (before := stored.get(queue_id, offset)) and not is_sink_group(group):
                 self.backward_commits += 1
                 _log.emit(
                     log_events.GROUP_OFFSET_RESET_BACKWARD,
@@ -222,3 +226,61 @@ class QueueTrims:
             for queue_id, begin in begins.items()
             if queue_id in rows and rows[queue_id][0] < begin and state.pops.get((topic_id, group, queue_id)) is None
         ]
+
+
+@dataclass(frozen=True, slots=True)
+class StoredSink:
+    """An account, as the offset of its group in queue 0."""
+
+    topic_id: int
+    group: str
+    offset: int
+    sink: SinkIdentity | None
+    """None if only older versions have written the account."""
+    changed_at_ms: int
+    """0 = unknown."""
+
+
+class SinkAccounts:
+    """The account of each sink in each topic. Changes of one account are made one after another."""
+
+    def __init__(self, engine: Engine, offsets: GroupOffsets) -> None:
+        """`offsets` stores the accounts."""
+        self._engine = engine
+        self._offsets = offsets
+        self._changing = WeakValueDictionary[tuple[int, str], asyncio.Lock]()
+
+    async def commit(self, topic_id: int, group: str, offsets: Mapping[int, int], sink: SinkIdentity | None) -> None:
+        """Store a commit or a reset of an account, given as the offset of each queue. Returns when it is durable.
+
+        Errors: Conflict for a query that was reset, another query or an older batch. Those of `GroupOffsets.commit`.
+        """
+        lock = self._changing.setdefault((topic_id, group), asyncio.Lock())
+        async with lock:
+            stored = self._offsets.of(topic_id, group)
+            following = {
+                queue_id: SinkAccount.from_offset(stored[queue_id]).successor(SinkAccount.from_offset(offset)).offset
+                if queue_id in stored
+                else offset
+                for queue_id, offset in offsets.items()
+            }
+            known = self._engine.state.sinks.of(topic_id, group)
+            if sink is None and known is not None:  # of an older client
+                sink = SinkIdentity(known.sink_id)
+            changed_at_ms = self._engine.clock.now_ms()
+            named = [SinkCommitted(topic_id, group, changed_at_ms, sink.sink_id, sink.query_id)] if sink else []
+            await self._offsets.commit(topic_id, group, following, extra_changes=named)
+
+    def list_all(self, topic_id: int = 0) -> Iterator[StoredSink]:
+        """The accounts in a topic, sorted by topic and group; 0 = in all topics."""
+        state = self._engine.state
+        found = [
+            (topic, group, rows[0][0])
+            for topic, group, rows in state.offsets.entries()
+            if is_sink_group(group) and topic_id in (0, topic) and 0 in rows
+        ]
+        for topic, group, offset in sorted(found):
+            known = state.sinks.of(topic, group)
+            sink = SinkIdentity(known.sink_id, known.query_id) if known is not None else None
+            changed_at_ms = known.changed_at_ms if known else state.groups.last_used_ms(topic, group) or 0
+            yield StoredSink(topic, group, offset, sink, changed_at_ms)

@@ -28,7 +28,7 @@ from ortoo.enode.state.tables.topics import topic_change
 from ortoo.enode.store.batch_write import BatchWrite, ChangesAt, Deferral
 from ortoo.enode.store.delivery_modes import GroupDeliveryModes
 from ortoo.enode.store.engine import Engine
-from ortoo.enode.store.group_offsets import GroupOffsets, QueueTrims
+from ortoo.enode.store.group_offsets import GroupOffsets, QueueTrims, SinkAccounts
 from ortoo.enode.store.queue_locks import DurableQueueLocks
 from ortoo.enode.store.stats import describe_store
 
@@ -50,6 +50,8 @@ class Store:
         """The locks of queues."""
         self.offsets = GroupOffsets(engine, self.locks, self._topic)
         """The committed offsets of groups."""
+        self.sinks = SinkAccounts(engine, self.offsets)
+        """The accounts of exactly-once sinks."""
         self.modes = GroupDeliveryModes(engine)
         """The delivery modes of groups."""
         self.trims = QueueTrims(engine, self.locks, self._topic)

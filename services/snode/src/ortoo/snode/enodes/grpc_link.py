@@ -7,6 +7,7 @@ from typing import Any
 
 from ortoo.common.errors import OrtooError, Unavailable
 from ortoo.common.errors.status import error_of
+from ortoo.common.groups.sinks import SinkIdentity
 from ortoo.common.grpc.bulk_calls import batch_of
 from ortoo.common.grpc.enum_values import known_or
 from ortoo.common.grpc.messages import read, write
@@ -39,6 +40,7 @@ from ortoo.snode.enodes.link import (
     TrimmedRange,
     VerdictSource,
 )
+from ortoo.snode.enodes.stored_sinks import StoredSink
 from ortoo.snode.enodes.wire.append_wire import encode_append
 from ortoo.snode.enodes.wire.schedule_wire import decode_schedule, encode_schedule
 from ortoo.v1 import enode_deferred_pb2 as deferred_pb
@@ -48,6 +50,7 @@ from ortoo.v1 import enode_pb2 as pb
 from ortoo.v1 import enode_schedules_pb2 as schedules_pb
 from ortoo.v1 import enode_topics_pb2 as topics_pb
 from ortoo.v1 import lag_pb2 as lag_pb
+from ortoo.v1 import sink_pb2 as sink_pb
 
 FIND_TIMEOUT_S = 30.0
 """Timeout of a search, which may have to wait until its process has started and the index has caught up."""
@@ -89,11 +92,18 @@ class GrpcEnodeLink(GrpcPopLink):
         return await self._call_leader(lambda link: link._fetches.send(message, wait_s=request.wait_ms / 1000))
 
     async def commit_offsets(
-        self, topic_id: int, group: str, rows: Sequence[OffsetRow], *, reset: bool = False
+        self,
+        topic_id: int,
+        group: str,
+        rows: Sequence[OffsetRow],
+        *,
+        reset: bool = False,
+        sink: SinkIdentity | None = None,
     ) -> list[int]:
         """Store a group's offsets; returns the ids of queues whose lock has a newer generation than the row.
 
-        `reset` moves the offsets by an operator's order, and fences the holders of the locks. Errors: Fenced if all
+        `reset` moves the offsets by an operator's order, and fences the holders of the locks. `sink` names the sink
+        whose account the group is. Errors: Fenced if all
         generations are too old.
         """
         request = pb.CommitOffsetsRequest(
@@ -101,6 +111,7 @@ class GrpcEnodeLink(GrpcPopLink):
             group=group,
             offsets=[pb.QueueOffset(queue_id=q, offset=o, generation=g) for q, o, g in rows],
             reset=reset,
+            sink=write(sink_pb.SinkIdentity, sink) if sink is not None else None,
         )
         response = await self._call(lambda stub: stub.CommitOffsets, request)
         return list(response.fenced_queue_ids)
@@ -109,6 +120,12 @@ class GrpcEnodeLink(GrpcPopLink):
         """The groups that have an offset in a topic, sorted by name."""
         request = lag_pb.QueryOffsetGroupsRequest(topic_id=topic_id)
         return list((await self._repeat(lambda stub: stub.QueryOffsetGroups, request)).groups)
+
+    async def list_sink_accounts(self, topic_id: int = 0) -> list[StoredSink]:
+        """The accounts of exactly-once sinks in a topic, sorted by topic and group; 0 = in all topics."""
+        request = sink_pb.ListSinkAccountsRequest(topic_id=topic_id)
+        response = await self._repeat(lambda stub: stub.ListSinkAccounts, request)
+        return [read(StoredSink, one) for one in response.sinks]
 
     async def describe_lags(self, group: str) -> list[TopicLag]:
         """The unfinished messages of a group, by topic."""

@@ -20,7 +20,7 @@ OF_PRODUCERS: Final = ("RecallMessage", "EndTransaction")
 """Methods of producers with which an operator changes something, too. Those of producers are left out."""
 NAMED: Final = (
     *("name", "topic", "group", "from_group", "to_group", "to_topic", "enode", "role", "process"),
-    *("client_id", "access_key", "store_id", "transaction_id", "recall_handle"),
+    *("client_id", "access_key", "store_id", "transaction_id", "recall_handle", "sink_id"),
 )
 """The text fields of requests that name the object. No field with data or a secret is one of them."""
 NESTED: Final = ("group", "topic", "user", "queue")

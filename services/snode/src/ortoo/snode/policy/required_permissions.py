@@ -240,7 +240,7 @@ REQUIRED_PERMISSIONS: Mapping[str, PermissionsOf] = {
             *("ListOrphanedTopics", "AdoptTopics", "UndeleteGroup", "ListDeletedGroups"),
             *("ListReplicas", "HandOver", "ElectReplica", "AddReplica", "RemoveReplica", "AcceptStore"),
             *("ForgetEnode", "ListSchedules", "TrimTopic", "ListDisks", "ListPermissions", "ListAuditEntries"),
-            *("ListRoles", "DescribeRole"),
+            *("ListRoles", "DescribeRole", "ListSinks", "ResetSink"),
         )
     },
     **{f"ExternalScaler/{name}": _scales for name in ("IsActive", "StreamIsActive", "GetMetricSpec", "GetMetrics")},
@@ -266,7 +266,7 @@ OBSERVATIONS = frozenset(
         *(f"AdminService/{name}" for name in ("DescribeGroup", "DescribeLag", "ListLagHistory", "ListGroups")),
         *(f"AdminService/{name}" for name in ("ListClients", "DescribeClient", "ListConsumers", "ListUsers")),
         *(f"AdminService/{name}" for name in ("DescribeCluster", "ListReplicas", "ListDisks", "DescribeFlowControl")),
-        *(f"AdminService/{name}" for name in ("ListDelayedMessages", "ListTransactions", "ListSchedules")),
+        *(f"AdminService/{name}" for name in ("ListDelayedMessages", "ListTransactions", "ListSchedules", "ListSinks")),
         *(f"AdminService/{name}" for name in ("ListDeletedTopics", "ListDeletedGroups", "ListOrphanedTopics")),
         "AdminService/ListDeliveryModes",
         "FindingsService/ListFindings",

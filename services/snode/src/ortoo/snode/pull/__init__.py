@@ -16,6 +16,7 @@ from ortoo.snode.pull.message_search import MessageSearch
 from ortoo.snode.pull.offsets import OffsetOperations
 from ortoo.snode.pull.processor import PullProcessor
 from ortoo.snode.pull.queue_reader import QueueReader
+from ortoo.snode.pull.sinks import Sinks
 from ortoo.snode.pull.topic_trims import TopicTrims
 from ortoo.snode.topics.group_settings import GroupSettings
 
@@ -42,3 +43,4 @@ class PullComponents:
         self.offset_operations = OffsetOperations(watch, links, self.reader)
         self.search = MessageSearch(watch, links)
         self.trims = TopicTrims(watch, links, self.reader)
+        self.sinks = Sinks(cluster, links)

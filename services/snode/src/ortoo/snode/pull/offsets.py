@@ -11,6 +11,7 @@ from datetime import UTC, datetime
 from ortoo.common.cluster.names import check_group_name
 from ortoo.common.errors import Conflict, Invalid, NotFound, OrtooError, Unavailable
 from ortoo.common.groups.group_topics import RETRY_PREFIX
+from ortoo.common.groups.sinks import is_sink_group
 from ortoo.snode.cluster.routes import Queue, Topic
 from ortoo.snode.cluster.watch import DirectoryWatch
 from ortoo.snode.enodes.link import EnodeLinks, QueueRange, explain_error
@@ -119,6 +120,14 @@ def _as_time(number: int) -> str:
     return f"; if you mean the time {datetime.fromtimestamp(seconds, UTC):%Y-%m-%dT%H:%M:%SZ}, give it as a time"
 
 
+def _check_consumes(group: str, field: str) -> None:
+    """Refuse to move the account of a sink, which is no offset of messages. Errors: Invalid."""
+    if is_sink_group(group):
+        raise Invalid(
+            f"{group} is the account of a sink; use `ortoo sink reset` or AdminService/ResetSink", field=field
+        )
+
+
 async def find_targets(
     links: EnodeLinks, topic: Topic, ranges: Mapping[Queue, QueueRange], target: OffsetTarget
 ) -> dict[Queue, int]:
@@ -166,6 +175,7 @@ class OffsetOperations:
         Unavailable. After an error no offset was moved, except on enodes that the error names.
         """
         check_group_name(group, "group")
+        _check_consumes(group, "group")
         topic = await self._watch.topic(topic_name)
         ranges = await self._ranges(topic)
         targets = await find_targets(self._links, topic, ranges, target)
@@ -195,6 +205,7 @@ class OffsetOperations:
         """
         check_group_name(from_group, "from_group")
         check_group_name(to_group, "to_group")
+        _check_consumes(to_group, "to_group")
         if from_group == to_group:
             raise Conflict("from_group and to_group are the same; give two different groups", field="to_group")
         topic = await self._watch.topic(topic_name)
@@ -206,14 +217,14 @@ class OffsetOperations:
         return [GroupOffset(queue, offset) for queue, offset in found.items()]
 
     async def groups_with_offsets(self, topic_name: str) -> list[str]:
-        """The groups that have an offset in a topic. Enodes that do not answer are left out."""
+        """The groups that consume a topic by offsets. Sinks, and enodes that do not answer, are left out."""
         topic = await self._watch.topic(topic_name)
         answers = await self._links.ask_all(
             topic.enodes,
             lambda link: link.query_offset_groups(topic.topic_id),
             is_tolerated=lambda error: error.retriable or isinstance(error, NotFound),
         )
-        return sorted({group for groups in answers.values() for group in groups})
+        return sorted({group for groups in answers.values() for group in groups if not is_sink_group(group)})
 
     async def _ranges(self, topic: Topic) -> dict[Queue, QueueRange]:
         return await self._reader.all_queue_ranges(topic, "nothing was moved")

@@ -13,6 +13,7 @@ from ortoo.common.cluster.names import check_group_name
 from ortoo.common.errors import Conflict, Fenced, Invalid, NotFound, OrtooError, OutOfRange
 from ortoo.common.filters.message_filter import MessageFilter
 from ortoo.common.filters.selection import SelectedRows, select_rows
+from ortoo.common.groups.sinks import SinkIdentity
 from ortoo.common.process.clock import Clock
 from ortoo.snode.cluster.directory import check_readable
 from ortoo.snode.cluster.routes import Queue, Topic
@@ -101,8 +102,10 @@ class PullProcessor:
         except OrtooError as error:
             raise explain_error(error) from error
 
-    async def commit_offsets(self, group: str, offsets: Sequence[GroupOffset]) -> list[GroupOffset]:
-        """Store a group's offsets; returns the refused ones, each with its error.
+    async def commit_offsets(
+        self, group: str, offsets: Sequence[GroupOffset], sink: SinkIdentity | None = None
+    ) -> list[GroupOffset]:
+        """Store a group's offsets; returns the refused ones, each with its error. `sink` names it if it is a sink.
 
         If all are refused with the same kind of error, this error is raised instead.
         """
@@ -111,7 +114,7 @@ class PullProcessor:
         for (enode, topic_id), items in by_enode.items():
             rows: list[OffsetRow] = [(item.queue.queue_id, item.offset, item.generation) for item in items]
             try:
-                fenced = set(await self.links.to(enode).commit_offsets(topic_id, group, rows))
+                fenced = set(await self.links.to(enode).commit_offsets(topic_id, group, rows, sink=sink))
             except OrtooError as error:
                 refused += [dataclasses.replace(item, error=explain_error(error)) for item in items]
             else:

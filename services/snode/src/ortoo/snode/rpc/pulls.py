@@ -8,6 +8,7 @@ from ortoo.common.errors import Invalid, OrtooError
 from ortoo.common.filters.message_filter import compile_filter
 from ortoo.common.groups.failure_rule import ATTEMPTS_LIMIT
 from ortoo.common.groups.retry_policy import DELAY_MS_MAX
+from ortoo.common.groups.sinks import SinkIdentity
 from ortoo.common.grpc.errors import Context
 from ortoo.common.grpc.messages import read, write
 from ortoo.snode.clients import ClientComponents
@@ -88,7 +89,8 @@ class PullConsumerHandlers(ConsumerServiceServicer):
     ) -> pb.CommitConsumerOffsetsResponse:
         """Commit offsets of a group."""
         offsets = [read(GroupOffset, one) for one in request.offsets]
-        refused = await self.pull.processor.commit_offsets(request.group, offsets)
+        sink = read(SinkIdentity, request.sink) if request.HasField("sink") else None
+        refused = await self.pull.processor.commit_offsets(request.group, offsets, sink)
         if not refused:
             self.clients.locked_pulls.on_committed(request.group, offsets)
         return pb.CommitConsumerOffsetsResponse(refused=_encode_refused(refused))

@@ -55,7 +55,7 @@ CALLERS: Mapping[str, Callers] = {
     **_rows("EnodeService", SNODE, "DescribeDeliveries", "Attach"),
     **_rows("EnodeService", SNODE, "DescribeLags", "RecordFailedAttempt", "RecordInterruptions", "FindDeferred"),
     **_rows("EnodeService", SNODE, "ListLagSamples"),
-    **_rows("EnodeService", SNODE, "CommitOffsets", "QueryOffsets", "QueryOffsetGroups"),
+    **_rows("EnodeService", SNODE, "CommitOffsets", "QueryOffsets", "QueryOffsetGroups", "ListSinkAccounts"),
     **_rows("EnodeService", SNODE, "TakeLocks", "ReleaseLocks", "QueryLocks"),
     **_rows("EnodeService", SNODE, "Lease", "PopQueues", "SettlePopped", "RetryMessages", "ReplayStored"),
     **_rows("EnodeService", SNODE, "AwaitMessages"),

@@ -1,10 +1,11 @@
-"""The groups that have any state: their last uses of topics, their declarations, and their delivery modes. Pure."""
+"""The groups that have any state: their last uses of topics, declarations, delivery modes, and names as sinks. Pure."""
 
 from collections.abc import Iterator
 from typing import ClassVar
 
 from ortoo.common.errors import Conflict
 from ortoo.enode.changes.groups import GroupDeclared, GroupDeletionsDone, GroupMode, GroupUsed, ModeSet
+from ortoo.enode.changes.kinds import SinkCommitted
 from ortoo.enode.state.table import GroupTable
 
 DIRECTORIES_MAX = 16
@@ -95,6 +96,23 @@ class ModeTable(GroupTable[GroupMode]):
             modes[change.group] = change.mode
 
     FOLDS: ClassVar = {ModeSet: _set}
+
+
+class SinkTable(GroupTable[SinkCommitted]):
+    """The table of sinks: topic id to the group of the account to the last commit or reset."""
+
+    def of(self, topic_id: int, group: str) -> SinkCommitted | None:
+        """The last commit or reset of an account; None if only older versions have written it."""
+        return self._topics.get(topic_id, {}).get(group)
+
+    def checkpoint(self) -> Iterator[bytes]:
+        """The whole table as encoded changes."""
+        return (change.encoded() for _, _, change in self.iterate_live())
+
+    def _commit(self, change: SinkCommitted) -> None:
+        self._topics.setdefault(change.topic_id, {})[change.group] = change
+
+    FOLDS: ClassVar = {SinkCommitted: _commit}
 
 
 def check_mode(stored: GroupMode, requested: GroupMode, *, group: str, topic: str) -> None:

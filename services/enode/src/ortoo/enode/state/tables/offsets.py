@@ -4,6 +4,7 @@ from collections.abc import Iterable, Iterator, Mapping
 from typing import ClassVar
 
 from ortoo.common.errors import Fenced
+from ortoo.common.groups.sinks import is_sink_group
 from ortoo.enode.changes.kinds import OffsetRows, OffsetsCommitted, QueueTrimmed
 from ortoo.enode.state.table import GroupTable, split_rows
 
@@ -30,9 +31,10 @@ class GroupOffsetTable(GroupTable[dict[int, tuple[int, int]]]):
         return self._of(topic_id, group).get(queue_id, (0, 0))[1]
 
     def is_passed_by_all(self, topic_id: int, queue_id: int, offset: int) -> bool:
-        """Whether all groups with offsets in the topic have reached `offset` in this queue."""
-        rows = self._topics.get(topic_id, {}).values()
-        return all(queue_id in one and one[queue_id][0] >= offset for one in rows if one)
+        """Whether all groups with offsets in the topic have reached `offset` in this queue. Sinks consume nothing."""
+        groups = self._topics.get(topic_id, {}).items()
+        consuming = [rows for name, rows in groups if rows and not is_sink_group(name)]
+        return all(queue_id in rows and rows[queue_id][0] >= offset for rows in consuming)
 
     def set_floor(self, topic_id: int, group: str, queue_id: int, offset: int) -> None:
         """Set the offset of a popping group to its floor."""

@@ -21,6 +21,7 @@ from ortoo.snode.rpc.conversion import body_text
 from ortoo.snode.rpc.operators.audit import AuditAdminHandlers
 from ortoo.snode.rpc.operators.groups import GroupAdminHandlers, decode_target
 from ortoo.snode.rpc.operators.replicas import ReplicaAdminHandlers
+from ortoo.snode.rpc.operators.sinks import SinkAdminHandlers
 from ortoo.snode.rpc.streams import LongCalls
 from ortoo.snode.send import SendComponents
 from ortoo.snode.send.schedules import PlacedSchedule
@@ -32,7 +33,7 @@ NAME = pb.DESCRIPTOR.services_by_name["AdminService"].full_name
 
 
 @dataclass(kw_only=True, eq=False)
-class AdminService(ReplicaAdminHandlers, GroupAdminHandlers, AuditAdminHandlers):
+class AdminService(ReplicaAdminHandlers, GroupAdminHandlers, AuditAdminHandlers, SinkAdminHandlers):
     """The service for operators."""
 
     sending: SendComponents
