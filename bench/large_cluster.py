@@ -14,7 +14,7 @@ from dataclasses import dataclass
 from bench.table import ROOT, page_with
 from ortoo.enode.log.settings import StoreSettings
 from ortoo.namesrv.decisions.groups import GROUPS_MAX
-from ortoo.namesrv.decisions.route_changes import DIRECTORY_BYTES_MAX
+from ortoo.namesrv.decisions.routes.route_changes import DIRECTORY_BYTES_MAX
 from ortoo.namesrv.decisions.topics import TOPICS_MAX
 from ortoo.namesrv.settings import NamesrvSettings
 

@@ -11,7 +11,7 @@ from ortoo.namesrv.catalog.catalog import Catalog
 from ortoo.namesrv.catalog.transaction import CatalogTransaction
 from ortoo.namesrv.decisions.groups import Group
 from ortoo.namesrv.decisions.placements import Placement
-from ortoo.namesrv.decisions.route_changes import Routes
+from ortoo.namesrv.decisions.routes.route_changes import Routes
 from ortoo.namesrv.decisions.topics import Permission, Topic
 from ortoo.namesrv.directory import deletion
 from ortoo.namesrv.directory.synced_routes import change_of

@@ -13,7 +13,8 @@ from ortoo.common.grpc.server import GrpcServer
 from ortoo.namesrv.decisions.groups import Group
 from ortoo.namesrv.decisions.placements import Placement, PublishPlace
 from ortoo.namesrv.decisions.process_leases import Enode
-from ortoo.namesrv.decisions.route_changes import RouteChange, Routes, StoredDirectory, WatchStart
+from ortoo.namesrv.decisions.routes.route_change import RouteChange
+from ortoo.namesrv.decisions.routes.route_changes import Routes, StoredDirectory, WatchStart
 from ortoo.namesrv.decisions.topics import MessageType, Permission, Topic
 from ortoo.namesrv.rpc import service
 from ortoo.namesrv.rpc.route_encoding import PART_BYTES, RouteEncoder
@@ -47,6 +48,9 @@ class Large:
     def __init__(self, change: RouteChange) -> None:
         self._change = change
         self.watches = self
+
+    def check_complete(self) -> None:
+        """The watcher gets all lite topics, of which there are none."""
 
     def check_expandable(self) -> None:
         """The watcher accepts sets of placements."""

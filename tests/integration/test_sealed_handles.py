@@ -23,7 +23,7 @@ from ortoo.namesrv.catalog import schema
 from ortoo.namesrv.catalog.catalog import Catalog
 from ortoo.namesrv.catalog.encryption import Encryption
 from ortoo.namesrv.decisions.handle_keys import DAY_MS, HANDLE_LIFETIME_MS, KeyRotation
-from ortoo.namesrv.decisions.route_changes import StoredDirectory
+from ortoo.namesrv.decisions.routes.route_changes import StoredDirectory
 from ortoo.namesrv.directory.directory import Directory
 from ortoo.snode.pop.receipt_handle import ReceiptHandle, read_receipt
 from ortoo.snode.rocketmq.send.recall_message import join_handle

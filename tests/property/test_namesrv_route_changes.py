@@ -6,7 +6,8 @@ from hypothesis import strategies as st
 from ortoo.namesrv.decisions.groups import Group
 from ortoo.namesrv.decisions.placements import Placement
 from ortoo.namesrv.decisions.process_leases import Enode, Snode
-from ortoo.namesrv.decisions.route_changes import RouteChange, Routes, StoredDirectory
+from ortoo.namesrv.decisions.routes.route_change import RouteChange
+from ortoo.namesrv.decisions.routes.route_changes import Routes, StoredDirectory
 from ortoo.namesrv.decisions.topics import Permission, Topic
 
 NAMES = st.sampled_from(["a", "b", "c"])

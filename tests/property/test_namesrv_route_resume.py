@@ -9,7 +9,8 @@ from hypothesis import strategies as st
 from ortoo.common.cluster.route_watch import RoutePosition
 from ortoo.common.errors import Conflict
 from ortoo.namesrv.decisions import deletions
-from ortoo.namesrv.decisions.route_changes import RouteChange, Routes, StoredDirectory, WatchStart, merge_changes
+from ortoo.namesrv.decisions.routes.route_change import RouteChange, merge_changes
+from ortoo.namesrv.decisions.routes.route_changes import Routes, StoredDirectory, WatchStart
 from ortoo.namesrv.rpc.route_encoding import RouteEncoder
 from ortoo.v1.namesrv_pb2 import WatchRoutesResponse
 from tests.property.test_namesrv_route_changes import CHANGES, Change, change_of

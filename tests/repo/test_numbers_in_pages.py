@@ -54,7 +54,7 @@ from ortoo.namesrv.decisions.deletions import DELETIONS_RETENTION_MS
 from ortoo.namesrv.decisions.groups import GROUPS_MAX
 from ortoo.namesrv.decisions.known_stores import LOG_END_INTERVAL_S
 from ortoo.namesrv.decisions.proposals import PROPOSAL_TIMEOUT_S, TIMEOUT_DOUBLINGS_MAX
-from ortoo.namesrv.decisions.route_changes import DIRECTORY_BYTES_MAX
+from ortoo.namesrv.decisions.routes.route_changes import DIRECTORY_BYTES_MAX
 from ortoo.namesrv.decisions.topics import TOPICS_MAX
 from ortoo.namesrv.directory.watches import ROUND_S, ROUND_S_PER_WATCHER
 from ortoo.namesrv.settings import NamesrvSettings

@@ -9,7 +9,8 @@ import pytest
 
 from ortoo.namesrv.decisions.placements import Placement
 from ortoo.namesrv.decisions.process_leases import Enode
-from ortoo.namesrv.decisions.route_changes import RouteChange, Routes, StoredDirectory
+from ortoo.namesrv.decisions.routes.route_change import RouteChange
+from ortoo.namesrv.decisions.routes.route_changes import Routes, StoredDirectory
 from ortoo.namesrv.decisions.topics import Permission, Topic
 from ortoo.namesrv.directory import watches
 from ortoo.namesrv.directory.watches import SNAPSHOTS_AT_ONCE, RouteWatchers

@@ -2,7 +2,7 @@
 
 from ortoo.namesrv.decisions import deletions
 from ortoo.namesrv.decisions.placements import Placement
-from ortoo.namesrv.decisions.route_changes import Routes, StoredDirectory
+from ortoo.namesrv.decisions.routes.route_changes import Routes, StoredDirectory
 from ortoo.namesrv.decisions.topics import Permission, Topic
 
 NAMES = [f"t{number:02}" for number in range(30)]

@@ -14,6 +14,7 @@ from ortoo.namesrv.decisions.topics import (
     Topic,
     TopicChange,
     change_topic,
+    check_count,
     create_topic,
     with_defaults,
 )
@@ -21,15 +22,13 @@ from ortoo.namesrv.decisions.topics import (
 ALIVE = {"b": True, "a": True}
 
 
-def made(
-    asked: NewTopic, existing: Topic | None = None, enodes: dict[str, bool] | None = None, count: int = 0
-) -> Topic:
+def made(asked: NewTopic, existing: Topic | None = None, enodes: dict[str, bool] | None = None) -> Topic:
     """The topic that a request creates."""
     return create_topic(
         with_defaults(asked),
         existing,
         ALIVE if enodes is None else enodes,
-        topic_count=count,
+        parent="",
         topic_id=9,
         version=3,
         now_ms=7,
@@ -114,7 +113,7 @@ def test_other_wish_for_an_existing_name_is_refused(asked: NewTopic, field: str)
 def test_number_of_topics_is_limited() -> None:
     """The limit refuses new topics, and the error names the remedy."""
     with pytest.raises(Overloaded, match="delete"):
-        made(NewTopic("t"), count=TOPICS_MAX)
+        check_count(TOPICS_MAX + 1)
 
 
 def test_change_adds_queues_and_enodes() -> None:

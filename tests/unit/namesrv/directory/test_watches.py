@@ -6,7 +6,8 @@ import pytest
 
 from ortoo.common.errors import Overloaded
 from ortoo.namesrv.decisions.process_leases import Enode
-from ortoo.namesrv.decisions.route_changes import RouteChange, Routes, StoredDirectory
+from ortoo.namesrv.decisions.routes.route_change import RouteChange
+from ortoo.namesrv.decisions.routes.route_changes import Routes, StoredDirectory
 from ortoo.namesrv.directory.watches import RouteWatchers
 
 

@@ -78,18 +78,21 @@ def test_the_topics_of_an_enode_follow_each_change() -> None:
     assert [one.name for one in directory.expected_enodes()] == ["e3"]
 
 
-def test_the_lite_topics_of_a_parent_are_counted() -> None:
-    """Each new lite topic is counted against the quota of its parent, and each deleted one no longer."""
-    directory = DirectoryCache()
+def test_lite_topics_that_no_client_uses_cost_nothing() -> None:
+    """A new one beside others, and one that is deleted, cost the same. None is kept."""
     placed = (Placement("e1", 1, 1),)
 
-    def lite(parent: str, name: str, version: int) -> Topic:
-        return Topic(f"%LMQ%|{parent}|{name}", version, version, Permission.READ_WRITE, placed)
+    def work_beside(count: int) -> WorkDone:
+        directory = DirectoryCache()
+        lite = tuple(
+            Topic(f"%LMQ%|p|{number}", number, 1, Permission.READ_WRITE, placed, parent="p") for number in range(count)
+        )
+        directory.apply(DirectoryUpdate(1, topics=lite))
+        with count_work() as work:
+            directory.apply(DirectoryUpdate(2, topics=lite[:1], deleted_topics=(lite[1].name,)))
+        assert directory.topics() == []
+        assert len(directory.lite) == 0
+        return work
 
-    directory.apply(DirectoryUpdate(1, True, (lite("p", "a", 1), lite("p", "b", 1), lite("q", "a", 1), topic(1))))
-    assert [directory.lite_topic_count(parent) for parent in ("p", "q", "t1")] == [2, 1, 0]
-    directory.apply(DirectoryUpdate(2, topics=(lite("p", "a", 2), lite("p", "c", 2))))
-    directory.apply(DirectoryUpdate(3, deleted_topics=("%LMQ%|p|b", "%LMQ%|q|a", "%LMQ%|q|a")))
-    assert [directory.lite_topic_count(parent) for parent in ("p", "q")] == [2, 0]
-    directory.apply(DirectoryUpdate(4, True, (lite("q", "d", 4),), directory_id="another"))
-    assert [directory.lite_topic_count(parent) for parent in ("p", "q")] == [0, 1]
+    few, many = work_beside(FEW), work_beside(MANY)
+    assert many.is_at_most(few), (few, many)

@@ -3,7 +3,8 @@
 from collections.abc import AsyncIterator
 
 from ortoo.common.cluster.route_watch import RoutePosition
-from ortoo.namesrv.decisions.route_changes import RouteChange, Routes, StoredDirectory, WatchStart
+from ortoo.namesrv.decisions.routes.route_change import RouteChange
+from ortoo.namesrv.decisions.routes.route_changes import Routes, StoredDirectory, WatchStart
 from ortoo.namesrv.decisions.topics import Permission, Topic
 from ortoo.namesrv.rpc.route_encoding import RouteEncoder
 from ortoo.snode.cluster.directory import DirectoryCache

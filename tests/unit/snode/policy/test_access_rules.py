@@ -9,6 +9,8 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from ortoo.common.errors import Forbidden, Invalid
+from ortoo.snode.cluster.directory import DirectoryCache
+from ortoo.snode.cluster.routes import DirectoryUpdate, Permission, Placement, Topic
 from ortoo.snode.policy.access_rules import (
     ADMIN,
     ROLES_OF_USER_MAX,
@@ -129,6 +131,18 @@ def test_a_role_makes_admins_and_observers() -> None:
     browse = RequiredPermission(Resource.TOPIC, "t", Grant.BROWSE)
     assert [rules.users[user].allows(browse) for user in ("ann", "watch", "shop")] == [True, True, False]
     assert parse_access_rules(USER).roles == {}
+
+
+def test_a_topic_that_only_looks_like_a_lite_topic_has_rights_of_its_own() -> None:
+    """The directory stores the parents. Permissions on a topic are none on an ordinary topic with such a name."""
+    directory, name = DirectoryCache(), stored_topic("a", "s1")
+    user, wanted = UserRules(topics={"a": Grant.SUB}), RequiredPermission(Resource.TOPIC, name, Grant.SUB)
+    assert user.allows(wanted, directory.parent_of)  # a lite topic that this snode has not used
+    ordinary = Topic(name, 1, 1, Permission.READ_WRITE, (Placement("e", 1, 1),))
+    directory.apply(DirectoryUpdate(1, True, (ordinary,)))
+    assert not user.allows(wanted, directory.parent_of)
+    assert not UserRules(roles={"role": user}).allows(wanted, directory.parent_of)
+    assert UserRules(topics={name: Grant.SUB}).allows(wanted, directory.parent_of)
 
 
 @pytest.mark.parametrize(("parent", "other"), [("a|vip", "a"), ("a", "a|vip"), ("|", ""), ("a|b|c", "a|b")])

@@ -220,6 +220,7 @@ class CreateTopicRequest(_message.Message):
     MESSAGE_TYPE_FIELD_NUMBER: _builtins.int
     IGNORE_ORPHANED_FIELD_NUMBER: _builtins.int
     LITE_TTL_MS_FIELD_NUMBER: _builtins.int
+    PARENT_FIELD_NUMBER: _builtins.int
     name: _builtins.str
     """Letters, digits and _ - % |, at most 127 characters."""
     read_queue_count: _builtins.int
@@ -234,6 +235,10 @@ class CreateTopicRequest(_message.Message):
     """Create it although enodes offer a topic of this name; that topic stays outside the directory with its messages."""
     lite_ttl_ms: _builtins.int
     """With MESSAGE_TYPE_LITE, a lite topic is deleted after this idle time, 60,000 ms to one year; 0 = never."""
+    parent: _builtins.str
+    """The parent of a lite topic, an existing topic of MESSAGE_TYPE_LITE. The name is then %LMQ%|PARENT|LITE. Empty = the
+    parent in such a name, if it exists.
+    """
     @_builtins.property
     def enodes(self) -> _containers.RepeatedScalarFieldContainer[_builtins.str]:
         """The enodes that hold it; empty = every live enode."""
@@ -249,10 +254,11 @@ class CreateTopicRequest(_message.Message):
         message_type: _topic_pb2.MessageType.ValueType = ...,
         ignore_orphaned: _builtins.bool = ...,
         lite_ttl_ms: _builtins.int = ...,
+        parent: _builtins.str = ...,
     ) -> None: ...
     _HasFieldArgType: _TypeAlias = _Never  # noqa: Y015
     def HasField(self, field_name: _HasFieldArgType) -> _builtins.bool: ...
-    _ClearFieldArgType: _TypeAlias = _typing.Literal["enodes", b"enodes", "ignore_orphaned", b"ignore_orphaned", "lite_ttl_ms", b"lite_ttl_ms", "message_type", b"message_type", "name", b"name", "permission", b"permission", "read_queue_count", b"read_queue_count", "write_queue_count", b"write_queue_count"]  # noqa: Y015
+    _ClearFieldArgType: _TypeAlias = _typing.Literal["enodes", b"enodes", "ignore_orphaned", b"ignore_orphaned", "lite_ttl_ms", b"lite_ttl_ms", "message_type", b"message_type", "name", b"name", "parent", b"parent", "permission", b"permission", "read_queue_count", b"read_queue_count", "write_queue_count", b"write_queue_count"]  # noqa: Y015
     def ClearField(self, field_name: _ClearFieldArgType) -> None: ...
     def WhichOneof(self, oneof_group: _Never) -> None: ...
 
@@ -758,21 +764,25 @@ class ListTopicsRequest(_message.Message):
 
     AFTER_FIELD_NUMBER: _builtins.int
     LIMIT_FIELD_NUMBER: _builtins.int
+    PARENT_FIELD_NUMBER: _builtins.int
     after: _builtins.str
     """List the topics whose names follow this one; empty = from the first one."""
     limit: _builtins.int
     """The maximum number of topics; 0 = all. A page may have fewer, and a list without a limit is refused, if the response
     would be too large.
     """
+    parent: _builtins.str
+    """Only the lite topics of this parent; empty = all topics. Older servers list all topics."""
     def __init__(
         self,
         *,
         after: _builtins.str = ...,
         limit: _builtins.int = ...,
+        parent: _builtins.str = ...,
     ) -> None: ...
     _HasFieldArgType: _TypeAlias = _Never  # noqa: Y015
     def HasField(self, field_name: _HasFieldArgType) -> _builtins.bool: ...
-    _ClearFieldArgType: _TypeAlias = _typing.Literal["after", b"after", "limit", b"limit"]  # noqa: Y015
+    _ClearFieldArgType: _TypeAlias = _typing.Literal["after", b"after", "limit", b"limit", "parent", b"parent"]  # noqa: Y015
     def ClearField(self, field_name: _ClearFieldArgType) -> None: ...
     def WhichOneof(self, oneof_group: _Never) -> None: ...
 
@@ -786,8 +796,11 @@ class ListTopicsResponse(_message.Message):
 
     TOPICS_FIELD_NUMBER: _builtins.int
     NEXT_AFTER_FIELD_NUMBER: _builtins.int
+    VERSION_FIELD_NUMBER: _builtins.int
     next_after: _builtins.str
     """The `after` of the next page; empty = this is the last one. Older servers list all topics."""
+    version: _builtins.int
+    """The version of the directory that the page shows; 0 = an older server."""
     @_builtins.property
     def topics(self) -> _containers.RepeatedCompositeFieldContainer[_topic_pb2.Topic]:
         """By name."""
@@ -797,10 +810,11 @@ class ListTopicsResponse(_message.Message):
         *,
         topics: _abc.Iterable[_topic_pb2.Topic] | None = ...,
         next_after: _builtins.str = ...,
+        version: _builtins.int = ...,
     ) -> None: ...
     _HasFieldArgType: _TypeAlias = _Never  # noqa: Y015
     def HasField(self, field_name: _HasFieldArgType) -> _builtins.bool: ...
-    _ClearFieldArgType: _TypeAlias = _typing.Literal["next_after", b"next_after", "topics", b"topics"]  # noqa: Y015
+    _ClearFieldArgType: _TypeAlias = _typing.Literal["next_after", b"next_after", "topics", b"topics", "version", b"version"]  # noqa: Y015
     def ClearField(self, field_name: _ClearFieldArgType) -> None: ...
     def WhichOneof(self, oneof_group: _Never) -> None: ...
 
@@ -984,6 +998,8 @@ class WatchRoutesRequest(_message.Message):
     DIRECTORY_ID_FIELD_NUMBER: _builtins.int
     SINCE_FIELD_NUMBER: _builtins.int
     ACCEPTS_PLACEMENT_SETS_FIELD_NUMBER: _builtins.int
+    LITE_TOPICS_FIELD_NUMBER: _builtins.int
+    ENODE_FIELD_NUMBER: _builtins.int
     include_handle_keys: _builtins.bool
     """Include the keys that seal handles. For snodes, which must prove that they are allowed to have them."""
     directory_id: _builtins.str
@@ -992,6 +1008,10 @@ class WatchRoutesRequest(_message.Message):
     """The version of topics and groups that the watcher has; 0 = none. If possible, only later changes are sent."""
     accepts_placement_sets: _builtins.bool
     """Send placements as sets that topics name by id. A large directory can only be watched with it."""
+    lite_topics: _topic_pb2.WatchedLiteTopics.ValueType
+    """The lite topics in snapshots, in changes since a version, and in the checksum. Later changes contain all."""
+    enode: _builtins.str
+    """With WATCHED_LITE_TOPICS_ON_ENODE, the enode."""
     def __init__(
         self,
         *,
@@ -999,10 +1019,12 @@ class WatchRoutesRequest(_message.Message):
         directory_id: _builtins.str = ...,
         since: _builtins.int = ...,
         accepts_placement_sets: _builtins.bool = ...,
+        lite_topics: _topic_pb2.WatchedLiteTopics.ValueType = ...,
+        enode: _builtins.str = ...,
     ) -> None: ...
     _HasFieldArgType: _TypeAlias = _Never  # noqa: Y015
     def HasField(self, field_name: _HasFieldArgType) -> _builtins.bool: ...
-    _ClearFieldArgType: _TypeAlias = _typing.Literal["accepts_placement_sets", b"accepts_placement_sets", "directory_id", b"directory_id", "include_handle_keys", b"include_handle_keys", "since", b"since"]  # noqa: Y015
+    _ClearFieldArgType: _TypeAlias = _typing.Literal["accepts_placement_sets", b"accepts_placement_sets", "directory_id", b"directory_id", "enode", b"enode", "include_handle_keys", b"include_handle_keys", "lite_topics", b"lite_topics", "since", b"since"]  # noqa: Y015
     def ClearField(self, field_name: _ClearFieldArgType) -> None: ...
     def WhichOneof(self, oneof_group: _Never) -> None: ...
 

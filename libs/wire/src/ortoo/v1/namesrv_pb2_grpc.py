@@ -7,6 +7,7 @@ from ortoo.v1 import named_lease_pb2 as ortoo_dot_v1_dot_named__lease__pb2
 from ortoo.v1 import namesrv_pb2 as ortoo_dot_v1_dot_namesrv__pb2
 from ortoo.v1 import replica_admin_pb2 as ortoo_dot_v1_dot_replica__admin__pb2
 from ortoo.v1 import replica_report_pb2 as ortoo_dot_v1_dot_replica__report__pb2
+from ortoo.v1 import topic_pb2 as ortoo_dot_v1_dot_topic__pb2
 
 
 class NameServiceStub(object):
@@ -73,6 +74,11 @@ class NameServiceStub(object):
                 '/ortoo.v1.NameService/GetTopic',
                 request_serializer=ortoo_dot_v1_dot_namesrv__pb2.GetTopicRequest.SerializeToString,
                 response_deserializer=ortoo_dot_v1_dot_namesrv__pb2.GetTopicResponse.FromString,
+                )
+        self.GetTopics = channel.unary_unary(
+                '/ortoo.v1.NameService/GetTopics',
+                request_serializer=ortoo_dot_v1_dot_topic__pb2.GetTopicsRequest.SerializeToString,
+                response_deserializer=ortoo_dot_v1_dot_topic__pb2.GetTopicsResponse.FromString,
                 )
         self.ListTopics = channel.unary_unary(
                 '/ortoo.v1.NameService/ListTopics',
@@ -243,6 +249,13 @@ class NameServiceServicer(object):
 
     def GetTopic(self, request, context):
         """One topic by name.
+        """
+        context.set_code(grpc.StatusCode.UNIMPLEMENTED)
+        context.set_details('Method not implemented!')
+        raise NotImplementedError('Method not implemented!')
+
+    def GetTopics(self, request, context):
+        """Several topics by name or by id. Missing topics are left out.
         """
         context.set_code(grpc.StatusCode.UNIMPLEMENTED)
         context.set_details('Method not implemented!')
@@ -447,6 +460,11 @@ def add_NameServiceServicer_to_server(servicer, server):
                     servicer.GetTopic,
                     request_deserializer=ortoo_dot_v1_dot_namesrv__pb2.GetTopicRequest.FromString,
                     response_serializer=ortoo_dot_v1_dot_namesrv__pb2.GetTopicResponse.SerializeToString,
+            ),
+            'GetTopics': grpc.unary_unary_rpc_method_handler(
+                    servicer.GetTopics,
+                    request_deserializer=ortoo_dot_v1_dot_topic__pb2.GetTopicsRequest.FromString,
+                    response_serializer=ortoo_dot_v1_dot_topic__pb2.GetTopicsResponse.SerializeToString,
             ),
             'ListTopics': grpc.unary_unary_rpc_method_handler(
                     servicer.ListTopics,
@@ -733,6 +751,23 @@ class NameService(object):
         return grpc.experimental.unary_unary(request, target, '/ortoo.v1.NameService/GetTopic',
             ortoo_dot_v1_dot_namesrv__pb2.GetTopicRequest.SerializeToString,
             ortoo_dot_v1_dot_namesrv__pb2.GetTopicResponse.FromString,
+            options, channel_credentials,
+            insecure, call_credentials, compression, wait_for_ready, timeout, metadata)
+
+    @staticmethod
+    def GetTopics(request,
+            target,
+            options=(),
+            channel_credentials=None,
+            call_credentials=None,
+            insecure=False,
+            compression=None,
+            wait_for_ready=None,
+            timeout=None,
+            metadata=None):
+        return grpc.experimental.unary_unary(request, target, '/ortoo.v1.NameService/GetTopics',
+            ortoo_dot_v1_dot_topic__pb2.GetTopicsRequest.SerializeToString,
+            ortoo_dot_v1_dot_topic__pb2.GetTopicsResponse.FromString,
             options, channel_credentials,
             insecure, call_credentials, compression, wait_for_ready, timeout, metadata)
 

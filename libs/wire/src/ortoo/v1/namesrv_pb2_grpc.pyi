@@ -10,6 +10,7 @@ from ortoo.v1 import named_lease_pb2 as _named_lease_pb2
 from ortoo.v1 import namesrv_pb2 as _namesrv_pb2
 from ortoo.v1 import replica_admin_pb2 as _replica_admin_pb2
 from ortoo.v1 import replica_report_pb2 as _replica_report_pb2
+from ortoo.v1 import topic_pb2 as _topic_pb2
 import abc as _abc_1
 
 
@@ -44,6 +45,8 @@ class NameServiceStub:
     """Adds offered topics to this directory, with their ids, messages and offsets."""
     GetTopic: _aio.UnaryUnaryMultiCallable[_namesrv_pb2.GetTopicRequest, _namesrv_pb2.GetTopicResponse]
     """One topic by name."""
+    GetTopics: _aio.UnaryUnaryMultiCallable[_topic_pb2.GetTopicsRequest, _topic_pb2.GetTopicsResponse]
+    """Several topics by name or by id. Missing topics are left out."""
     ListTopics: _aio.UnaryUnaryMultiCallable[_namesrv_pb2.ListTopicsRequest, _namesrv_pb2.ListTopicsResponse]
     """All topics, by name."""
     PutGroup: _aio.UnaryUnaryMultiCallable[_namesrv_pb2.PutGroupRequest, _namesrv_pb2.PutGroupResponse]
@@ -195,6 +198,14 @@ class NameServiceServicer(metaclass=_abc_1.ABCMeta):
         context: _aio.ServicerContext[_namesrv_pb2.GetTopicRequest, _abc.Awaitable[_namesrv_pb2.GetTopicResponse]],
     ) -> _abc.Awaitable[_namesrv_pb2.GetTopicResponse]:
         """One topic by name."""
+
+    @_abc_1.abstractmethod
+    def GetTopics(
+        self,
+        request: _topic_pb2.GetTopicsRequest,
+        context: _aio.ServicerContext[_topic_pb2.GetTopicsRequest, _abc.Awaitable[_topic_pb2.GetTopicsResponse]],
+    ) -> _abc.Awaitable[_topic_pb2.GetTopicsResponse]:
+        """Several topics by name or by id. Missing topics are left out."""
 
     @_abc_1.abstractmethod
     def ListTopics(

@@ -179,6 +179,30 @@ ENODE_REPLICA_STATE_WAITING: EnodeReplicaState.ValueType  # 5
 """An empty disk that has not been added yet."""
 Global___EnodeReplicaState: _TypeAlias = EnodeReplicaState  # noqa: Y015
 
+class _WatchedLiteTopics:
+    ValueType = _typing.NewType("ValueType", _builtins.int)
+    V: _TypeAlias = ValueType  # noqa: Y015
+
+class _WatchedLiteTopicsEnumTypeWrapper(_enum_type_wrapper._EnumTypeWrapper[_WatchedLiteTopics.ValueType], _builtins.type):
+    DESCRIPTOR: _descriptor.EnumDescriptor
+    WATCHED_LITE_TOPICS_UNSPECIFIED: _WatchedLiteTopics.ValueType  # 0
+    """Not set; all lite topics."""
+    WATCHED_LITE_TOPICS_NONE: _WatchedLiteTopics.ValueType  # 1
+    """None; the watcher requests those that it uses."""
+    WATCHED_LITE_TOPICS_ON_ENODE: _WatchedLiteTopics.ValueType  # 2
+    """Those on one enode."""
+
+class WatchedLiteTopics(_WatchedLiteTopics, metaclass=_WatchedLiteTopicsEnumTypeWrapper):
+    """A choice of lite topics."""
+
+WATCHED_LITE_TOPICS_UNSPECIFIED: WatchedLiteTopics.ValueType  # 0
+"""Not set; all lite topics."""
+WATCHED_LITE_TOPICS_NONE: WatchedLiteTopics.ValueType  # 1
+"""None; the watcher requests those that it uses."""
+WATCHED_LITE_TOPICS_ON_ENODE: WatchedLiteTopics.ValueType  # 2
+"""Those on one enode."""
+Global___WatchedLiteTopics: _TypeAlias = WatchedLiteTopics  # noqa: Y015
+
 @_typing.final
 class Topic(_message.Message):
     """A named stream of messages, spread over queues."""
@@ -195,6 +219,7 @@ class Topic(_message.Message):
     PUBLISH_ORDER_FIELD_NUMBER: _builtins.int
     LITE_TTL_MS_FIELD_NUMBER: _builtins.int
     PLACEMENT_SET_ID_FIELD_NUMBER: _builtins.int
+    PARENT_FIELD_NUMBER: _builtins.int
     name: _builtins.str
     """Letters, digits and _ - % |, at most 127 characters."""
     topic_id: _builtins.int
@@ -211,6 +236,8 @@ class Topic(_message.Message):
     """With MESSAGE_TYPE_LITE, the time without a message after which a lite topic is deleted, milliseconds; 0 = never."""
     placement_set_id: _builtins.int
     """The id of its placements; 0 = `placements` lists them."""
+    parent: _builtins.str
+    """The parent, if the topic stores a lite topic; empty = it stores none. Absent = the name server is an older one."""
     @_builtins.property
     def placements(self) -> _containers.RepeatedCompositeFieldContainer[Global___Placement]:
         """The enodes that hold its queues. In a watch with `accepts_placement_sets`, `placement_set_id` replaces it."""
@@ -232,12 +259,15 @@ class Topic(_message.Message):
         publish_order: Global___PublishOrder | None = ...,
         lite_ttl_ms: _builtins.int = ...,
         placement_set_id: _builtins.int = ...,
+        parent: _builtins.str | None = ...,
     ) -> None: ...
-    _HasFieldArgType: _TypeAlias = _typing.Literal["publish_order", b"publish_order"]  # noqa: Y015
+    _HasFieldArgType: _TypeAlias = _typing.Literal["_parent", b"_parent", "parent", b"parent", "publish_order", b"publish_order"]  # noqa: Y015
     def HasField(self, field_name: _HasFieldArgType) -> _builtins.bool: ...
-    _ClearFieldArgType: _TypeAlias = _typing.Literal["created_at_ms", b"created_at_ms", "lite_ttl_ms", b"lite_ttl_ms", "message_type", b"message_type", "name", b"name", "permission", b"permission", "placement_set_id", b"placement_set_id", "placements", b"placements", "publish_order", b"publish_order", "topic_id", b"topic_id", "version", b"version"]  # noqa: Y015
+    _ClearFieldArgType: _TypeAlias = _typing.Literal["_parent", b"_parent", "created_at_ms", b"created_at_ms", "lite_ttl_ms", b"lite_ttl_ms", "message_type", b"message_type", "name", b"name", "parent", b"parent", "permission", b"permission", "placement_set_id", b"placement_set_id", "placements", b"placements", "publish_order", b"publish_order", "topic_id", b"topic_id", "version", b"version"]  # noqa: Y015
     def ClearField(self, field_name: _ClearFieldArgType) -> None: ...
-    def WhichOneof(self, oneof_group: _Never) -> None: ...
+    _WhichOneofReturnType__parent: _TypeAlias = _typing.Literal["parent"]  # noqa: Y015
+    _WhichOneofArgType__parent: _TypeAlias = _typing.Literal["_parent", b"_parent"]  # noqa: Y015
+    def WhichOneof(self, oneof_group: _WhichOneofArgType__parent) -> _WhichOneofReturnType__parent | None: ...
 
 Global___Topic: _TypeAlias = Topic  # noqa: Y015
 
@@ -731,3 +761,65 @@ class Snode(_message.Message):
     def WhichOneof(self, oneof_group: _Never) -> None: ...
 
 Global___Snode: _TypeAlias = Snode  # noqa: Y015
+
+@_typing.final
+class GetTopicsRequest(_message.Message):
+    """The topics to return."""
+
+    DESCRIPTOR: _descriptor.Descriptor
+
+    NAMES_FIELD_NUMBER: _builtins.int
+    TOPIC_IDS_FIELD_NUMBER: _builtins.int
+    @_builtins.property
+    def names(self) -> _containers.RepeatedScalarFieldContainer[_builtins.str]:
+        """Names; together with `topic_ids` at most 1,000."""
+
+    @_builtins.property
+    def topic_ids(self) -> _containers.RepeatedScalarFieldContainer[_builtins.int]:
+        """Ids."""
+
+    def __init__(
+        self,
+        *,
+        names: _abc.Iterable[_builtins.str] | None = ...,
+        topic_ids: _abc.Iterable[_builtins.int] | None = ...,
+    ) -> None: ...
+    _HasFieldArgType: _TypeAlias = _Never  # noqa: Y015
+    def HasField(self, field_name: _HasFieldArgType) -> _builtins.bool: ...
+    _ClearFieldArgType: _TypeAlias = _typing.Literal["names", b"names", "topic_ids", b"topic_ids"]  # noqa: Y015
+    def ClearField(self, field_name: _ClearFieldArgType) -> None: ...
+    def WhichOneof(self, oneof_group: _Never) -> None: ...
+
+Global___GetTopicsRequest: _TypeAlias = GetTopicsRequest  # noqa: Y015
+
+@_typing.final
+class GetTopicsResponse(_message.Message):
+    """The topics that exist."""
+
+    DESCRIPTOR: _descriptor.Descriptor
+
+    TOPICS_FIELD_NUMBER: _builtins.int
+    VERSION_FIELD_NUMBER: _builtins.int
+    DIRECTORY_ID_FIELD_NUMBER: _builtins.int
+    version: _builtins.int
+    """The version of the directory that the answer shows."""
+    directory_id: _builtins.str
+    """The id of the directory."""
+    @_builtins.property
+    def topics(self) -> _containers.RepeatedCompositeFieldContainer[Global___Topic]:
+        """In any order."""
+
+    def __init__(
+        self,
+        *,
+        topics: _abc.Iterable[Global___Topic] | None = ...,
+        version: _builtins.int = ...,
+        directory_id: _builtins.str = ...,
+    ) -> None: ...
+    _HasFieldArgType: _TypeAlias = _Never  # noqa: Y015
+    def HasField(self, field_name: _HasFieldArgType) -> _builtins.bool: ...
+    _ClearFieldArgType: _TypeAlias = _typing.Literal["directory_id", b"directory_id", "topics", b"topics", "version", b"version"]  # noqa: Y015
+    def ClearField(self, field_name: _ClearFieldArgType) -> None: ...
+    def WhichOneof(self, oneof_group: _Never) -> None: ...
+
+Global___GetTopicsResponse: _TypeAlias = GetTopicsResponse  # noqa: Y015

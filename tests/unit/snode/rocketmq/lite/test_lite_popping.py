@@ -63,6 +63,9 @@ class Owners:
 class LiteQueues:
     """Has both lite topics."""
 
+    async def load(self, parent: Any, lite_topics: Any) -> None:
+        """All are known."""
+
     def queue(self, parent: Any, lite_topic: str) -> Queue:
         """Its queue."""
         return {"a": A, "b": B}[lite_topic]

@@ -1,9 +1,10 @@
-"""The valid names of topics, groups and processes.
+"""The valid names of topics, groups and processes, and the checksum of topics by id.
 
 The pattern and the lengths are RocketMQ's (`%` and `|` included), because its clients check the same ones.
 """
 
 import re
+from typing import Final
 
 from ortoo.common.errors import Invalid
 
@@ -13,6 +14,9 @@ PROCESS_NAME_LENGTH_MAX = 63
 
 TOPICS_MAX = 1_024
 """Largest number of topics that one call describes."""
+LITE_CHECKSUM_MODULUS: Final = 1 << 64
+_ID_FACTOR: Final = 0x9E3779B97F4A7C15
+_VERSION_FACTOR: Final = 0xC2B2AE3D27D4EB4F
 _NAME = re.compile(r"[%|a-zA-Z0-9_-]+\Z")
 _PROCESS_NAME = re.compile(r"[a-zA-Z0-9][a-zA-Z0-9_.@-]*\Z")
 
@@ -47,3 +51,11 @@ def _check(name: str, field: str, what: str, pattern: re.Pattern[str], allowed: 
         raise Invalid(
             f"the {what} name {name!r} has {' '.join(map(repr, wrong))}; only {allowed} are allowed", field=field
         )
+
+
+def lite_checksum(topic_id: int, version: int) -> int:
+    """The checksum of one lite topic. The checksum of several is the sum, modulo LITE_CHECKSUM_MODULUS.
+
+    Each change of a topic gives it a new version, so the id and the version determine its content.
+    """
+    return (topic_id * _ID_FACTOR + version * _VERSION_FACTOR) % LITE_CHECKSUM_MODULUS

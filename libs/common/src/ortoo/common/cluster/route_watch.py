@@ -3,11 +3,20 @@
 import zlib
 from collections.abc import AsyncIterable, AsyncIterator, Iterable
 
+from ortoo.common.cluster.names import lite_checksum
 from ortoo.common.errors import Conflict
 from ortoo.common.process.clock import Clock, current_clock
 from ortoo.common.process.long_work import in_slices
 from ortoo.v1.namesrv_pb2 import WatchRoutesRequest, WatchRoutesResponse
-from ortoo.v1.topic_pb2 import Group, Topic
+from ortoo.v1.topic_pb2 import (
+    WATCHED_LITE_TOPICS_NONE,
+    WATCHED_LITE_TOPICS_ON_ENODE,
+    WATCHED_LITE_TOPICS_UNSPECIFIED,
+    Group,
+    Placement,
+    Topic,
+    WatchedLiteTopics,
+)
 
 CHECKSUM_MODULUS = 1 << 64
 Crcs = dict[tuple[type[Topic | Group], str], int]
@@ -18,6 +27,12 @@ def checksum_of(rows: Iterable[bytes]) -> int:
     return sum(map(zlib.crc32, rows)) % CHECKSUM_MODULUS
 
 
+def _watched_lite_topics(scope: str | None) -> WatchedLiteTopics.ValueType:
+    if scope is None:
+        return WATCHED_LITE_TOPICS_UNSPECIFIED
+    return WATCHED_LITE_TOPICS_ON_ENODE if scope else WATCHED_LITE_TOPICS_NONE
+
+
 class RoutePosition:
     """The version of the routes that a process has applied, from which another watch can continue.
 
@@ -25,9 +40,14 @@ class RoutePosition:
     from a backup, or it may no longer list an old deletion.
     """
 
-    def __init__(self, clock: Clock | None = None) -> None:
-        """Start without routes. `clock` None = the default clock."""
+    def __init__(self, clock: Clock | None = None, *, lite_scope: str | None = None) -> None:
+        """Start without routes. `clock` None = the default clock.
+
+        `lite_scope` selects the lite topics in snapshots, in resumed changes and in the checksum: None = all, empty =
+        none, otherwise those on this enode.
+        """
         self._clock = clock or current_clock()
+        self._lite_scope = lite_scope
         self._directory_id = ""
         self._version = 0
         self._highest_version = 0
@@ -35,7 +55,7 @@ class RoutePosition:
         self._is_behind = False
         """Whether the last snapshot was older than routes seen before."""
         self._crcs: Crcs = {}
-        """The CRC of each topic and group, by kind and name."""
+        """The checksum of each topic and group in the scope, by kind and name."""
 
     def request(self, *, include_handle_keys: bool = False) -> WatchRoutesRequest:
         """The request of a watch that continues from here.
@@ -49,6 +69,8 @@ class RoutePosition:
             directory_id=self._directory_id,
             since=since,
             accepts_placement_sets=True,
+            lite_topics=_watched_lite_topics(self._lite_scope),
+            enode=self._lite_scope or "",
         )
 
     async def follow(self, parts: AsyncIterable[WatchRoutesResponse]) -> AsyncIterator[WatchRoutesResponse]:
@@ -64,13 +86,23 @@ class RoutePosition:
     async def _crcs_of(self, update: WatchRoutesResponse) -> Crcs:
         """The CRCs of the rows of an update. A snapshot is long work, so the event loop does other work in between."""
         crcs: Crcs = {}
+        sets_here = {one.set_id for one in update.placement_sets if self._is_placed_here(one.placements)}
         async for topics in in_slices(update.topics, self._clock):
             for topic in topics:
-                crcs[Topic, topic.name] = zlib.crc32(WatchRoutesResponse(topics=[topic]).SerializeToString())
+                if self._lite_scope is None or not topic.parent:
+                    crcs[Topic, topic.name] = zlib.crc32(WatchRoutesResponse(topics=[topic]).SerializeToString())
+                elif topic.placement_set_id in sets_here or self._is_placed_here(topic.placements):
+                    crcs[Topic, topic.name] = lite_checksum(topic.topic_id, topic.version)
+                else:
+                    self._crcs.pop((Topic, topic.name), None)
         async for groups in in_slices(update.groups, self._clock):
             for group in groups:
                 crcs[Group, group.name] = zlib.crc32(WatchRoutesResponse(groups=[group]).SerializeToString())
         return crcs
+
+    def _is_placed_here(self, placements: Iterable[Placement]) -> bool:
+        """Whether an enode's watch is of lite topics with these placements."""
+        return any(one.enode == self._lite_scope for one in placements)
 
     def _advance(self, update: WatchRoutesResponse, crcs: Crcs) -> None:
         if update.snapshot:

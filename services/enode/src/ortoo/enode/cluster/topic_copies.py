@@ -42,7 +42,7 @@ class TopicCopies:
         self.watching = asyncio.Event()
         """Set while a name server is followed."""
         self._store = store
-        self._enode = enode
+        self.enode = enode
         self._changed = asyncio.Event()
         self._queue_counts = {copy.topic_id: copy.queue_count for copy in store.topics()}
         self._placed: dict[int, int] = {}
@@ -83,13 +83,13 @@ class TopicCopies:
     def _missing_error(self, topic_id: int, queue_id: int) -> OrtooError:
         if not self.watching.is_set():
             return Unavailable(
-                f"enode {self._enode} does not know queue {queue_id} of topic id {topic_id}, and it cannot ask: "
+                f"enode {self.enode} does not know queue {queue_id} of topic id {topic_id}, and it cannot ask: "
                 "no name server answers it"
             )
         if topic_id not in self._queue_counts:
-            return NotFound(f"enode {self._enode} has no topic with id {topic_id}; refresh the route", field="topic_id")
+            return NotFound(f"enode {self.enode} has no topic with id {topic_id}; refresh the route", field="topic_id")
         return NotFound(
-            f"the topic has queues 0 to {self._queue_counts[topic_id] - 1} on enode {self._enode}, not {queue_id}",
+            f"the topic has queues 0 to {self._queue_counts[topic_id] - 1} on enode {self.enode}, not {queue_id}",
             field="queue_id",
         )
 
@@ -133,7 +133,7 @@ class TopicCopies:
 
     def _queue_count(self, placements: Iterable[topic_pb2.Placement]) -> int:
         """The number of queues on this enode; 0 = none."""
-        own = (one for one in placements if one.enode == self._enode)
+        own = (one for one in placements if one.enode == self.enode)
         return max((max(one.read_queue_count, one.write_queue_count) for one in own), default=0)
 
     def _merged_with_stored(self, copy: TopicCopy) -> TopicCopy:
@@ -183,7 +183,7 @@ async def watch_topics(
     `on_snapshot` is called after each snapshot of all topics, and when a watch has resumed without a snapshot. After an
     OrtooError the watch starts again. The process cannot serve without its topics, so any other error ends it.
     """
-    backoff, attempt, position = Backoff(first_s=0.05, max_s=1.0), 0, RoutePosition(clock)
+    backoff, attempt, position = Backoff(first_s=0.05, max_s=1.0), 0, RoutePosition(clock, lite_scope=topics.enode)
     while True:
         await admitted.wait()
         address = name_servers.current

@@ -2,7 +2,7 @@
 
 import asyncio
 import contextlib
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Collection, Iterator
 from pathlib import Path
 from typing import Self, TypeVar
 
@@ -21,7 +21,8 @@ from ortoo.namesrv.catalog.stores import Stores
 from ortoo.namesrv.catalog.transaction import CatalogTransaction, RowCounts
 from ortoo.namesrv.catalog.users import Users
 from ortoo.namesrv.decisions.deletions import StoredChanges
-from ortoo.namesrv.decisions.route_changes import StoredDirectory
+from ortoo.namesrv.decisions.routes.route_changes import StoredDirectory
+from ortoo.namesrv.decisions.topics import Topic
 
 T = TypeVar("T")
 PROPOSALS_TIMEOUT_S = 0.3
@@ -110,6 +111,12 @@ class Catalog:
                     return read(CatalogTransaction(connection, self._encryption))
 
         return await self._database.submit(work)
+
+    async def topics_by_id(self, topic_ids: Collection[int]) -> list[Topic]:
+        """The stored topics with these ids; missing ones are left out. Errors: Unavailable."""
+        return await self._database.submit_transaction(
+            lambda connection: CatalogTransaction(connection).topics_by_id(topic_ids)
+        )
 
     async def read_version(self) -> int:
         """Read the version of the stored directory, and whether the database accepts changes."""

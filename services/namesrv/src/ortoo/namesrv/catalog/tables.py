@@ -107,6 +107,8 @@ def _topic_columns() -> list[sa.Column[Any]]:
         sa.Column("lite_ttl_ms", sa.BigInteger, nullable=False, server_default="0"),
         # Since revision 0015; 0 = no placements.
         sa.Column("placement_set_id", ID64, nullable=False, server_default="0"),
+        # Since revision 0016; NULL = written by an earlier version, which has the parent only in the name.
+        sa.Column("parent", sa.String(127)),
     ]
 
 

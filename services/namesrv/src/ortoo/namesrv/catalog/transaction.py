@@ -1,5 +1,6 @@
 """One change of the stored directory: its reads and writes. Runs on the catalog's thread."""
 
+import sys
 from collections import defaultdict
 from collections.abc import Collection, Iterable, Iterator, Mapping
 from dataclasses import dataclass, field
@@ -7,6 +8,7 @@ from typing import Any, TypeVar
 
 import sqlalchemy as sa
 
+from ortoo.common.groups.group_topics import parent_of_topic
 from ortoo.common.groups.handle_seal import HandleKey
 from ortoo.namesrv.catalog import tables
 from ortoo.namesrv.catalog.encryption import Encryption
@@ -14,7 +16,7 @@ from ortoo.namesrv.catalog.tables import row_of
 from ortoo.namesrv.decisions.deletions import LOW_BITS, GroupDeletion, RowSums, StoredChanges, TopicDeletion
 from ortoo.namesrv.decisions.groups import Group
 from ortoo.namesrv.decisions.placements import Placement, PlacementSet
-from ortoo.namesrv.decisions.route_changes import StoredDirectory
+from ortoo.namesrv.decisions.routes.route_changes import StoredDirectory
 from ortoo.namesrv.decisions.topics import Topic
 
 IDS_IN_STATEMENT = 500
@@ -118,6 +120,17 @@ class CatalogTransaction:
         if row is None:
             return None
         return _topic_of(row, self._placement_sets([row.placement_set_id]))
+
+    def topics_by_id(self, topic_ids: Collection[int]) -> list[Topic]:
+        """The stored topics with these ids; missing ones are left out."""
+        table = tables.topics
+        rows = [
+            row
+            for ids in _in_batches(topic_ids)
+            for row in self._connection.execute(sa.select(table).where(table.c.topic_id.in_(ids)))
+        ]
+        sets = self._placement_sets({row.placement_set_id for row in rows})
+        return [_topic_of(row, sets) for row in rows]
 
     def group(self, name: str) -> Group | None:
         """The stored group with this name, or None."""
@@ -299,16 +312,22 @@ def _deletions_of(rows: Iterable[Any], sets: Mapping[int, PlacementSet]) -> list
     for row in rows:
         fields = dict(row._mapping)
         own = {name: fields.pop(name) for name in ("deleted_at_ms", "due_at_ms", "is_due")}
-        set_id = fields.pop("placement_set_id")
-        found.append(TopicDeletion(Topic(**fields, placements=sets[0 if own["is_due"] else set_id]), **own))
+        found.append(TopicDeletion(_topic_from(fields, sets, is_placed=not own["is_due"]), **own))
     return found
 
 
 def _topic_of(row: sa.Row[tuple[object, ...]], sets: Mapping[int, PlacementSet]) -> Topic:
     """A topic from its row."""
-    fields = dict(row._mapping)
-    placements = sets[fields.pop("placement_set_id")]
-    return Topic(**fields, placements=placements)
+    return _topic_from(dict(row._mapping), sets)
+
+
+def _topic_from(fields: dict[Any, Any], sets: Mapping[int, PlacementSet], *, is_placed: bool = True) -> Topic:
+    """A topic from its columns."""
+    set_id = fields.pop("placement_set_id")
+    if fields["parent"] is None:
+        fields["parent"] = parent_of_topic(fields["name"]) or ""
+    fields["parent"] = sys.intern(fields["parent"])
+    return Topic(**fields, placements=sets[set_id if is_placed else 0])
 
 
 def _group_of(columns: Mapping[Any, Any]) -> Group:

@@ -7,6 +7,7 @@ from dataclasses import dataclass
 
 from ortoo.common.cluster.names import check_process_name, check_topic_name
 from ortoo.common.errors import Conflict, Invalid, NotFound
+from ortoo.common.groups.group_topics import parent_of_topic
 from ortoo.namesrv.decisions.placements import Placement
 from ortoo.namesrv.decisions.topics import QUEUE_COUNT_MAX, Permission, Topic
 
@@ -155,7 +156,16 @@ def select_named(names: Sequence[str], orphaned: Sequence[OrphanedTopic]) -> lis
 def adopted_topic(orphaned: OrphanedTopic, existing: Topic | None, *, version: int, now_ms: int) -> Topic:
     """The directory's entry for an adopted topic, with the reported queues, readable and writable."""
     if existing is None:
-        return Topic(orphaned.name, orphaned.topic_id, version, Permission.READ_WRITE, orphaned.placements, now_ms)
+        parent = parent_of_topic(orphaned.name) or ""  # enodes do not know the parents
+        return Topic(
+            orphaned.name,
+            orphaned.topic_id,
+            version,
+            Permission.READ_WRITE,
+            orphaned.placements,
+            now_ms,
+            parent=parent,
+        )
     by_enode = {placement.enode: placement for placement in existing.placements}
     for one in orphaned.placements:
         before = by_enode.get(one.enode)

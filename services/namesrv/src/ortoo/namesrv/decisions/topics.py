@@ -6,13 +6,19 @@ from collections.abc import Collection, Mapping, Sequence
 from dataclasses import dataclass
 
 from ortoo.common.cluster.names import check_process_name, check_topic_name
+from ortoo.common.cluster.sorted_names import SortedNames
 from ortoo.common.errors import AlreadyExists, Conflict, Invalid, NotFound, Overloaded
+from ortoo.common.groups.group_topics import LITE_PREFIX, parent_of_topic
 from ortoo.common.logs.counts import counted
 from ortoo.namesrv.decisions.placements import Placement, PlacementSet, PublishOrder, check_publish_order
 
 QUEUE_COUNT_MAX = 1024
 QUEUE_COUNT_DEFAULT = 4
 TOPICS_MAX = 100_000
+"""The maximum number of topics that store no lite topic."""
+LITE_TOPICS_MAX = 1_000_000
+LITE_TOPICS_OF_PARENT_MAX = 10_000
+"""The number is limited because a group without subscriptions to lite topics receives from all of a parent."""
 PLACEMENTS_MAX = 1_000
 LOST_SHOWN_MAX = 10
 """Maximum number of names in a refusal to forget an enode."""
@@ -57,6 +63,8 @@ class Topic:
     publish_order: PublishOrder = ()
     lite_ttl_ms: int = 0
     """For a parent of lite topics, the time without a message after which a lite topic is deleted; 0 = never."""
+    parent: str = ""
+    """The parent, if the topic stores a lite topic; empty = it stores none."""
 
     def __post_init__(self) -> None:
         """Share the placements with other topics."""
@@ -100,6 +108,8 @@ class NewTopic:
     ignore_orphaned: bool = False
     """Create it although enodes hold a topic of this name that is not in the directory."""
     lite_ttl_ms: int = 0
+    parent: str = ""
+    """The parent of a lite topic; empty = the parent in the name, if it exists."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -132,20 +142,19 @@ def create_topic(
     existing: Topic | None,
     enodes: Mapping[str, bool],
     *,
-    topic_count: int,
+    parent: str,
     topic_id: int,
     version: int,
     now_ms: int,
 ) -> Topic:
     """The topic to store for `request`, whose defaults are filled in; `existing` if it has the requested properties.
 
-    `enodes` has the liveness of each registered enode. Errors: AlreadyExists if `existing` differs, NotFound, Conflict,
-    Overloaded.
+    `enodes` has the liveness of each registered enode, and `parent` is the result of `parent_of`. The caller checks the
+    number of topics. Errors: AlreadyExists if `existing` differs, NotFound, Conflict.
     """
     if existing is not None:
         _check_unchanged(request, existing)
         return existing
-    check_count(topic_count + 1)
     chosen = choose_enodes(request.name, request.enodes, enodes)
     placements = tuple(Placement(enode, request.read_queue_count, request.write_queue_count) for enode in chosen)
     return Topic(
@@ -157,7 +166,57 @@ def create_topic(
         now_ms,
         request.message_type,
         lite_ttl_ms=request.lite_ttl_ms,
+        parent=parent,
     )
+
+
+def named_parent(request: NewTopic) -> str:
+    """The parent that a request for a topic names; empty if it names none."""
+    return request.parent or parent_of_topic(request.name) or ""
+
+
+def parent_of(request: NewTopic, parent: Topic | None) -> str:
+    """The parent to store for a new topic; empty if it stores no lite topic. `parent` is the topic `named_parent`.
+
+    A snode of an earlier version names the parent only in the name of the topic. Errors: Invalid, NotFound, for a
+    parent that the request gives.
+    """
+    name, is_parent = named_parent(request), parent is not None and parent.message_type is MessageType.LITE
+    if not request.parent:
+        return name if is_parent else ""
+    if parent_of_topic(request.name) != name:
+        raise Invalid(
+            f"topic {request.name!r} is no lite topic of {name!r}; expected a name %LMQ%|{name}|LITE", field="parent"
+        )
+    if parent is None:
+        raise NotFound(f"there is no topic {name!r}; create it with CreateTopic, or fix the name", field="parent")
+    if not is_parent:
+        raise Invalid(f"topic {name} has no lite topics; name a topic with MESSAGE_TYPE_LITE", field="parent")
+    return name
+
+
+def lite_page(
+    names: SortedNames, topics: Mapping[str, Topic], parent: str, after: str, limit: int
+) -> tuple[list[str], str]:
+    """A page of the names of a parent's lite topics, as `SortedNames.page`; those of another parent are left out."""
+    prefix = f"{LITE_PREFIX}{parent}|"
+    page, next_after = names.page(max(after, prefix), limit or LITE_TOPICS_OF_PARENT_MAX)
+    found = [name for name in page if name.startswith(prefix)]
+    is_last = len(found) < len(page)
+    return [name for name in found if topics[name].parent == parent], "" if is_last else next_after
+
+
+def check_lite_counts(parent: str, of_parent: int, total: int) -> None:
+    """Refuse a lite topic if there are too many, with it, of its parent or of all. Errors: Overloaded."""
+    if of_parent > LITE_TOPICS_OF_PARENT_MAX:
+        raise Overloaded(
+            f"topic {parent} has {LITE_TOPICS_OF_PARENT_MAX} lite topics, the maximum; delete unused ones",
+            field="parent",
+        )
+    if total > LITE_TOPICS_MAX:
+        raise Overloaded(
+            f"{LITE_TOPICS_MAX} lite topics are the maximum, not {total}; delete unused ones", field="parent"
+        )
 
 
 def check_count(count: int) -> None:

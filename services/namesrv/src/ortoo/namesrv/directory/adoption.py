@@ -5,7 +5,7 @@ from collections.abc import Sequence
 from ortoo.namesrv.catalog.transaction import CatalogTransaction
 from ortoo.namesrv.decisions import orphaned_topics, topics
 from ortoo.namesrv.decisions.orphaned_topics import OrphanedTopic, OrphanedTopics
-from ortoo.namesrv.decisions.route_changes import RouteChange
+from ortoo.namesrv.decisions.routes.route_change import RouteChange
 from ortoo.namesrv.decisions.topics import Topic
 
 Adoption = tuple[list[Topic], list[OrphanedTopic]]
@@ -25,11 +25,13 @@ def adopt_topics(
     chosen = (
         [one for one in offered if not one.conflict] if all_possible else orphaned_topics.select_named(names, offered)
     )
-    topics.check_count(len(existing) + sum(one.name not in existing for one in chosen))
-    taken = []
-    for one in chosen:
-        before = existing.get(one.name)
-        taken.append(orphaned_topics.adopted_topic(one, before, version=stored.version, now_ms=now_ms))
-        stored.put_topic(taken[-1], before)
+    taken = [
+        orphaned_topics.adopted_topic(one, existing.get(one.name), version=stored.version, now_ms=now_ms)
+        for one in chosen
+    ]
+    plain = {one.name for one in (*known.topics, *taken) if not one.parent}
+    topics.check_count(len(plain))
+    for one in taken:
+        stored.put_topic(one, existing.get(one.name))
     refused = [one for one in offered if one.conflict] if all_possible else []
     return (taken, refused), RouteChange(stored.version, topics=tuple(taken)) if taken else None

@@ -5,7 +5,7 @@ from ortoo.namesrv.catalog.transaction import CatalogTransaction
 from ortoo.namesrv.decisions import deletions, groups, topics
 from ortoo.namesrv.decisions.deletions import GroupDeletion, TopicDeletion
 from ortoo.namesrv.decisions.groups import Group
-from ortoo.namesrv.decisions.route_changes import RouteChange
+from ortoo.namesrv.decisions.routes.route_change import RouteChange
 from ortoo.namesrv.decisions.topics import Topic
 
 

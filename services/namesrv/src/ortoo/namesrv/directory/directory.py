@@ -22,7 +22,8 @@ from ortoo.namesrv.decisions.handle_keys import KeyRotation
 from ortoo.namesrv.decisions.orphaned_topics import OrphanedTopic, OrphanedTopics, StoredTopic
 from ortoo.namesrv.decisions.process_leases import Enode, ProcessLeases, Snode
 from ortoo.namesrv.decisions.replicas import ReplicaSet
-from ortoo.namesrv.decisions.route_changes import DIRECTORY_BYTES_MAX, RouteChange, Routes, StoredDirectory
+from ortoo.namesrv.decisions.routes.route_change import RouteChange
+from ortoo.namesrv.decisions.routes.route_changes import DIRECTORY_BYTES_MAX, Routes, StoredDirectory
 from ortoo.namesrv.decisions.topics import ForgottenEnode, NewTopic, Topic, TopicChange
 from ortoo.namesrv.directory import adoption, deletion, forgetting, key_rotation
 from ortoo.namesrv.directory.synced_routes import SyncedRoutes
@@ -119,19 +120,19 @@ class Directory:
         offered = () if request.ignore_orphaned else self.orphaned.find(request.name, self._routes.deleted)
         enodes = self._leases.enode_liveness()
         topic_id, now_ms = self._randomness.id64(), self._clock.now_ms()
+        named, lite = topics.named_parent(request), self._routes.lite_counts
 
         def decide(stored: CatalogTransaction) -> tuple[Topic, RouteChange | None]:
             existing = stored.topic(request.name)
+            parent = topics.parent_of(request, stored.topic(named) if named else None)
             if existing is None:
                 orphaned_topics.check_not_orphaned(request.name, offered)
+                if parent:
+                    topics.check_lite_counts(parent, lite.of_parents[parent] + 1, lite.total + 1)
+                else:
+                    topics.check_count(stored.topic_count() - lite.total + 1)
             topic = topics.create_topic(
-                request,
-                existing,
-                enodes,
-                topic_count=stored.topic_count(),
-                topic_id=topic_id,
-                version=stored.version,
-                now_ms=now_ms,
+                request, existing, enodes, parent=parent, topic_id=topic_id, version=stored.version, now_ms=now_ms
             )
             return self._put_topic(stored, existing, topic)
 

@@ -6,7 +6,7 @@ from collections.abc import Mapping
 from ortoo.common.errors import Conflict
 from ortoo.namesrv.catalog.transaction import CatalogTransaction
 from ortoo.namesrv.decisions import topics
-from ortoo.namesrv.decisions.route_changes import RouteChange
+from ortoo.namesrv.decisions.routes.route_change import RouteChange
 from ortoo.namesrv.decisions.topics import ForgottenEnode
 
 

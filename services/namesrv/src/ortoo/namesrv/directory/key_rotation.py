@@ -3,7 +3,7 @@
 from ortoo.common.groups.handle_seal import HandleKey
 from ortoo.namesrv.catalog.transaction import CatalogTransaction
 from ortoo.namesrv.decisions.handle_keys import KeyRotation
-from ortoo.namesrv.decisions.route_changes import RouteChange
+from ortoo.namesrv.decisions.routes.route_change import RouteChange
 
 
 def add_key(

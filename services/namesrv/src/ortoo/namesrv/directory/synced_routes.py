@@ -4,7 +4,8 @@ from collections.abc import Callable, Sequence
 
 from ortoo.common.groups.handle_seal import HandleKey, HandleKeys
 from ortoo.namesrv.decisions.deletions import GroupDeletion, StoredChanges
-from ortoo.namesrv.decisions.route_changes import RouteChange, Routes, StoredDirectory
+from ortoo.namesrv.decisions.routes.route_change import RouteChange
+from ortoo.namesrv.decisions.routes.route_changes import Routes, StoredDirectory
 from ortoo.namesrv.directory.watches import RouteWatchers
 
 

@@ -7,7 +7,8 @@ from contextlib import asynccontextmanager
 
 from ortoo.common.errors import Overloaded, Unsupported
 from ortoo.common.process.clock import Clock, current_clock
-from ortoo.namesrv.decisions.route_changes import DIRECTORY_BYTES_MAX, NO_START, RouteChange, Routes, WatchStart
+from ortoo.namesrv.decisions.routes.route_change import RouteChange
+from ortoo.namesrv.decisions.routes.route_changes import DIRECTORY_BYTES_MAX, NO_START, Routes, WatchStart
 
 ROUND_S, ROUND_S_PER_WATCHER = 0.02, 0.0005
 """The minimum time between two messages to the watchers is the larger of both. The changes in it become one message.
@@ -45,6 +46,18 @@ class RouteWatchers:
         """Send a snapshot to all watchers."""
         self._routes.clear_log()
         self._wake()
+
+    def check_complete(self) -> None:
+        """Refuse a watcher of an earlier version, which needs all lite topics, if they are too large.
+
+        Errors: Unsupported.
+        """
+        if self._routes.complete_bytes > DIRECTORY_BYTES_MAX:
+            raise Unsupported(
+                f"the directory with all its lite topics needs more than {DIRECTORY_BYTES_MAX} bytes; upgrade this "
+                "process, so that it watches a part of the lite topics",
+                field="lite_topics",
+            )
 
     def check_expandable(self) -> None:
         """Refuse a watcher that needs the placements in each topic if they are too large. Errors: Unsupported."""
@@ -85,7 +98,7 @@ class RouteWatchers:
                     async with self._turn():
                         if self._ended:
                             return
-                        change, seen = self._routes.first(NO_START)
+                        change, seen = self._routes.first(WatchStart(lite_scope=start.lite_scope))
                         yield change
                 elif seen is None:
                     change, seen = self._routes.first(start)
@@ -93,7 +106,7 @@ class RouteWatchers:
                 elif (wait_s := self._round_s - self._clock.monotonic_s()) > 0:
                     await self._clock.sleep(wait_s)
                 else:
-                    following, seen = self._routes.next_after(seen)
+                    following, seen = self._routes.next_after(seen, start.lite_scope)
                     if following is None:
                         await news.wait()
                     else:

@@ -5,14 +5,14 @@ from collections.abc import Callable, Iterable, Iterator, Sequence
 from itertools import chain
 from typing import TypeVar
 
-from ortoo.common.cluster.route_watch import checksum_of
+from ortoo.common.cluster.route_watch import CHECKSUM_MODULUS, checksum_of
 from ortoo.common.groups.handle_seal import HandleKeys
 from ortoo.common.grpc.messages import write
 from ortoo.namesrv.decisions.deletions import GroupDeletion
 from ortoo.namesrv.decisions.groups import Group
 from ortoo.namesrv.decisions.placements import PlacementSet
 from ortoo.namesrv.decisions.process_leases import Enode, Snode
-from ortoo.namesrv.decisions.route_changes import Contents, RouteChange
+from ortoo.namesrv.decisions.routes.route_change import Contents, RouteChange
 from ortoo.namesrv.decisions.topics import Topic
 from ortoo.namesrv.rpc.wire import topic_to, topic_with_set_id
 from ortoo.v1 import handle_keys_pb2, topic_pb2
@@ -44,8 +44,8 @@ class RouteEncoder:
         self._messages: OrderedDict[tuple[int, bool], tuple[RouteChange, Sequence[bytes]]] = OrderedDict()
         """The encoded messages of the last changes by identity, with and without keys."""
         self._message_bytes = 0
-        self._checksum = (-1, 0)
-        """The version of the contents, and their checksum."""
+        self._checksums: dict[bool, tuple[int, int]] = {}
+        """With all lite topics, and without them: the version of the contents, and their checksum."""
 
     def messages(self, change: RouteChange, *, include_handle_keys: bool) -> Sequence[bytes]:
         """The messages of a change, each small enough to be sent.
@@ -120,6 +120,9 @@ class RouteEncoder:
     ) -> Iterator[bytes]:
         known = self._rows[kind]
         for row in rows:
+            if isinstance(row, Topic) and row.parent:  # there may be very many, and most are sent once
+                yield encode(row)
+                continue
             found = known.get(row.name)
             if found is None or found[0] is not row:
                 found = known[row.name] = row, encode(row)
@@ -134,13 +137,14 @@ class RouteEncoder:
                     del known[name]
 
     def _checksum_of(self, contents: Contents) -> int:
-        if self._checksum[0] != contents.version:
+        known = self._checksums.get(contents.has_all_topics)
+        if known is None or known[0] != contents.version:
             rows = chain(
                 self._encoded_rows(Topic, contents.topics, self._topic_piece),
                 self._encoded_rows(Group, contents.groups, _group_piece),
             )
-            self._checksum = contents.version, checksum_of(rows)
-        return self._checksum[1]
+            known = self._checksums[contents.has_all_topics] = contents.version, checksum_of(rows)
+        return (known[1] + contents.lite_checksum) % CHECKSUM_MODULUS
 
 
 def _slices(items: Sequence[Item]) -> Iterator[Sequence[Item]]:

@@ -23,8 +23,8 @@ from ortoo.namesrv.decisions.known_stores import EnodeLog
 from ortoo.namesrv.decisions.orphaned_topics import StoredTopic
 from ortoo.namesrv.decisions.process_leases import Enode, LeaseRefusals, Snode
 from ortoo.namesrv.decisions.replicas import ReplicaReport
-from ortoo.namesrv.decisions.route_changes import WatchStart
-from ortoo.namesrv.decisions.topics import NewTopic
+from ortoo.namesrv.decisions.routes.route_changes import WatchStart
+from ortoo.namesrv.decisions.topics import NewTopic, lite_page
 from ortoo.namesrv.directory.directory import Directory
 from ortoo.namesrv.directory.elections import Elections
 from ortoo.namesrv.directory.stores import StoresOfEnodes
@@ -45,6 +45,7 @@ from ortoo.v1 import topic_pb2
 from ortoo.v1.namesrv_pb2_grpc import NameServiceServicer, add_NameServiceServicer_to_server
 
 NAME = "ortoo.v1.NameService"
+TOPICS_AT_ONCE_MAX = 1_000
 QUEUE_FRONT_METHODS = tuple(
     f"/{NAME}/{method}"
     for method in ("RegisterEnode", "RegisterSnode", "ReportReplica", "AcquireNamedLease", "GetUser")
@@ -191,14 +192,30 @@ class NameService(NameServiceServicer):
         """One topic."""
         return pb.GetTopicResponse(topic=wire.topic_to(self.directory.topic(request.name)))
 
+    async def GetTopics(self, request: topic_pb2.GetTopicsRequest, context: Context) -> topic_pb2.GetTopicsResponse:
+        """Several topics by name or by id."""
+        count = len(request.names) + len(request.topic_ids)
+        if count > TOPICS_AT_ONCE_MAX:
+            raise Invalid(f"{count} topics; request at most {TOPICS_AT_ONCE_MAX} at once", field="names")
+        version, known = self.directory.version, self.directory.topics
+        topics = [known[name] for name in request.names if name in known]
+        if request.topic_ids:
+            topics += await self.catalog.topics_by_id(request.topic_ids)
+        return topic_pb2.GetTopicsResponse(
+            topics=map(wire.topic_to, topics), version=version, directory_id=self.directory.directory_id
+        )
+
     async def ListTopics(self, request: pb.ListTopicsRequest, context: Context) -> pb.ListTopicsResponse:
-        """All topics, or a page of them."""
-        page, topics = self.directory.sorted_names()[0].page(request.after, request.limit), self.directory.topics
+        """All topics, those of a parent, or a page of them."""
+        names, topics = self.directory.sorted_names()[0], self.directory.topics
+        page = names.page(request.after, request.limit)
+        if request.parent:
+            page = lite_page(names, topics, request.parent, request.after, request.limit)
 
         def row_of(name: str) -> topic_pb2.Topic | None:
             return wire.topic_to(topics[name]) if name in topics else None
 
-        response = pb.ListTopicsResponse()
+        response = pb.ListTopicsResponse(version=self.directory.version)
         response.next_after = await fill_page(page, row_of, response.topics, request.limit, self.clock)
         return response
 
@@ -349,11 +366,14 @@ class NameService(NameServiceServicer):
         """Send the complete directory or the changes since a version, then every change, as encoded messages."""
         if request.include_handle_keys and not self.guarded:
             self._check_token(context)
-        encoder = self._encoders[request.accepts_placement_sets]
-        async with contextlib.aclosing(self.directory.watches.watch(read(WatchStart, request))) as changes:
+        encoder, watches = self._encoders[request.accepts_placement_sets], self.directory.watches
+        start = read(WatchStart, request, lite_scope=wire.lite_scope_of(request))
+        async with contextlib.aclosing(watches.watch(start)) as changes:
             async for change in changes:
+                if start.lite_scope is None:
+                    watches.check_complete()
                 if not request.accepts_placement_sets:
-                    self.directory.watches.check_expandable()
+                    watches.check_expandable()
                 for message in encoder.messages(change, include_handle_keys=request.include_handle_keys):
                     yield message
 

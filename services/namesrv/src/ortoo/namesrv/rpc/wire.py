@@ -1,5 +1,6 @@
 """Conversions between values of the name server and protobuf messages, for fields with different names."""
 
+from ortoo.common.cluster.names import check_process_name
 from ortoo.common.grpc.messages import read, read_request, write
 from ortoo.namesrv.catalog.users import User
 from ortoo.namesrv.decisions.deletions import TopicDeletion
@@ -19,6 +20,18 @@ def topic_change_of(request: namesrv_pb2.UpdateTopicRequest) -> TopicChange:
         publish_order=places if request.HasField("publish_order") else None,
         lite_ttl_ms=request.lite_ttl_ms if request.HasField("lite_ttl_ms") else None,
     )
+
+
+def lite_scope_of(request: namesrv_pb2.WatchRoutesRequest) -> str | None:
+    """The lite topics that a watcher gets first, as in `WatchStart.lite_scope`. Errors: Invalid."""
+    match request.lite_topics:
+        case topic_pb2.WATCHED_LITE_TOPICS_NONE:
+            return ""
+        case topic_pb2.WATCHED_LITE_TOPICS_ON_ENODE:
+            check_process_name(request.enode, "enode")
+            return request.enode
+        case _:
+            return None
 
 
 def topic_to(topic: Topic) -> topic_pb2.Topic:

@@ -1,7 +1,6 @@
 """The snode's copy of the cluster's directory: applies changes and answers lookups without I/O or clock."""
 
 import dataclasses
-from collections import defaultdict
 from collections.abc import Iterable, Mapping, Sequence
 from typing import TypeVar
 
@@ -9,6 +8,7 @@ from ortoo.common.cluster.sorted_names import SortedNames
 from ortoo.common.errors import NOT_ACCEPTED_FIELD, Forbidden, Invalid, NotFound, Unavailable
 from ortoo.common.groups.group_topics import group_of_topic, parent_of_topic
 from ortoo.common.groups.handle_seal import HandleSeals
+from ortoo.snode.cluster.lite_cache import LiteTopicCache
 from ortoo.snode.cluster.placement_index import PlacementIndex
 from ortoo.snode.cluster.routes import DirectoryUpdate, EnodeEntry, Group, Queue, SnodeEntry, Topic
 
@@ -31,13 +31,13 @@ class DirectoryCache:
         self._enodes: dict[str, EnodeEntry] = {}
         self._snodes: dict[str, SnodeEntry] = {}
         self._placed = PlacementIndex()
-        self._lite_topics: defaultdict[str, set[str]] = defaultdict(set)
-        """The stored topics of the lite topics of each parent."""
+        self.lite = LiteTopicCache()
+        """The lite topics that clients use. All other topics are always in this copy."""
         self._available_cache: dict[int, tuple[Sequence[Queue], Sequence[Queue]]] = {}
         """Results of `available_queues`, cached because every send needs them and a topic may have many queues."""
 
     def apply(self, change: DirectoryUpdate) -> set[str]:
-        """Apply a change; returns the names of new, changed and deleted topics.
+        """Apply a change; returns the names of new, changed and deleted topics, of lite topics only those in use.
 
         The cost depends on the size of the change, not of the directory: changed entries are replaced in place. Entries
         with a higher version than a snapshot are kept, because its name server may lag behind.
@@ -46,7 +46,13 @@ class DirectoryCache:
             self.seals.use_keys(change.handle_keys)
         # Versions of another directory cannot be compared with those stored here.
         is_same = change.directory_id == self.directory_id
-        topics = _replaced_entries(self._topics, change.topics, change.deleted_topics, change, keep_newer=is_same)
+        if not is_same and change.snapshot:
+            self.lite.clear(change.version)
+        elif change.snapshot or change.resumed:
+            self.lite.expire(change.version)
+        plain = [topic for topic in change.topics if not topic.parent]
+        lite = [topic for topic in change.topics if topic.parent]
+        topics = _replaced_entries(self._topics, plain, change.deleted_topics, change, keep_newer=is_same)
         groups = _replaced_entries(self._groups, change.groups, change.deleted_groups, change, keep_newer=is_same)
         for name, topic in topics.items():
             self._replace_topic(name, topic)
@@ -67,10 +73,10 @@ class DirectoryCache:
         self._enodes.update((enode.name, enode) for enode in change.enodes)
         self._snodes.update((snode.name, snode) for snode in change.snodes)
         self.version = change.version
-        return set(topics)
+        return self.lite.apply(lite, change.deleted_topics, change.version) | set(topics)
 
     def update_topic(self, topic: Topic) -> bool:
-        """Store a topic from a direct query; returns whether it has a higher version than the stored topic."""
+        """Store a topic without a parent from a direct query; returns whether it is newer than the stored topic."""
         current = self._topics.get(topic.name)
         if current is not None and current.version >= topic.version:
             return False
@@ -83,12 +89,6 @@ class DirectoryCache:
         previous = self._topics.get(name)
         if previous is not None:
             self._placed.remove(previous)
-        if (parent := parent_of_topic(name)) is not None:
-            (lite_topics := self._lite_topics[parent]).discard(name)
-            if topic is not None:
-                lite_topics.add(name)
-            if not lite_topics:
-                del self._lite_topics[parent]
         if topic is None:
             del self._topics[name]
             return
@@ -102,27 +102,33 @@ class DirectoryCache:
             self._groups[group.name] = group
 
     def find_topic(self, name: str) -> Topic | None:
-        """The topic with this name; None if the copy does not have it."""
-        return self._topics.get(name)
+        """The topic with this name; None if the copy does not have it. Lite topics are loaded by `DirectoryWatch`."""
+        return self._topics.get(name) or self.lite.find(name)
 
     def topic(self, name: str) -> Topic:
         """The topic with this name. Errors: NotFound."""
-        topic = self._topics.get(name)
+        topic = self.find_topic(name)
         if topic is None:
             raise unknown_topic(name)
         return topic
 
+    def parent_of(self, name: str) -> str | None:
+        """The parent of a lite topic, also of one that is not in the copy; None for other topics."""
+        return None if name in self._topics else parent_of_topic(name)
+
     def topic_name(self, topic_id: int) -> str:
         """The name of the topic with this id; empty if the copy does not have it. Scans all topics."""
-        return next((topic.name for topic in self._topics.values() if topic.topic_id == topic_id), "")
+        found = next((topic for topic in self._topics.values() if topic.topic_id == topic_id), None)
+        found = found or self.lite.find_by_id(topic_id)
+        return found.name if found is not None else ""
 
     def topics(self) -> list[Topic]:
-        """All topics, sorted by name."""
+        """All topics that store no lite topic, sorted by name."""
         names, _ = self.topic_page()
         return [self._topics[name] for name in names]
 
     def topic_page(self, after: str = "", limit: int = 0) -> tuple[list[str], str]:
-        """The names of a page of topics, as `SortedNames.page`."""
+        """The names of a page of topics that store no lite topic, as `SortedNames.page`."""
         return self._topic_names.page(after, limit)
 
     def group(self, name: str) -> Group | None:
@@ -153,16 +159,8 @@ class DirectoryCache:
         names = self._placed.enodes() | {name for name, entry in self._enodes.items() if entry.alive}
         return [self._enodes.get(name) or EnodeEntry(name, "", "", alive=False) for name in sorted(names)]
 
-    def lite_topic_count(self, parent: str) -> int:
-        """The number of lite topics of a parent."""
-        return len(self._lite_topics.get(parent, ()))
-
-    def lite_topics(self, parent: str) -> list[str]:
-        """The names of the topics that store the lite topics of a parent, sorted."""
-        return sorted(self._lite_topics.get(parent, ()))
-
     def topics_on(self, enode: str) -> list[str]:
-        """The names of the topics that have queues on an enode, sorted."""
+        """The names of the topics that have queues on an enode and store no lite topic, sorted."""
         return self._placed.topics_on(enode)
 
     def snodes(self) -> list[SnodeEntry]:

@@ -1,12 +1,13 @@
 """The client of the name servers: one stub, several addresses, and errors that name the server."""
 
+import contextlib
 from collections.abc import AsyncIterator, Awaitable, Callable, Iterable, Sequence
 from dataclasses import dataclass, field
-from typing import TypeVar
+from typing import NamedTuple, TypeVar
 
 from ortoo.common.cluster.name_servers import NameServers
 from ortoo.common.cluster.route_watch import RoutePosition
-from ortoo.common.errors import AlreadyExists, Forbidden, NotFound, OrtooError, Unavailable
+from ortoo.common.errors import AlreadyExists, Forbidden, NotFound, OrtooError, Unavailable, Unsupported
 from ortoo.common.errors.status import rpc_errors
 from ortoo.common.grpc.channels import Channels, Headers
 from ortoo.common.grpc.cluster_token import ADMIN_TOKEN
@@ -18,6 +19,14 @@ from ortoo.v1.namesrv_pb2_grpc import NameServiceStub
 
 Answer = TypeVar("Answer")
 CALL_TIMEOUT_S = 3.0
+
+
+class TopicsAnswer(NamedTuple):
+    """Topics as one name server knows them."""
+
+    topics: Sequence[Topic]
+    version: int
+    """The version of its directory; 0 = not known."""
 
 
 @dataclass(slots=True, eq=False)
@@ -34,7 +43,7 @@ class NameServerClient:
 
     def __post_init__(self) -> None:
         """Start without routes."""
-        self._position = RoutePosition(self.clock)
+        self._position = RoutePosition(self.clock, lite_scope="")
 
     @property
     def admin_metadata(self) -> Headers:
@@ -76,6 +85,29 @@ class NameServerClient:
         answer = await self.call(self.stub.GetTopic, namesrv_pb2.GetTopicRequest(name=name))
         return decode_topic(answer.topic)
 
+    async def get_topics(self, names: Sequence[str] = (), topic_ids: Sequence[int] = ()) -> TopicsAnswer:
+        """The topics that exist of at most 1,000 names and ids. Errors: Unavailable.
+
+        A name server of an earlier version knows no version of its answer, and no topics by id.
+        """
+        request = topic_pb2.GetTopicsRequest(names=names, topic_ids=topic_ids)
+        try:
+            answer = await self.call(self.stub.GetTopics, request)
+        except Unsupported:
+            found = []
+            for name in names:
+                with contextlib.suppress(NotFound):
+                    found.append(await self.get_topic(name))
+            return TopicsAnswer(found, 0)
+        return TopicsAnswer([decode_topic(topic) for topic in answer.topics], answer.version)
+
+    async def list_lite_topics(self, parent: str, after: str, limit: int) -> tuple[TopicsAnswer, str]:
+        """A page of the lite topics of a parent, and the `after` of the next page. Errors: Unavailable."""
+        request = namesrv_pb2.ListTopicsRequest(parent=parent, after=after, limit=limit)
+        answer = await self.call(self.stub.ListTopics, request)
+        topics = [topic for topic in map(decode_topic, answer.topics) if topic.parent == parent]
+        return TopicsAnswer(topics, answer.version), answer.next_after
+
     async def create_topic(
         self,
         name: str,
@@ -83,13 +115,18 @@ class NameServerClient:
         queue_count: int,
         enodes: Sequence[str] = (),
         message_type: MessageType = MessageType.UNSPECIFIED,
+        parent: str = "",
     ) -> Topic:
-        """Create a topic on these enodes; none = on all live enodes. Errors: AlreadyExists, Invalid, Unavailable."""
+        """Create a topic on these enodes; none = on all live enodes. `parent` is that of a lite topic.
+
+        Errors: AlreadyExists, Invalid, NotFound without the parent, Overloaded, Unavailable.
+        """
         request = namesrv_pb2.CreateTopicRequest(
             name=name,
             read_queue_count=queue_count,
             enodes=enodes,
             message_type=message_type.value,  # type: ignore[arg-type]
+            parent=parent,
         )
         answer = await self.call(self.stub.CreateTopic, request)
         return decode_topic(answer.topic)

@@ -87,6 +87,8 @@ class Topic:
     """The queues for producers, in an operator's order; empty = all queues that accept messages, by enode."""
     lite_ttl_ms: int = 0
     """For a parent of lite topics, the lifetime of a lite topic without messages; 0 = unlimited."""
+    parent: str = ""
+    """The parent, if the topic stores a lite topic; empty = it stores none."""
 
     @property
     def readable(self) -> bool:

@@ -1,11 +1,13 @@
 """Conversion between plain values and protobuf messages."""
 
+import sys
 from collections.abc import Callable, Iterable, Mapping
 from functools import lru_cache
 from typing import Any, Final
 
 from ortoo.common.errors import DataLoss
 from ortoo.common.groups.failure_rule import ATTEMPTS_MAX
+from ortoo.common.groups.group_topics import parent_of_topic
 from ortoo.common.groups.handle_seal import HandleKey, HandleKeys
 from ortoo.common.groups.retry_policy import RetryKind, RetryPolicy
 from ortoo.common.grpc.bulk_calls import envelope_of
@@ -58,6 +60,7 @@ def decode_topic(topic: topic_pb2.Topic, sets: Mapping[int, tuple[Placement, ...
         message_type=known_or(MessageType, topic.message_type, MessageType.UNSPECIFIED),
         placements=sets.get(topic.placement_set_id) or _decode_placements(topic.placements),
         publish_order=tuple(read(PublishPlace, place) for place in topic.publish_order.places),
+        parent=sys.intern(topic.parent if topic.HasField("parent") else parent_of_topic(topic.name) or ""),
     )
 
 

@@ -43,4 +43,5 @@ async def open_membership(
             findings.identity = lambda: replace(identity(), membership_store=store.identity)
         groups = ConsumerGroups(cluster.directory, membership, clock)
         cluster.watch.on_topics_changed = groups.on_topics_changed
+        groups.find_topics = cluster.watch.find_lite_topics
         yield groups

@@ -1,7 +1,7 @@
 """The groups of this snode: assigns queues to group members and moves each from its old owner to its new one."""
 
 import asyncio
-from collections.abc import Callable, Mapping
+from collections.abc import Awaitable, Callable, Iterable, Mapping
 from typing import Protocol
 
 from ortoo.common.process.background import Background
@@ -38,6 +38,10 @@ class Assignable(Protocol):
         """End the session, because another session has replaced it in the group."""
 
 
+async def _find_nothing(topics: Iterable[str]) -> None:
+    """The directory has all topics."""
+
+
 class ConsumerGroups:
     """The push sessions of each group, and the session that owns each queue within this snode."""
 
@@ -48,6 +52,8 @@ class ConsumerGroups:
             lambda group, generation, members: None
         )
         """Called soon after the members of a group have changed; several changes may cause one call."""
+        self.find_topics: Callable[[Iterable[str]], Awaitable[None]] = _find_nothing
+        """Loads the topics of members, as far as the directory does not have all topics."""
         self._directory = directory
         self._clock = clock
         self._sessions: dict[str, dict[str, Assignable]] = {}
@@ -69,6 +75,9 @@ class ConsumerGroups:
             changed, self._changed = self._changed, {}
             for group in changed:
                 try:
+                    await self.find_topics(
+                        {name for one in self.membership.members(group).values() for name in one.topics}
+                    )
                     self._rebalance(group)
                 except Exception as error:
                     record_contained("sharing out a group", error)

@@ -30,7 +30,7 @@ import enum
 import ipaddress
 import re
 import tomllib
-from collections.abc import Container, Iterable, Iterator, Mapping
+from collections.abc import Callable, Container, Iterable, Iterator, Mapping
 from dataclasses import dataclass, field
 from functools import reduce
 from operator import or_
@@ -44,6 +44,8 @@ ROLES_MAX = 1_000
 ROLES_OF_USER_MAX = 16
 """A call without an own rule of its user asks each role."""
 _RULE_KEYS = frozenset({"admin", "observer", "topics", "groups"})
+ParentOf = Callable[[str], str | None]
+"""Returns the parent of a lite topic; None for other topics."""
 Network = ipaddress.IPv4Network | ipaddress.IPv6Network
 
 
@@ -98,20 +100,21 @@ class UserRules:
     roles: Mapping[str, "UserRules"] = field(default_factory=dict)
     """The user's roles by name. `admin` and `observer` include those of the roles."""
 
-    def allows(self, permission: RequiredPermission) -> bool:
+    def allows(self, permission: RequiredPermission, parent_of: ParentOf = parent_of_topic) -> bool:
         """Whether the user has the permission."""
         if permission.resource is Resource.CLUSTER:
             return self.admin
-        return bool(self.grant_on(permission.resource, permission.name) & permission.grant)
+        return bool(self.grant_on(permission.resource, permission.name, parent_of) & permission.grant)
 
-    def grant_on(self, resource: Resource, name: str) -> Grant:
+    def grant_on(self, resource: Resource, name: str, parent_of: ParentOf = parent_of_topic) -> Grant:
         """The permissions on a topic or a group: those of a rule of the user, or else of all roles together."""
         if self.admin:
             return EVERY_GRANT
-        resource, name = _governing_resource(resource, name)
+        resource, name = _governing_resource(resource, name, parent_of)
         grant = _find_grant(self.topics if resource is Resource.TOPIC else self.groups, name)
         if grant is None:
-            return reduce(or_, (role.grant_on(resource, name) for role in self.roles.values()), Grant.DENY)
+            grants = (role.grant_on(resource, name, parent_of) for role in self.roles.values())
+            return reduce(or_, grants, Grant.DENY)
         return grant
 
 
@@ -144,7 +147,12 @@ class AccessRules:
         return user is not None and user.observer
 
     def check(
-        self, access_key: str, permissions: Iterable[RequiredPermission], *, is_observation: bool = False
+        self,
+        access_key: str,
+        permissions: Iterable[RequiredPermission],
+        *,
+        is_observation: bool = False,
+        parent_of: ParentOf = parent_of_topic,
     ) -> None:
         """Refuse a user who lacks one of `permissions`; observers need none for an observation.
 
@@ -154,7 +162,7 @@ class AccessRules:
         if is_observation and self.is_observer(access_key):
             return
         for permission in permissions:
-            if user is not None and user.allows(permission):
+            if user is not None and user.allows(permission, parent_of):
                 continue
             if permission.resource is Resource.CLUSTER:
                 who = "admins and observers" if is_observation else "admins"
@@ -287,11 +295,11 @@ def _find_grant(grants: Mapping[str, Grant], name: str) -> Grant | None:
     return None if longest is None else grants[longest]
 
 
-def _governing_resource(resource: Resource, name: str) -> tuple[Resource, str]:
+def _governing_resource(resource: Resource, name: str, parent_of: ParentOf) -> tuple[Resource, str]:
     """The resource whose rules apply: the group for its retry and dead-letter topics, the parent for a lite topic."""
     if resource is Resource.TOPIC:
         if (group := group_of_topic(name)) is not None:
             return Resource.GROUP, group
-        if (parent := parent_of_topic(name)) is not None:
+        if (parent := parent_of(name)) is not None:
             return Resource.TOPIC, parent
     return resource, name

@@ -38,7 +38,7 @@ class PullComponents:
         self.reader = QueueReader(watch, links, runtime.background)
         self.processor = PullProcessor(watch, links, settings, membership, traffic, clock)
         self.backlogs = BacklogReader(cluster.directory, links)
-        self.lag_history = LagHistoryReader(cluster.directory, links)
+        self.lag_history = LagHistoryReader(cluster.directory, cluster.watch, links)
         self.lag = ConsumerLag(watch, links, self.reader, self.backlogs, clock)
         self.offset_operations = OffsetOperations(watch, links, self.reader)
         self.search = MessageSearch(watch, links)

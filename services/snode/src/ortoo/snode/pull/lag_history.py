@@ -7,6 +7,7 @@ from dataclasses import dataclass
 from ortoo.common.errors import OrtooError, Unsupported
 from ortoo.common.groups.group_topics import RETRY_PREFIX
 from ortoo.snode.cluster.directory import DirectoryCache
+from ortoo.snode.cluster.watch import DirectoryWatch
 from ortoo.snode.enodes.lag_samples import LagSamples
 from ortoo.snode.enodes.link import EnodeLinks
 
@@ -38,12 +39,14 @@ class GroupLagHistory:
 class LagHistoryReader:
     """Asks enodes for their samples, and adds them."""
 
-    def __init__(self, directory: DirectoryCache, links: EnodeLinks) -> None:
+    def __init__(self, directory: DirectoryCache, watch: DirectoryWatch, links: EnodeLinks) -> None:
         self._directory = directory
+        self._watch = watch
         self._links = links
 
     async def read(self, group: str, topics: Collection[str], from_ms: int) -> GroupLagHistory:
         """The lag of a group in these topics and in its retries, from `from_ms` on. Topics may be missing."""
+        await self._watch.find_lite_topics(topics)
         named = {self._directory.find_topic(name) for name in (*topics, f"{RETRY_PREFIX}{group}")}
         topic_ids = {one.topic_id for one in named if one is not None}
         enodes = sorted(one.name for one in self._directory.enodes())

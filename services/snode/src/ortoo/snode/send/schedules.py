@@ -63,7 +63,9 @@ class Schedules:
         enodes = topic.enodes if topic is not None else [entry.name for entry in self.cluster.directory.enodes()]
         topic_id = topic.topic_id if topic is not None else 0
         answers = await self.links.ask_all(enodes, lambda link: link.list_schedules(topic_id, "", limit))
-        names = {one.topic_id: one.name for one in self.cluster.directory.topics()}
+        names = await self.cluster.watch.topic_names(
+            one.topic_id for schedules in answers.values() for one in schedules
+        )
         found = [
             PlacedSchedule(Queue(names[one.topic_id], enode, one.queue_id), one)
             for enode, schedules in answers.items()

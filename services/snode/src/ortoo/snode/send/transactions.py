@@ -138,11 +138,11 @@ class TransactionProcessor:
             raise Invalid(f"{limit}; at most {LIST_MAX}", field="limit")
         limit = limit or LIST_DEFAULT
         topic_id = (await self.cluster.watch.topic(topic_name)).topic_id if topic_name else 0
-        names = {topic.topic_id: topic.name for topic in self.cluster.directory.topics()}
         answers = await self.links.ask_all(
             [entry.name for entry in self.cluster.directory.enodes()],
             lambda link: link.list_halves(topic_id, producer_group, parked_only=parked_only, limit=limit),
         )
+        names = await self.cluster.watch.topic_names(one.topic_id for halves in answers.values() for one in halves)
         found: list[OpenTransaction] = []
         for enode, halves in answers.items():
             for half in halves:
@@ -218,10 +218,14 @@ class TransactionProcessor:
 
     def _send_check(self, enode: str, due: DueHalf) -> None:
         producers = self._producers.get(due.half.producer_group)
-        names = {topic.topic_id: topic.name for topic in self.cluster.directory.topics()}
-        if not producers or due.half.topic_id not in names:
+        if not producers:
             return
-        queue = Queue(names[due.half.topic_id], enode, due.half.queue_id)
+        name = self.cluster.directory.topic_name(due.half.topic_id)
+        if not name:  # a lite topic that this snode has not used; the enode checks again
+            names = self.cluster.watch.topic_names([due.half.topic_id])
+            self.runtime.background.run_contained("topic of a transaction", names)
+            return
+        queue = Queue(name, enode, due.half.queue_id)
         check = TransactionCheckCall(
             self._transaction_id(queue, due.half.topic_id, due.half.number),
             queue.topic,

@@ -150,9 +150,9 @@ class DeliveryModes:
     async def list_modes(self, group: str) -> list[TopicMode]:
         """The delivery modes of a group, by topic and enode. Those on unreachable enodes are left out."""
         check_group_name(group, "group")
-        names = {topic.topic_id: topic.name for topic in self._directory.topics()}
         enodes = [entry.name for entry in self._directory.enodes()]
         answers = await self._links.ask_all(enodes, lambda link: link.query_modes(group))
+        names = await self._watch.topic_names(topic_id for rows in answers.values() for topic_id, _ in rows)
         found = [
             TopicMode(names[topic_id], enode, mode)
             for enode, rows in answers.items()

@@ -37,7 +37,7 @@ CALLERS: Mapping[str, Callers] = {
     **_rows("NameService", ENODE, "RegisterEnode", "ReportReplica", "AcquireNamedLease", "ReleaseNamedLease"),
     **_rows("NameService", SNODE, "RegisterSnode", "GetUser"),
     **_rows("NameService", SNODE | OPERATOR, "CreateTopic", "UpdateTopic", "DeleteTopic", "UndeleteTopic"),
-    **_rows("NameService", SNODE | OPERATOR, "GetTopic", "ListTopics", "ListDeletedTopics"),
+    **_rows("NameService", SNODE | OPERATOR, "GetTopic", "GetTopics", "ListTopics", "ListDeletedTopics"),
     **_rows("NameService", SNODE | OPERATOR, "ListOrphanedTopics", "AdoptTopics"),
     **_rows("NameService", SNODE | OPERATOR, "PutGroup", "DeleteGroup", "UndeleteGroup"),
     **_rows("NameService", SNODE | OPERATOR, "ListGroups", "ListDeletedGroups"),

@@ -45,6 +45,8 @@ ELEMENTS_MAX: Final[Mapping[str, int]] = {
     "ortoo.v1.DescribeTopicsRequest.names": SHORT,
     "ortoo.v1.Enode.replicas": SHORT,
     "ortoo.v1.FetchRequest.columns": SHORT,
+    "ortoo.v1.GetTopicsRequest.names": SHORT,
+    "ortoo.v1.GetTopicsRequest.topic_ids": SHORT,
     "ortoo.v1.LeasePart.ranges": RANGES,
     "ortoo.v1.LeaseReceipt.offsets": QUEUES,
     "ortoo.v1.ListLagSamplesRequest.topic_ids": RANGES,

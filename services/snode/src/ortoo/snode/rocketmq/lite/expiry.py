@@ -5,15 +5,15 @@ version is unchanged. A send reopens a closed lite topic, which changes its vers
 """
 
 import contextlib
+from collections import OrderedDict
 from dataclasses import dataclass, field
 
 from ortoo.common.errors import OrtooError
-from ortoo.common.groups.group_topics import parent_of_topic
 from ortoo.common.logs.logger import get_logger
 from ortoo.common.process.clock import Clock
 from ortoo.snode import log_events
 from ortoo.snode.cluster import ClusterView
-from ortoo.snode.cluster.routes import MessageType, Permission, Queue, Topic
+from ortoo.snode.cluster.routes import Permission, Queue, Topic
 from ortoo.snode.enodes.link import EnodeLinks, FetchBatchesRequest
 from ortoo.snode.rocketmq.lite.subscriptions import LiteSubscriptions
 from ortoo.snode.rocketmq.protocol.names import stored_topic
@@ -22,6 +22,10 @@ CLOSED_GRACE_S = 60.0
 """Time between closing and deleting a lite topic; longer than any snode needs to learn of the close."""
 CHECKS_PER_SWEEP_MAX = 200
 """Maximum of lite topics that one sweep checks; the next sweeps check the others."""
+PAGE_SIZE, PAGES_PER_SWEEP_MAX = 1_000, 5
+"""The lite topics that one sweep reads from a name server; the next sweeps read the others."""
+STATES_MAX = 100_000
+"""Maximum of lite topics whose state is remembered. Others are checked each time that they are read."""
 _log = get_logger("lite topics")
 
 
@@ -29,7 +33,6 @@ _log = get_logger("lite topics")
 class _LiteTopicState:
     """The observed state of one lite topic."""
 
-    checked_at_s: float = 0.0
     last_message_ms: int = 0
     """When the last message was stored, or when the lite topic was created."""
     closed_version: int = 0
@@ -47,43 +50,64 @@ class LiteExpiry:
     clock: Clock
     _started_at: tuple[int, float] | None = field(default=None, init=False)
     """The wall clock and the monotonic clock at the first sweep."""
-    _states: dict[int, _LiteTopicState] = field(default_factory=dict, init=False)
+    _states: OrderedDict[int, _LiteTopicState] = field(default_factory=OrderedDict, init=False)
+    """By topic id; the least recently read are removed."""
+    _position: tuple[str, str] = field(default=("", ""), init=False)
+    """The parent and the lite topic after which the next sweep continues."""
     _existing: set[tuple[str, str]] = field(default_factory=set, init=False)
     """(client id, lite topic) of subscriptions to lite topics that existed at the last sweep."""
 
     async def sweep(self) -> None:
         """Close expired lite topics, delete those that have been closed for long enough, and notify subscribers."""
-        now_ms = self._now_ms()
-        ending = self._expiring_topics()
-        self._states = {lite.topic_id: self._states.get(lite.topic_id) or _LiteTopicState() for _, lite in ending}
-        states = [(self._states[lite.topic_id], parent, lite) for parent, lite in ending]
-        due = [
-            (look, parent, lite)
-            for look, parent, lite in states
-            if max(look.last_message_ms, lite.created_at_ms) + parent.lite_ttl_ms <= now_ms
-        ]
-        for look, parent, lite in sorted(due, key=lambda one: one[0].checked_at_s)[:CHECKS_PER_SWEEP_MAX]:
-            look.checked_at_s = self.clock.monotonic_s()
-            with contextlib.suppress(OrtooError):  # unreachable, or changed concurrently: the next sweep retries
-                await self._check_topic(look, parent, lite)
+        with contextlib.suppress(OrtooError):  # no name server answers: the next sweep continues
+            await self._check_next_topics()
         subscribed = {
-            (client_id, name): self.cluster.directory.find_topic(stored_topic(known.parent, name)) is not None
+            (client_id, name): stored_topic(known.parent, name)
             for client_id, known in self.subscriptions.items()
             for name in known.lite_topics
         }
-        existing = {place for place, exists in subscribed.items() if exists}
+        await self.cluster.watch.find_lite_topics(set(subscribed.values()))
+        find_topic = self.cluster.directory.find_topic
+        existing = {place for place, stored in subscribed.items() if find_topic(stored) is not None}
         for client_id, name in sorted((self._existing - existing) & subscribed.keys()):
             self.subscriptions.notify_unsubscribed(client_id, name)
         self._existing = existing
 
-    def _expiring_topics(self) -> list[tuple[Topic, Topic]]:
-        """All lite topics with a lifetime, each with its parent."""
-        topics = self.cluster.directory.topics()
-        parents = {one.name: one for one in topics if one.message_type is MessageType.LITE and one.lite_ttl_ms}
-        if not parents:
-            return []
-        named = ((parent_of_topic(one.name), one) for one in topics)
-        return [(parents[parent], one) for parent, one in named if parent is not None and parent in parents]
+    async def _check_next_topics(self) -> None:
+        """Check the lite topics after the position, and then those from the first one. Errors: Unavailable."""
+        checks = pages = 0
+        parents = [one for one in self.cluster.directory.topics() if one.lite_ttl_ms]
+        began, after = self._position
+        following = [one for one in parents if one.name >= began] + [one for one in parents if one.name < began]
+        for parent in following:
+            after = after if parent.name == began and not pages else ""
+            while True:
+                if pages == PAGES_PER_SWEEP_MAX:
+                    self._position = parent.name, after
+                    return
+                pages += 1
+                page, next_after = await self.cluster.name_server.list_lite_topics(parent.name, after, PAGE_SIZE)
+                for lite in page.topics:
+                    checks += await self._check_if_due(parent, lite)
+                    if checks == CHECKS_PER_SWEEP_MAX:
+                        self._position = parent.name, lite.name
+                        return
+                if not next_after:
+                    break
+                after = next_after
+        self._position = "", ""
+
+    async def _check_if_due(self, parent: Topic, lite: Topic) -> bool:
+        """Check a lite topic that may have expired; returns whether it was checked."""
+        state = self._states.setdefault(lite.topic_id, _LiteTopicState())
+        self._states.move_to_end(lite.topic_id)
+        if len(self._states) > STATES_MAX:
+            self._states.popitem(last=False)
+        if max(state.last_message_ms, lite.created_at_ms) + parent.lite_ttl_ms > self._now_ms():
+            return False
+        with contextlib.suppress(OrtooError):  # unreachable, or changed concurrently: a later sweep retries
+            await self._check_topic(state, parent, lite)
+        return True
 
     async def _check_topic(self, state: _LiteTopicState, parent: Topic, lite: Topic) -> None:
         """Close or delete a lite topic if it has expired. Errors: Unavailable, Conflict or NotFound if changed."""

@@ -47,6 +47,7 @@ class LitePopProcessor:
             while True:
                 subscription = self._subscription(call)
                 changed = subscription.changed
+                await self.lite_topics.load(parent, subscription.lite_topics)
                 queues, missing = self._queues(parent, subscription), self._missing(parent, subscription)
                 with self.watch.topic_changes.watching(missing) as created:
                     if is_exclusive:
@@ -78,6 +79,7 @@ class LitePopProcessor:
         try:
             while True:
                 self.subscriptions.check_plain(call.group)
+                await self.lite_topics.load_all(parent)
                 with self.watch.topic_changes.watching((parent.name,)) as changed:
                     queues = self._rotate(self.lite_topics.queues(parent))
                     await self._pop_or_wait(queues, call, deadline_s, (changed,), found, failed)

@@ -212,6 +212,7 @@ class LiteSubscriptionActivity:
         """
         if action == LiteSubscriptionAction.PARTIAL_ADD:
             return [await self.lite_topics.ensure(parent, name) for name in names]
+        await self.lite_topics.load(parent, names)
         return [queue for name in names if (queue := self.lite_topics.queue(parent, name)) is not None]
 
     async def _update_owners(

@@ -1,17 +1,17 @@
 """The stored topics of lite topics: one topic with one queue for each lite topic, created on first use."""
 
 import asyncio
+import contextlib
+from collections.abc import Iterable
 
 from apache.rocketmq.v2.definition_pb2 import Code
-from ortoo.common.errors import AlreadyExists, NotFound
+from ortoo.common.errors import AlreadyExists, NotFound, OrtooError, Overloaded
 from ortoo.common.groups.queue_choice import queue_of_group
 from ortoo.snode.cluster import ClusterView
 from ortoo.snode.cluster.routes import MessageType, Permission, Queue, Topic
 from ortoo.snode.rocketmq.protocol.codes import GrpcProxyError
 from ortoo.snode.rocketmq.protocol.names import stored_topic
 from ortoo.snode.topics.creation import TopicPropagation
-
-PER_PARENT_MAX = 10_000
 
 
 class LiteTopics:
@@ -25,13 +25,23 @@ class LiteTopics:
         self._creating: dict[str, asyncio.Event] = {}
 
     def queue(self, parent: Topic, lite_topic: str) -> Queue | None:
-        """The queue that stores a lite topic; None if it does not exist yet."""
+        """The queue that stores a loaded lite topic; None if it does not exist yet."""
         topic = self._directory.find_topic(stored_topic(parent.name, lite_topic))
         return topic.read_queues()[0] if topic is not None else None
 
+    async def load(self, parent: Topic, lite_topics: Iterable[str]) -> None:
+        """Load lite topics before `queue` is called. While no name server answers, further ones stay unknown."""
+        with contextlib.suppress(OrtooError):
+            await self._watch.load_lite_topics([stored_topic(parent.name, name) for name in lite_topics])
+
+    async def load_all(self, parent: Topic) -> None:
+        """Load all lite topics of a parent before `queues` is called. Errors: as `load`."""
+        with contextlib.suppress(OrtooError):
+            await self._watch.load_all_lite_topics(parent.name)
+
     def queues(self, parent: Topic) -> list[Queue]:
-        """The queues that store the lite topics of a parent."""
-        topics = map(self._directory.find_topic, self._directory.lite_topics(parent.name))
+        """The queues that store the loaded lite topics of a parent."""
+        topics = map(self._directory.find_topic, self._directory.lite.names_of(parent.name))
         return [queue for topic in topics if topic is not None for queue in topic.read_queues()[:1]]
 
     async def ensure(self, parent: Topic, lite_topic: str, *, for_write: bool = False) -> Queue:
@@ -40,6 +50,8 @@ class LiteTopics:
         Errors: GrpcProxyError with LITE_TOPIC_QUOTA_EXCEEDED or ILLEGAL_LITE_TOPIC, Unavailable.
         """
         name = stored_topic(parent.name, lite_topic)
+        if self._directory.find_topic(name) is None:
+            await self._watch.load_lite_topics([name])
         while (topic := self._directory.find_topic(name)) is None or (for_write and _is_closed(parent, topic)):
             creating = self._creating.get(name)
             if creating is not None:
@@ -64,23 +76,18 @@ class LiteTopics:
             await self._watch.wait_until_deleted(name)
 
     async def _create(self, parent: Topic, name: str) -> Topic:
-        self._check_quota(parent)
         places = parent.write_queues() or parent.read_queues()
         chosen = queue_of_group(name, self._directory.available_queues(places) or places)
         try:
             return await self._name_server.create_topic(
-                name, queue_count=1, enodes=(chosen.enode,), message_type=MessageType.FIFO
+                name, queue_count=1, enodes=(chosen.enode,), message_type=MessageType.FIFO, parent=parent.name
             )
         except AlreadyExists:  # another snode created it with other settings
             return await self._name_server.get_topic(name)
-
-    def _check_quota(self, parent: Topic) -> None:
-        count = self._directory.lite_topic_count(parent.name)
-        if count >= PER_PARENT_MAX:
-            raise GrpcProxyError(
-                Code.LITE_TOPIC_QUOTA_EXCEEDED,
-                f"topic {parent.name} has {count} lite topics, the maximum; delete unused ones",
-            )
+        except Overloaded as error:
+            if error.field != "parent":
+                raise
+            raise GrpcProxyError(Code.LITE_TOPIC_QUOTA_EXCEEDED, error.message) from None
 
 
 def _is_closed(parent: Topic, lite: Topic) -> bool:

@@ -1,9 +1,11 @@
 """AdminService for topics, groups and users: calls are forwarded to the name server."""
 
+import contextlib
 from collections.abc import Awaitable, Callable
 from dataclasses import dataclass
 from typing import Any
 
+from ortoo.common.errors import Unavailable
 from ortoo.common.grpc.errors import Context
 from ortoo.common.grpc.limits.list_pages import fill_page
 from ortoo.snode.cluster import ClusterView
@@ -87,8 +89,11 @@ class DirectoryAdminHandlers(AdminServiceServicer):
     """All users, without their secrets."""
 
     async def ListTopics(self, request: pb.ListTopicsRequest, context: Context) -> pb.ListTopicsResponse:
-        """All topics, or a page of them, sorted by name."""
-        directory = self.cluster.directory
+        """All topics, or a page of them, sorted by name. Without a name server, lite topics are left out."""
+        directory, name_server = self.cluster.directory, self.cluster.name_server
+        with contextlib.suppress(Unavailable):
+            listed: pb.ListTopicsResponse = await name_server.call(name_server.stub.ListTopics, request)
+            return listed
 
         def row_of(name: str) -> topic_pb2.Topic | None:
             topic = directory.find_topic(name)

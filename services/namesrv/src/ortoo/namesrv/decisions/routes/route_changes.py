@@ -3,7 +3,7 @@
 import dataclasses
 import heapq
 from collections import OrderedDict, deque
-from collections.abc import Callable, Hashable, Sequence
+from collections.abc import Callable, Hashable, Iterable
 from dataclasses import dataclass
 from itertools import islice
 from typing import TypeVar
@@ -14,6 +14,8 @@ from ortoo.namesrv.decisions.deletions import GroupDeletion, RowSums, TopicDelet
 from ortoo.namesrv.decisions.groups import Group
 from ortoo.namesrv.decisions.placements import PlacementSetUses
 from ortoo.namesrv.decisions.process_leases import Enode, Snode
+from ortoo.namesrv.decisions.routes.lite_counts import LiteCounts
+from ortoo.namesrv.decisions.routes.route_change import Contents, RouteChange, merge_changes
 from ortoo.namesrv.decisions.topics import Topic
 
 CHANGES_MAX = 4096
@@ -23,7 +25,7 @@ SHARED_MAX = 16
 """The number of computed changes that are kept for further watchers at the same position."""
 T = TypeVar("T")
 DIRECTORY_BYTES_MAX = 64 << 20
-"""The limit of all topics and groups on the wire, each set of placements once. Each watcher has them in memory."""
+"""The limit of all groups and topics on the wire, without lite topics. Each watcher has them in memory."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -43,66 +45,16 @@ class StoredDirectory:
 
 
 @dataclass(frozen=True, slots=True)
-class Contents:
-    """All topics and groups at one version, sorted by name."""
-
-    version: int
-    topics: tuple[Topic, ...]
-    groups: tuple[Group, ...]
-
-
-@dataclass(frozen=True, slots=True)
 class WatchStart:
     """The position from which a watcher continues: a version of one directory. Version 0 = it has nothing."""
 
     directory_id: str = ""
     since: int = 0
+    lite_scope: str | None = None
+    """The lite topics that the watcher gets first: None = all, empty = none, otherwise those on this enode."""
 
 
 NO_START = WatchStart()
-
-
-@dataclass(frozen=True, slots=True)
-class RouteChange:
-    """A snapshot of the directory, or changes of it; `version` is the directory's version after the change."""
-
-    version: int
-    snapshot: bool = False
-    topics: tuple[Topic, ...] = ()
-    deleted_topics: tuple[str, ...] = ()
-    groups: tuple[Group, ...] = ()
-    deleted_groups: tuple[str, ...] = ()
-    enodes: tuple[Enode, ...] = ()
-    snodes: tuple[Snode, ...] = ()
-    deletions: tuple[TopicDeletion, ...] = ()
-    """New deletions, and deletions that became due."""
-    directory_id: str = ""
-    handle_keys: HandleKeys | None = None
-    """All keys, only for snodes; None = unchanged."""
-    group_deletions: tuple[GroupDeletion, ...] = ()
-    """New deletions, and deletions that became due."""
-    resumed_to: Contents | None = None
-    """Set if the change continues an earlier watch: the contents after it. All live processes are listed then."""
-
-    @property
-    def resumed(self) -> bool:
-        """Whether the change continues an earlier watch of the same directory."""
-        return self.resumed_to is not None
-
-    @property
-    def deleted_topic_ids(self) -> list[int]:
-        """The ids of deleted topics that can still be restored."""
-        return [one.topic_id for one in self.deletions if not one.is_due]
-
-    @property
-    def due_topic_ids(self) -> list[int]:
-        """The ids of deleted topics whose messages enodes must delete."""
-        return [one.topic_id for one in self.deletions if one.is_due]
-
-    @property
-    def due_groups(self) -> list[GroupDeletion]:
-        """The deleted groups whose state enodes must delete."""
-        return [one for one in self.group_deletions if one.is_due]
 
 
 class Routes:
@@ -126,11 +78,14 @@ class Routes:
         self.deleted_groups = {one.name: one for one in stored.group_deletions}
         self.enodes: dict[str, Enode] = {}
         self.snodes: dict[str, Snode] = {}
-        self._bytes = sum(map(_topic_bytes, self.topics.values())) + sum(map(_group_bytes, self.groups.values()))
         self.sums = RowSums().plus(self.topics.values(), self.groups.values())
+        self._plain_topics = {name: topic for name, topic in self.topics.items() if not topic.parent}
+        self.lite_counts = LiteCounts()
+        self._bytes = sum(map(_group_bytes, self.groups.values()))
+        self._lite_bytes = 0
         self._placement_sets = PlacementSetUses()
         for topic in self.topics.values():
-            self._placement_sets.add(topic.placement_set)
+            self._count_topic(topic)
         self._changes: deque[RouteChange] = deque(maxlen=changes_max)
         self._count = 0
         self._shared: OrderedDict[Hashable, object] = OrderedDict()
@@ -140,14 +95,16 @@ class Routes:
 
         Invariant: the directory's version never decreases.
         """
-        self._bytes += self._rows_growth_bytes(change)
+        self._bytes += self._groups_growth_bytes(change)
         self.sums = self.sums_after(change)
         self.version = max(self.version, change.version)
         self.handle_keys = change.handle_keys or self.handle_keys
         for topic in change.topics:
             self._remove_topic(topic.name)
             self.topics[topic.name] = topic
-            self._placement_sets.add(topic.placement_set)
+            if not topic.parent:
+                self._plain_topics[topic.name] = topic
+            self._count_topic(topic)
             self.deleted.pop(topic.topic_id, None)
         self.deleted.update((one.topic_id, one) for one in change.deletions)
         self.deleted_groups.update((one.name, one) for one in change.group_deletions)
@@ -197,27 +154,36 @@ class Routes:
 
     @property
     def free_bytes(self) -> int:
-        """The number of bytes by which topics and groups may still grow."""
+        """The number of bytes by which groups and topics without a parent may still grow."""
         return DIRECTORY_BYTES_MAX - self._bytes - self._placement_sets.wire_bytes
 
     @property
+    def complete_bytes(self) -> int:
+        """The size of a snapshot with all lite topics, rounded up."""
+        return self._bytes + self._lite_bytes + self._placement_sets.wire_bytes
+
+    @property
     def expanded_bytes(self) -> int:
-        """The size of a snapshot, rounded up, in which each topic lists its own placements."""
-        return self._bytes + self._placement_sets.expanded_bytes
+        """The size of such a snapshot, in which each topic lists its own placements."""
+        return self._bytes + self._lite_bytes + self._placement_sets.expanded_bytes
 
     def growth_bytes(self, change: RouteChange) -> int:
-        """The bytes by which a change makes a snapshot larger, rounded up; negative if the snapshot becomes smaller."""
+        """The bytes by which a change makes a snapshot without lite topics larger, rounded up.
+
+        It is negative if the snapshot becomes smaller.
+        """
         new_sets = self._placement_sets.new_bytes(topic.placement_set for topic in change.topics)
-        return self._rows_growth_bytes(change) + new_sets
+        gone, _ = self._replaced_rows(change)
+        growth = _plain_bytes(change.topics) - _plain_bytes(gone)
+        return growth + self._groups_growth_bytes(change) + new_sets
 
     def sums_after(self, change: RouteChange) -> RowSums:
         """The sums of topics and groups after a change."""
         return self.sums.plus(change.topics, change.groups).plus(*self._replaced_rows(change), -1)
 
-    def _rows_growth_bytes(self, change: RouteChange) -> int:
-        topics, groups = self._replaced_rows(change)
-        added = sum(map(_topic_bytes, change.topics)) + sum(map(_group_bytes, change.groups))
-        return added - sum(map(_topic_bytes, topics)) - sum(map(_group_bytes, groups))
+    def _groups_growth_bytes(self, change: RouteChange) -> int:
+        _, gone = self._replaced_rows(change)
+        return sum(map(_group_bytes, change.groups)) - sum(map(_group_bytes, gone))
 
     def _replaced_rows(self, change: RouteChange) -> tuple[list[Topic], list[Group]]:
         """The topics and groups that a change removes or replaces."""
@@ -225,49 +191,84 @@ class Routes:
         gone_groups = {*change.deleted_groups, *(group.name for group in change.groups)} & self.groups.keys()
         return [self.topics[name] for name in gone_topics], [self.groups[name] for name in gone_groups]
 
+    def _count_topic(self, topic: Topic) -> None:
+        self._placement_sets.add(topic.placement_set)
+        self.lite_counts.add(topic)
+        if topic.parent:
+            self._lite_bytes += _topic_bytes(topic)
+        else:
+            self._bytes += _topic_bytes(topic)
+
     def _remove_topic(self, name: str) -> None:
         topic = self.topics.pop(name, None)
-        if topic is not None:
-            self._placement_sets.remove(topic.placement_set)
+        if topic is None:
+            return
+        self._plain_topics.pop(name, None)
+        self._placement_sets.remove(topic.placement_set)
+        self.lite_counts.remove(topic)
+        if topic.parent:
+            self._lite_bytes -= _topic_bytes(topic)
+        else:
+            self._bytes -= _topic_bytes(topic)
 
-    def contents(self) -> Contents:
-        """All topics and groups; watchers of the same version share the result."""
+    def contents(self, lite_scope: str | None = None) -> Contents:
+        """The topics and groups of a watch; watchers of the same version and scope share the result."""
 
         def sort() -> Contents:
-            topics = tuple(self.topics[name] for name in sorted(self.topics))
-            return Contents(self.version, topics, tuple(self.groups[name] for name in sorted(self.groups)))
+            topics = self.topics if lite_scope is None else self._plain_topics
+            rows = tuple(topics[name] for name in sorted(topics))
+            groups = tuple(self.groups[name] for name in sorted(self.groups))
+            return Contents(self.version, rows, groups, has_all_topics=lite_scope is None)
 
-        return self._computed_once(("contents", self.version), sort)
+        if not lite_scope:
+            return self._computed_once(("contents", lite_scope, self.version), sort)
+        lite_topics = tuple(self._lite_topics_by_enode().get(lite_scope, ()))
+        checksum = self.lite_counts.checksum_on(lite_scope)
+        return dataclasses.replace(self.contents(""), lite_topics=lite_topics, lite_checksum=checksum)
 
-    def snapshot(self) -> RouteChange:
-        """A snapshot of the directory; its topics, groups and processes are sorted by name."""
-        contents = self.contents()
-        return dataclasses.replace(self._current(), snapshot=True, topics=contents.topics, groups=contents.groups)
+    def _lite_topics_by_enode(self) -> dict[str, list[Topic]]:
+        """The lite topics on each enode. They are found once for all enodes that start to watch at one version."""
+
+        def group() -> dict[str, list[Topic]]:
+            found: dict[str, list[Topic]] = {}
+            for topic in self.topics.values():
+                for placement in topic.placements if topic.parent else ():
+                    found.setdefault(placement.enode, []).append(topic)
+            return found
+
+        return self._computed_once(("lite topics", self.version), group)
+
+    def snapshot(self, lite_scope: str | None = None) -> RouteChange:
+        """A snapshot of the directory; its topics, groups and processes are sorted by name, and lite topics follow."""
+        contents = self.contents(lite_scope)
+        topics = contents.topics + contents.lite_topics
+        return dataclasses.replace(self._current(), snapshot=True, topics=topics, groups=contents.groups)
 
     def can_resume(self, start: WatchStart) -> bool:
         """Whether a watcher can continue from `start`; otherwise it needs a snapshot."""
         return 0 < start.since <= self.version and start.directory_id == self.directory_id
 
-    def changes_since(self, since: int) -> RouteChange:
+    def changes_since(self, since: int, lite_scope: str | None = None) -> RouteChange:
         """The changes for a watcher that has version `since` of this directory, and continues from it.
 
         The deletions are complete as in a snapshot, and the names of the last deleted topics and groups are repeated.
         """
 
         def changed_rows() -> RouteChange:
-            topics = heapq.nlargest(DELETED_NAMES_MAX, self.deleted.values(), key=lambda one: one.deleted_at_ms)
+            deleted = [one for one in self.deleted.values() if _is_in_scope(one.topic, lite_scope)]
+            topics = heapq.nlargest(DELETED_NAMES_MAX, deleted, key=lambda one: one.deleted_at_ms)
             groups = heapq.nlargest(DELETED_NAMES_MAX, self.deleted_groups.values(), key=lambda one: one.deleted_at_ms)
-            contents = self.contents()
+            contents = self.contents(lite_scope)
             return RouteChange(
                 self.version,
-                topics=tuple(one for one in contents.topics if one.version > since),
+                topics=tuple(one for one in (*contents.topics, *contents.lite_topics) if one.version > since),
                 deleted_topics=tuple(sorted({one.topic.name for one in topics} - self.topics.keys())),
                 groups=tuple(one for one in contents.groups if one.version > since),
                 deleted_groups=tuple(sorted({one.name for one in groups} - self.groups.keys())),
                 resumed_to=contents,
             )
 
-        rows = self._computed_once(("rows", since, self.version), changed_rows)
+        rows = self._computed_once(("rows", since, lite_scope, self.version), changed_rows)
         return dataclasses.replace(
             self._current(),
             topics=rows.topics,
@@ -297,23 +298,26 @@ class Routes:
 
     def first(self, start: WatchStart) -> tuple[RouteChange, int]:
         """The first change for a watcher, and the number of changes that it has seen then."""
+        scope = start.lite_scope
         if not self.can_resume(start):
-            return self._computed_once(("snapshot", self._count), self.snapshot), self._count
+            snapshot = self._computed_once(("snapshot", scope, self._count), lambda: self.snapshot(scope))
+            return snapshot, self._count
 
         def resume() -> RouteChange:
-            return self.changes_since(start.since)
+            return self.changes_since(start.since, scope)
 
-        return self._computed_once(("resumed", start.since, self._count), resume), self._count
+        return self._computed_once(("resumed", start.since, scope, self._count), resume), self._count
 
-    def next_after(self, seen_count: int | None) -> tuple[RouteChange | None, int]:
+    def next_after(self, seen_count: int | None, lite_scope: str | None = None) -> tuple[RouteChange | None, int]:
         """All further changes for a watcher that has seen `seen_count` changes, and the number that it has seen then.
 
         The change is a snapshot if `seen_count` is None or the log no longer has the next change. It is None if the
-        watcher has seen all changes. Watchers that have seen the same number share the result.
+        watcher has seen all changes. Watchers that have seen the same number share the result, which contains all
+        changed lite topics.
         """
         oldest = self._count - len(self._changes)
         if seen_count is None or seen_count < oldest:
-            return self.first(NO_START)
+            return self.first(WatchStart(lite_scope=lite_scope))
         if seen_count >= self._count:
             return None, seen_count
 
@@ -329,50 +333,23 @@ class Routes:
             found = self._shared[key] = compute()
             if len(self._shared) > SHARED_MAX:
                 self._shared.popitem(last=False)
+        else:
+            self._shared.move_to_end(key)
         return found  # type: ignore[return-value]  # the key determines the type
 
 
-def merge_changes(changes: Sequence[RouteChange]) -> RouteChange:
-    """One change with the effect of several consecutive ones, none of them a snapshot."""
-    if len(changes) == 1:
-        return changes[0]
-    topics: dict[str, Topic | None] = {}
-    groups: dict[str, Group | None] = {}
-    enodes: dict[str, Enode] = {}
-    snodes: dict[str, Snode] = {}
-    deletions: dict[int, TopicDeletion] = {}
-    group_deletions: dict[str, GroupDeletion] = {}
-    handle_keys: HandleKeys | None = None
-    for change in changes:
-        topics.update(dict.fromkeys(change.deleted_topics))
-        topics.update((one.name, one) for one in change.topics)
-        groups.update(dict.fromkeys(change.deleted_groups))
-        groups.update((one.name, one) for one in change.groups)
-        enodes.update((one.name, one) for one in change.enodes)
-        snodes.update((one.name, one) for one in change.snodes)
-        for topic in change.topics:  # restored
-            deletions.pop(topic.topic_id, None)
-        deletions.update((one.topic_id, one) for one in change.deletions)
-        group_deletions.update((one.name, one) for one in change.group_deletions)
-        handle_keys = change.handle_keys or handle_keys
-    return RouteChange(
-        changes[-1].version,
-        topics=tuple(one for one in topics.values() if one is not None),
-        deleted_topics=tuple(name for name, one in topics.items() if one is None),
-        groups=tuple(one for one in groups.values() if one is not None),
-        deleted_groups=tuple(name for name, one in groups.items() if one is None),
-        enodes=tuple(enodes.values()),
-        snodes=tuple(snodes.values()),
-        deletions=tuple(deletions.values()),
-        directory_id=changes[-1].directory_id,
-        handle_keys=handle_keys,
-        group_deletions=tuple(group_deletions.values()),
-    )
+def _is_in_scope(topic: Topic, lite_scope: str | None) -> bool:
+    """Whether a watcher of this scope gets the topic first."""
+    return lite_scope is None or not topic.parent or topic.placement(lite_scope) is not None
 
 
 def _topic_bytes(topic: Topic) -> int:
     """The size of a topic on the wire without its placements, bytes, if all its numbers were large."""
-    return 61 + len(topic.name) + sum(10 + len(one.enode) for one in topic.publish_order)
+    return 63 + len(topic.name) + len(topic.parent) + sum(10 + len(one.enode) for one in topic.publish_order)
+
+
+def _plain_bytes(topics: Iterable[Topic]) -> int:
+    return sum(_topic_bytes(topic) for topic in topics if not topic.parent)
 
 
 def _group_bytes(group: Group) -> int:

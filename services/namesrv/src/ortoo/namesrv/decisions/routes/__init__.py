@@ -1,0 +1,1 @@
+"""The routes: the directory as watchers get it."""

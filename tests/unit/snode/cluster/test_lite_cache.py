@@ -1,0 +1,107 @@
+"""The copy of lite topics of a snode."""
+
+from typing import Any
+
+from ortoo.common.process.randomness import Randomness
+from ortoo.snode.cluster.directory import DirectoryCache
+from ortoo.snode.cluster.lite_cache import LiteTopicCache
+from ortoo.snode.cluster.name_server import TopicsAnswer
+from ortoo.snode.cluster.routes import DirectoryUpdate, Permission, Placement, Topic
+from ortoo.snode.cluster.watch import DirectoryWatch
+from ortoo.verification.time.virtual_time import in_virtual_time, running_clock
+
+
+def lite(name: str, version: int, parent: str = "p") -> Topic:
+    """A lite topic."""
+    placed = (Placement("e1", 1, 1),)
+    return Topic(f"%LMQ%|{parent}|{name}", version, version, Permission.READ_WRITE, placed, parent=parent)
+
+
+A, B = lite("a", 1), lite("b", 2)
+
+
+class NameServer:
+    """Has `A` and 2,500 other lite topics, and counts requests."""
+
+    def __init__(self) -> None:
+        self.requests: list[int] = []
+        self.topics = {one.name: one for one in (A, *(lite(f"x{number}", 1, "q") for number in range(2_500)))}
+
+    async def get_topics(self, names: Any = (), topic_ids: Any = ()) -> TopicsAnswer:
+        """Those of the names that exist."""
+        self.requests.append(len(names))
+        return TopicsAnswer([self.topics[name] for name in names if name in self.topics], 5)
+
+
+def watch_of(directory: DirectoryCache, name_server: NameServer) -> DirectoryWatch:
+    """A watch that asks this name server."""
+    server: Any = name_server
+    return DirectoryWatch(directory, server, clock=running_clock(), randomness=Randomness(1))
+
+
+@in_virtual_time
+async def test_names_are_asked_once_and_in_batches() -> None:
+    """Also those that do not exist; a topic that is created later is seen without a request."""
+    directory, name_server = DirectoryCache(), NameServer()
+    directory.apply(DirectoryUpdate(5, True, directory_id="d"))
+    watch = watch_of(directory, name_server)
+    names = [f"%LMQ%|q|x{number}" for number in range(2_500)]
+    for _ in range(2):
+        await watch.load_lite_topics([A.name, B.name, *names])
+    assert name_server.requests == [1_000, 1_000, 502]
+    assert (directory.find_topic(A.name), directory.find_topic(B.name)) == (A, None)
+    assert await watch.topic(A.name) == A
+    created = lite("b", 6)
+    assert directory.apply(DirectoryUpdate(6, topics=(created, lite("unused", 6)))) == {created.name}
+    assert await watch.topic(B.name) == created
+    assert directory.apply(DirectoryUpdate(7, deleted_topics=(A.name,))) == {A.name}
+    assert directory.find_topic(A.name) is None
+    assert len(name_server.requests) == 3
+
+
+def test_a_lite_topic_that_no_client_uses_is_not_kept() -> None:
+    """Neither one of a snapshot of an earlier name server nor a new one."""
+    directory = DirectoryCache()
+    assert directory.apply(DirectoryUpdate(1, True, (A,), directory_id="d")) == set()
+    assert directory.apply(DirectoryUpdate(2, topics=(B,))) == set()
+    assert (directory.find_topic(A.name), directory.find_topic(B.name), len(directory.lite)) == (None, None, 0)
+
+
+def test_after_another_watch_each_name_is_asked_again() -> None:
+    """A change may have been missed. Until the answer, the former topic is used."""
+    directory = DirectoryCache()
+    directory.apply(DirectoryUpdate(1, True, directory_id="d"))
+    assert directory.lite.enter([A.name]) == [A.name]
+    directory.lite.learn([A.name], {A.name: A}, 1, 1)
+    assert directory.lite.enter([A.name]) == []
+    directory.apply(DirectoryUpdate(9, resumed=True, directory_id="d"))
+    assert directory.find_topic(A.name) == A
+    assert directory.lite.enter([A.name]) == [A.name]
+    assert directory.lite.learn([A.name], {}, 9, 9) == {A.name}
+    assert directory.find_topic(A.name) is None
+
+
+def test_topics_of_another_directory_are_forgotten() -> None:
+    """Their versions cannot be compared with those of the new directory."""
+    directory = DirectoryCache()
+    directory.apply(DirectoryUpdate(50, True, directory_id="one"))
+    directory.lite.enter([A.name])
+    directory.lite.learn([A.name], {A.name: lite("a", 40)}, 50, 50)
+    directory.apply(DirectoryUpdate(3, True, directory_id="two"))
+    assert directory.find_topic(A.name) is None
+    assert directory.lite.enter([A.name]) == [A.name]
+    directory.lite.learn([A.name], {A.name: A}, 3, 3)
+    assert directory.find_topic(A.name) == A
+
+
+def test_the_least_recently_used_names_are_removed() -> None:
+    """A parent whose list has lost a name is listed again."""
+    cache = LiteTopicCache(size_max=2)
+    cache.enter_parent("p")
+    cache.learn_page("p", [A, B], 5, 5)
+    assert cache.is_complete("p")
+    assert cache.find(A.name) == A
+    cache.enter(["%LMQ%|q|c"])
+    assert (len(cache), cache.find(A.name), cache.find(B.name)) == (2, A, None)
+    assert not cache.is_complete("p")
+    assert cache.names_of("p") == [A.name]
