@@ -6,6 +6,7 @@ from collections.abc import Awaitable, Callable
 from pathlib import Path
 
 from ortoo.v1 import namesrv_pb2 as pb
+from ortoo.v1 import orphaned_topics_pb2 as orphaned_pb
 from ortoo.verification.servers import command
 from ortoo.verification.servers.cluster import InProcessCluster, open_cluster
 from ortoo.verification.servers.postgres import postgres
@@ -48,7 +49,7 @@ class Page:
         """The name server is started; topic, group and user exist, and there is nothing to adopt."""
         await self.cluster.open_namesrv()
         await self.is_reached()
-        offered = await self.cluster.name_service.ListOrphanedTopics(pb.ListOrphanedTopicsRequest())
+        offered = await self.cluster.name_service.ListOrphanedTopics(orphaned_pb.ListOrphanedTopicsRequest())
         assert not offered.topics
         topics = await self.cluster.name_service.ListTopics(pb.ListTopicsRequest())
         assert [one.name for one in topics.topics] == ["orders"]

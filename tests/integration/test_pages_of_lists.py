@@ -11,6 +11,7 @@ from ortoo.client import connect
 from ortoo.client.admin import topics as admin_topics
 from ortoo.v1 import group_deletion_pb2 as deletion_pb
 from ortoo.v1 import namesrv_pb2 as pb
+from ortoo.v1 import orphaned_topics_pb2 as orphaned_pb
 from ortoo.v1.admin_pb2_grpc import AdminServiceStub
 from ortoo.v1.topic_pb2 import Enode, StoredTopic
 from ortoo.verification.servers.cluster import open_cluster
@@ -89,12 +90,12 @@ async def test_deleted_and_orphaned_ones_are_listed_in_pages(tmp_path: Path, mon
                 for method, request, field, sizes in (
                     ("ListDeletedTopics", pb.ListDeletedTopicsRequest, "topics", [3, 3, 1]),
                     ("ListDeletedGroups", deletion_pb.ListDeletedGroupsRequest, "groups", [3, 2]),
-                    ("ListOrphanedTopics", pb.ListOrphanedTopicsRequest, "topics", [3, 2]),
+                    ("ListOrphanedTopics", orphaned_pb.ListOrphanedTopicsRequest, "topics", [3, 2]),
                 ):
                     [whole] = await names_of(stub, method, request(), field)
                     pages = await names_of(stub, method, request(limit=3), field)
                     assert ([len(page) for page in pages], list(chain(*pages))) == (sizes, whole)
-                [whole] = await names_of(stub, "ListOrphanedTopics", pb.ListOrphanedTopicsRequest(), "topics")
+                [whole] = await names_of(stub, "ListOrphanedTopics", orphaned_pb.ListOrphanedTopicsRequest(), "topics")
                 assert whole == offered
         monkeypatch.setattr(admin_topics, "LISTED_AT_ONCE", 2)
         deleted = await mq.admin.list_deleted_topics()

@@ -4,7 +4,8 @@ from dataclasses import dataclass, field
 
 from ortoo.common.process.clock import SystemClock
 from ortoo.namesrv.rpc.ordered_list import OrderedList
-from ortoo.v1.namesrv_pb2 import ListTopicsRequest, OrphanedTopic
+from ortoo.v1.namesrv_pb2 import ListTopicsRequest
+from ortoo.v1.orphaned_topics_pb2 import OrphanedTopic
 from tests.work_done import count_work
 
 LINEAR = 4.5

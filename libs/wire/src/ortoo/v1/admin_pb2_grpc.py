@@ -11,6 +11,7 @@ from ortoo.v1 import flow_control_pb2 as ortoo_dot_v1_dot_flow__control__pb2
 from ortoo.v1 import group_deletion_pb2 as ortoo_dot_v1_dot_group__deletion__pb2
 from ortoo.v1 import lag_pb2 as ortoo_dot_v1_dot_lag__pb2
 from ortoo.v1 import namesrv_pb2 as ortoo_dot_v1_dot_namesrv__pb2
+from ortoo.v1 import orphaned_topics_pb2 as ortoo_dot_v1_dot_orphaned__topics__pb2
 from ortoo.v1 import park_pb2 as ortoo_dot_v1_dot_park__pb2
 from ortoo.v1 import replica_admin_pb2 as ortoo_dot_v1_dot_replica__admin__pb2
 from ortoo.v1 import schedule_pb2 as ortoo_dot_v1_dot_schedule__pb2
@@ -55,13 +56,13 @@ class AdminServiceStub(object):
                 )
         self.ListOrphanedTopics = channel.unary_unary(
                 '/ortoo.v1.AdminService/ListOrphanedTopics',
-                request_serializer=ortoo_dot_v1_dot_namesrv__pb2.ListOrphanedTopicsRequest.SerializeToString,
-                response_deserializer=ortoo_dot_v1_dot_namesrv__pb2.ListOrphanedTopicsResponse.FromString,
+                request_serializer=ortoo_dot_v1_dot_orphaned__topics__pb2.ListOrphanedTopicsRequest.SerializeToString,
+                response_deserializer=ortoo_dot_v1_dot_orphaned__topics__pb2.ListOrphanedTopicsResponse.FromString,
                 )
         self.AdoptTopics = channel.unary_unary(
                 '/ortoo.v1.AdminService/AdoptTopics',
-                request_serializer=ortoo_dot_v1_dot_namesrv__pb2.AdoptTopicsRequest.SerializeToString,
-                response_deserializer=ortoo_dot_v1_dot_namesrv__pb2.AdoptTopicsResponse.FromString,
+                request_serializer=ortoo_dot_v1_dot_orphaned__topics__pb2.AdoptTopicsRequest.SerializeToString,
+                response_deserializer=ortoo_dot_v1_dot_orphaned__topics__pb2.AdoptTopicsResponse.FromString,
                 )
         self.ListTopics = channel.unary_unary(
                 '/ortoo.v1.AdminService/ListTopics',
@@ -864,13 +865,13 @@ def add_AdminServiceServicer_to_server(servicer, server):
             ),
             'ListOrphanedTopics': grpc.unary_unary_rpc_method_handler(
                     servicer.ListOrphanedTopics,
-                    request_deserializer=ortoo_dot_v1_dot_namesrv__pb2.ListOrphanedTopicsRequest.FromString,
-                    response_serializer=ortoo_dot_v1_dot_namesrv__pb2.ListOrphanedTopicsResponse.SerializeToString,
+                    request_deserializer=ortoo_dot_v1_dot_orphaned__topics__pb2.ListOrphanedTopicsRequest.FromString,
+                    response_serializer=ortoo_dot_v1_dot_orphaned__topics__pb2.ListOrphanedTopicsResponse.SerializeToString,
             ),
             'AdoptTopics': grpc.unary_unary_rpc_method_handler(
                     servicer.AdoptTopics,
-                    request_deserializer=ortoo_dot_v1_dot_namesrv__pb2.AdoptTopicsRequest.FromString,
-                    response_serializer=ortoo_dot_v1_dot_namesrv__pb2.AdoptTopicsResponse.SerializeToString,
+                    request_deserializer=ortoo_dot_v1_dot_orphaned__topics__pb2.AdoptTopicsRequest.FromString,
+                    response_serializer=ortoo_dot_v1_dot_orphaned__topics__pb2.AdoptTopicsResponse.SerializeToString,
             ),
             'ListTopics': grpc.unary_unary_rpc_method_handler(
                     servicer.ListTopics,
@@ -1255,8 +1256,8 @@ class AdminService(object):
             timeout=None,
             metadata=None):
         return grpc.experimental.unary_unary(request, target, '/ortoo.v1.AdminService/ListOrphanedTopics',
-            ortoo_dot_v1_dot_namesrv__pb2.ListOrphanedTopicsRequest.SerializeToString,
-            ortoo_dot_v1_dot_namesrv__pb2.ListOrphanedTopicsResponse.FromString,
+            ortoo_dot_v1_dot_orphaned__topics__pb2.ListOrphanedTopicsRequest.SerializeToString,
+            ortoo_dot_v1_dot_orphaned__topics__pb2.ListOrphanedTopicsResponse.FromString,
             options, channel_credentials,
             insecure, call_credentials, compression, wait_for_ready, timeout, metadata)
 
@@ -1272,8 +1273,8 @@ class AdminService(object):
             timeout=None,
             metadata=None):
         return grpc.experimental.unary_unary(request, target, '/ortoo.v1.AdminService/AdoptTopics',
-            ortoo_dot_v1_dot_namesrv__pb2.AdoptTopicsRequest.SerializeToString,
-            ortoo_dot_v1_dot_namesrv__pb2.AdoptTopicsResponse.FromString,
+            ortoo_dot_v1_dot_orphaned__topics__pb2.AdoptTopicsRequest.SerializeToString,
+            ortoo_dot_v1_dot_orphaned__topics__pb2.AdoptTopicsResponse.FromString,
             options, channel_credentials,
             insecure, call_credentials, compression, wait_for_ready, timeout, metadata)
 

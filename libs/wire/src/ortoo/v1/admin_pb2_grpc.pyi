@@ -14,6 +14,7 @@ from ortoo.v1 import flow_control_pb2 as _flow_control_pb2
 from ortoo.v1 import group_deletion_pb2 as _group_deletion_pb2
 from ortoo.v1 import lag_pb2 as _lag_pb2
 from ortoo.v1 import namesrv_pb2 as _namesrv_pb2
+from ortoo.v1 import orphaned_topics_pb2 as _orphaned_topics_pb2
 from ortoo.v1 import park_pb2 as _park_pb2
 from ortoo.v1 import replica_admin_pb2 as _replica_admin_pb2
 from ortoo.v1 import schedule_pb2 as _schedule_pb2
@@ -45,9 +46,9 @@ class AdminServiceStub:
     """
     ListDeletedTopics: _aio.UnaryUnaryMultiCallable[_namesrv_pb2.ListDeletedTopicsRequest, _namesrv_pb2.ListDeletedTopicsResponse]
     """The deleted topics that can be restored, the last deleted first."""
-    ListOrphanedTopics: _aio.UnaryUnaryMultiCallable[_namesrv_pb2.ListOrphanedTopicsRequest, _namesrv_pb2.ListOrphanedTopicsResponse]
+    ListOrphanedTopics: _aio.UnaryUnaryMultiCallable[_orphaned_topics_pb2.ListOrphanedTopicsRequest, _orphaned_topics_pb2.ListOrphanedTopicsResponse]
     """The topics that enodes hold and the directory does not have."""
-    AdoptTopics: _aio.UnaryUnaryMultiCallable[_namesrv_pb2.AdoptTopicsRequest, _namesrv_pb2.AdoptTopicsResponse]
+    AdoptTopics: _aio.UnaryUnaryMultiCallable[_orphaned_topics_pb2.AdoptTopicsRequest, _orphaned_topics_pb2.AdoptTopicsResponse]
     """Adds offered topics to the directory, with their messages and offsets.
 
     grpcurl -plaintext -d '{"all":true}' HOST:PORT ortoo.v1.AdminService/AdoptTopics
@@ -286,17 +287,17 @@ class AdminServiceServicer(metaclass=_abc_1.ABCMeta):
     @_abc_1.abstractmethod
     def ListOrphanedTopics(
         self,
-        request: _namesrv_pb2.ListOrphanedTopicsRequest,
-        context: _aio.ServicerContext[_namesrv_pb2.ListOrphanedTopicsRequest, _abc.Awaitable[_namesrv_pb2.ListOrphanedTopicsResponse]],
-    ) -> _abc.Awaitable[_namesrv_pb2.ListOrphanedTopicsResponse]:
+        request: _orphaned_topics_pb2.ListOrphanedTopicsRequest,
+        context: _aio.ServicerContext[_orphaned_topics_pb2.ListOrphanedTopicsRequest, _abc.Awaitable[_orphaned_topics_pb2.ListOrphanedTopicsResponse]],
+    ) -> _abc.Awaitable[_orphaned_topics_pb2.ListOrphanedTopicsResponse]:
         """The topics that enodes hold and the directory does not have."""
 
     @_abc_1.abstractmethod
     def AdoptTopics(
         self,
-        request: _namesrv_pb2.AdoptTopicsRequest,
-        context: _aio.ServicerContext[_namesrv_pb2.AdoptTopicsRequest, _abc.Awaitable[_namesrv_pb2.AdoptTopicsResponse]],
-    ) -> _abc.Awaitable[_namesrv_pb2.AdoptTopicsResponse]:
+        request: _orphaned_topics_pb2.AdoptTopicsRequest,
+        context: _aio.ServicerContext[_orphaned_topics_pb2.AdoptTopicsRequest, _abc.Awaitable[_orphaned_topics_pb2.AdoptTopicsResponse]],
+    ) -> _abc.Awaitable[_orphaned_topics_pb2.AdoptTopicsResponse]:
         """Adds offered topics to the directory, with their messages and offsets.
 
         grpcurl -plaintext -d '{"all":true}' HOST:PORT ortoo.v1.AdminService/AdoptTopics

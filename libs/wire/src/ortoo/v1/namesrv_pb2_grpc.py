@@ -5,6 +5,7 @@ import grpc
 from ortoo.v1 import group_deletion_pb2 as ortoo_dot_v1_dot_group__deletion__pb2
 from ortoo.v1 import named_lease_pb2 as ortoo_dot_v1_dot_named__lease__pb2
 from ortoo.v1 import namesrv_pb2 as ortoo_dot_v1_dot_namesrv__pb2
+from ortoo.v1 import orphaned_topics_pb2 as ortoo_dot_v1_dot_orphaned__topics__pb2
 from ortoo.v1 import replica_admin_pb2 as ortoo_dot_v1_dot_replica__admin__pb2
 from ortoo.v1 import replica_report_pb2 as ortoo_dot_v1_dot_replica__report__pb2
 from ortoo.v1 import topic_pb2 as ortoo_dot_v1_dot_topic__pb2
@@ -62,13 +63,13 @@ class NameServiceStub(object):
                 )
         self.ListOrphanedTopics = channel.unary_unary(
                 '/ortoo.v1.NameService/ListOrphanedTopics',
-                request_serializer=ortoo_dot_v1_dot_namesrv__pb2.ListOrphanedTopicsRequest.SerializeToString,
-                response_deserializer=ortoo_dot_v1_dot_namesrv__pb2.ListOrphanedTopicsResponse.FromString,
+                request_serializer=ortoo_dot_v1_dot_orphaned__topics__pb2.ListOrphanedTopicsRequest.SerializeToString,
+                response_deserializer=ortoo_dot_v1_dot_orphaned__topics__pb2.ListOrphanedTopicsResponse.FromString,
                 )
         self.AdoptTopics = channel.unary_unary(
                 '/ortoo.v1.NameService/AdoptTopics',
-                request_serializer=ortoo_dot_v1_dot_namesrv__pb2.AdoptTopicsRequest.SerializeToString,
-                response_deserializer=ortoo_dot_v1_dot_namesrv__pb2.AdoptTopicsResponse.FromString,
+                request_serializer=ortoo_dot_v1_dot_orphaned__topics__pb2.AdoptTopicsRequest.SerializeToString,
+                response_deserializer=ortoo_dot_v1_dot_orphaned__topics__pb2.AdoptTopicsResponse.FromString,
                 )
         self.GetTopic = channel.unary_unary(
                 '/ortoo.v1.NameService/GetTopic',
@@ -448,13 +449,13 @@ def add_NameServiceServicer_to_server(servicer, server):
             ),
             'ListOrphanedTopics': grpc.unary_unary_rpc_method_handler(
                     servicer.ListOrphanedTopics,
-                    request_deserializer=ortoo_dot_v1_dot_namesrv__pb2.ListOrphanedTopicsRequest.FromString,
-                    response_serializer=ortoo_dot_v1_dot_namesrv__pb2.ListOrphanedTopicsResponse.SerializeToString,
+                    request_deserializer=ortoo_dot_v1_dot_orphaned__topics__pb2.ListOrphanedTopicsRequest.FromString,
+                    response_serializer=ortoo_dot_v1_dot_orphaned__topics__pb2.ListOrphanedTopicsResponse.SerializeToString,
             ),
             'AdoptTopics': grpc.unary_unary_rpc_method_handler(
                     servicer.AdoptTopics,
-                    request_deserializer=ortoo_dot_v1_dot_namesrv__pb2.AdoptTopicsRequest.FromString,
-                    response_serializer=ortoo_dot_v1_dot_namesrv__pb2.AdoptTopicsResponse.SerializeToString,
+                    request_deserializer=ortoo_dot_v1_dot_orphaned__topics__pb2.AdoptTopicsRequest.FromString,
+                    response_serializer=ortoo_dot_v1_dot_orphaned__topics__pb2.AdoptTopicsResponse.SerializeToString,
             ),
             'GetTopic': grpc.unary_unary_rpc_method_handler(
                     servicer.GetTopic,
@@ -715,8 +716,8 @@ class NameService(object):
             timeout=None,
             metadata=None):
         return grpc.experimental.unary_unary(request, target, '/ortoo.v1.NameService/ListOrphanedTopics',
-            ortoo_dot_v1_dot_namesrv__pb2.ListOrphanedTopicsRequest.SerializeToString,
-            ortoo_dot_v1_dot_namesrv__pb2.ListOrphanedTopicsResponse.FromString,
+            ortoo_dot_v1_dot_orphaned__topics__pb2.ListOrphanedTopicsRequest.SerializeToString,
+            ortoo_dot_v1_dot_orphaned__topics__pb2.ListOrphanedTopicsResponse.FromString,
             options, channel_credentials,
             insecure, call_credentials, compression, wait_for_ready, timeout, metadata)
 
@@ -732,8 +733,8 @@ class NameService(object):
             timeout=None,
             metadata=None):
         return grpc.experimental.unary_unary(request, target, '/ortoo.v1.NameService/AdoptTopics',
-            ortoo_dot_v1_dot_namesrv__pb2.AdoptTopicsRequest.SerializeToString,
-            ortoo_dot_v1_dot_namesrv__pb2.AdoptTopicsResponse.FromString,
+            ortoo_dot_v1_dot_orphaned__topics__pb2.AdoptTopicsRequest.SerializeToString,
+            ortoo_dot_v1_dot_orphaned__topics__pb2.AdoptTopicsResponse.FromString,
             options, channel_credentials,
             insecure, call_credentials, compression, wait_for_ready, timeout, metadata)
 

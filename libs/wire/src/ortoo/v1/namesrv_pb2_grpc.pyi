@@ -8,6 +8,7 @@ from grpc import aio as _aio
 from ortoo.v1 import group_deletion_pb2 as _group_deletion_pb2
 from ortoo.v1 import named_lease_pb2 as _named_lease_pb2
 from ortoo.v1 import namesrv_pb2 as _namesrv_pb2
+from ortoo.v1 import orphaned_topics_pb2 as _orphaned_topics_pb2
 from ortoo.v1 import replica_admin_pb2 as _replica_admin_pb2
 from ortoo.v1 import replica_report_pb2 as _replica_report_pb2
 from ortoo.v1 import topic_pb2 as _topic_pb2
@@ -39,9 +40,9 @@ class NameServiceStub:
     """Restores a topic within its grace period, with the same topic id, settings, messages and offsets."""
     ListDeletedTopics: _aio.UnaryUnaryMultiCallable[_namesrv_pb2.ListDeletedTopicsRequest, _namesrv_pb2.ListDeletedTopicsResponse]
     """The deleted topics that can be restored, the last deleted first."""
-    ListOrphanedTopics: _aio.UnaryUnaryMultiCallable[_namesrv_pb2.ListOrphanedTopicsRequest, _namesrv_pb2.ListOrphanedTopicsResponse]
+    ListOrphanedTopics: _aio.UnaryUnaryMultiCallable[_orphaned_topics_pb2.ListOrphanedTopicsRequest, _orphaned_topics_pb2.ListOrphanedTopicsResponse]
     """The topics that enodes hold and this directory does not have, for example after the directory was replaced."""
-    AdoptTopics: _aio.UnaryUnaryMultiCallable[_namesrv_pb2.AdoptTopicsRequest, _namesrv_pb2.AdoptTopicsResponse]
+    AdoptTopics: _aio.UnaryUnaryMultiCallable[_orphaned_topics_pb2.AdoptTopicsRequest, _orphaned_topics_pb2.AdoptTopicsResponse]
     """Adds offered topics to this directory, with their ids, messages and offsets."""
     GetTopic: _aio.UnaryUnaryMultiCallable[_namesrv_pb2.GetTopicRequest, _namesrv_pb2.GetTopicResponse]
     """One topic by name."""
@@ -178,17 +179,17 @@ class NameServiceServicer(metaclass=_abc_1.ABCMeta):
     @_abc_1.abstractmethod
     def ListOrphanedTopics(
         self,
-        request: _namesrv_pb2.ListOrphanedTopicsRequest,
-        context: _aio.ServicerContext[_namesrv_pb2.ListOrphanedTopicsRequest, _abc.Awaitable[_namesrv_pb2.ListOrphanedTopicsResponse]],
-    ) -> _abc.Awaitable[_namesrv_pb2.ListOrphanedTopicsResponse]:
+        request: _orphaned_topics_pb2.ListOrphanedTopicsRequest,
+        context: _aio.ServicerContext[_orphaned_topics_pb2.ListOrphanedTopicsRequest, _abc.Awaitable[_orphaned_topics_pb2.ListOrphanedTopicsResponse]],
+    ) -> _abc.Awaitable[_orphaned_topics_pb2.ListOrphanedTopicsResponse]:
         """The topics that enodes hold and this directory does not have, for example after the directory was replaced."""
 
     @_abc_1.abstractmethod
     def AdoptTopics(
         self,
-        request: _namesrv_pb2.AdoptTopicsRequest,
-        context: _aio.ServicerContext[_namesrv_pb2.AdoptTopicsRequest, _abc.Awaitable[_namesrv_pb2.AdoptTopicsResponse]],
-    ) -> _abc.Awaitable[_namesrv_pb2.AdoptTopicsResponse]:
+        request: _orphaned_topics_pb2.AdoptTopicsRequest,
+        context: _aio.ServicerContext[_orphaned_topics_pb2.AdoptTopicsRequest, _abc.Awaitable[_orphaned_topics_pb2.AdoptTopicsResponse]],
+    ) -> _abc.Awaitable[_orphaned_topics_pb2.AdoptTopicsResponse]:
         """Adds offered topics to this directory, with their ids, messages and offsets."""
 
     @_abc_1.abstractmethod

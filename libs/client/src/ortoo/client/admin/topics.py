@@ -15,7 +15,7 @@ from ortoo.client.core.wire import EnumNames
 from ortoo.common.cluster.names import TOPICS_MAX
 from ortoo.common.errors import AlreadyExists, Invalid
 from ortoo.common.grpc.messages import read
-from ortoo.v1 import admin_pb2, namesrv_pb2, topic_pb2, trim_pb2
+from ortoo.v1 import admin_pb2, namesrv_pb2, orphaned_topics_pb2, topic_pb2, trim_pb2
 from ortoo.v1.admin_pb2_grpc import AdminServiceStub
 
 MESSAGE_TYPES = EnumNames("message_type", topic_pb2.MessageType, unspecified="any")
@@ -253,7 +253,7 @@ class TopicCalls:
 
     async def list_orphaned_topics(self) -> list[OrphanedTopic]:
         """Topics that enodes hold and that are missing in the name server's directory, sorted by name."""
-        pages = self._pages("ListOrphanedTopics", namesrv_pb2.ListOrphanedTopicsRequest(limit=LISTED_AT_ONCE))
+        pages = self._pages("ListOrphanedTopics", orphaned_topics_pb2.ListOrphanedTopicsRequest(limit=LISTED_AT_ONCE))
         return [read(OrphanedTopic, one) async for page in pages for one in page.topics]
 
     async def adopt_topics(self, *names: str) -> Adoption:
@@ -261,7 +261,7 @@ class TopicCalls:
 
         Errors: NotFound, or Conflict when one of `names` cannot be adopted. After an error, no topic was adopted.
         """
-        answer = await self._call("AdoptTopics", namesrv_pb2.AdoptTopicsRequest(names=names, all=not names))
+        answer = await self._call("AdoptTopics", orphaned_topics_pb2.AdoptTopicsRequest(names=names, all=not names))
         return Adoption(tuple(map(topic_of, answer.topics)), tuple(read(OrphanedTopic, one) for one in answer.refused))
 
 

@@ -39,6 +39,7 @@ from ortoo.namesrv.rpc.route_encoding import RouteEncoder
 from ortoo.v1 import group_deletion_pb2 as deletion_pb
 from ortoo.v1 import named_lease_pb2 as lease_pb
 from ortoo.v1 import namesrv_pb2 as pb
+from ortoo.v1 import orphaned_topics_pb2 as orphaned_pb
 from ortoo.v1 import replica_admin_pb2 as admin_pb
 from ortoo.v1 import replica_report_pb2 as report_pb
 from ortoo.v1 import topic_pb2
@@ -93,7 +94,7 @@ class NameService(NameServiceServicer):
             lambda: known.deleted_groups(), key_of_deleted_group, partial(write, deletion_pb.DeletedGroup), version
         )
         self._orphaned_topics = OrderedList(
-            lambda: known.orphaned_topics(), key_of_orphaned_topic, partial(write, pb.OrphanedTopic), version
+            lambda: known.orphaned_topics(), key_of_orphaned_topic, partial(write, orphaned_pb.OrphanedTopic), version
         )
 
     def findings(self) -> Iterator[Finding]:
@@ -172,20 +173,22 @@ class NameService(NameServiceServicer):
         return response
 
     async def ListOrphanedTopics(
-        self, request: pb.ListOrphanedTopicsRequest, context: Context
-    ) -> pb.ListOrphanedTopicsResponse:
+        self, request: orphaned_pb.ListOrphanedTopicsRequest, context: Context
+    ) -> orphaned_pb.ListOrphanedTopicsResponse:
         """The topics that enodes hold and the directory does not have, or a page of them."""
-        response = pb.ListOrphanedTopicsResponse(unlisted_count=self.directory.orphaned.unlisted_count)
+        response = orphaned_pb.ListOrphanedTopicsResponse(unlisted_count=self.directory.orphaned.unlisted_count)
         response.next_after = await self._orphaned_topics.fill(response.topics, request, self.clock)
         return response
 
-    async def AdoptTopics(self, request: pb.AdoptTopicsRequest, context: Context) -> pb.AdoptTopicsResponse:
+    async def AdoptTopics(
+        self, request: orphaned_pb.AdoptTopicsRequest, context: Context
+    ) -> orphaned_pb.AdoptTopicsResponse:
         """Add topics that enodes hold and the directory lacks."""
         if bool(request.names) == request.all:
             raise Invalid("name the topics to adopt, or set all; not both", field="names")
         taken, refused = await self.directory.adopt_topics(tuple(request.names), all_possible=request.all)
-        return pb.AdoptTopicsResponse(
-            topics=map(wire.topic_to, taken), refused=[write(pb.OrphanedTopic, one) for one in refused]
+        return orphaned_pb.AdoptTopicsResponse(
+            topics=map(wire.topic_to, taken), refused=[write(orphaned_pb.OrphanedTopic, one) for one in refused]
         )
 
     async def GetTopic(self, request: pb.GetTopicRequest, context: Context) -> pb.GetTopicResponse:

@@ -95,7 +95,7 @@ class H2Server(grpc.aio.Server):
             for one in port.sockets:
                 self._listening.append(await loop.create_server(partial(self._accept, port), sock=one, backlog=BACKLOG))
 
-    def _accept(self, port: Port) -> asyncio.Protocol:
+    def _accept(self, port: Port) -> asyncio.BaseProtocol:
         connection = H2Connection(self, port)
         if port.tls is None:
             return connection

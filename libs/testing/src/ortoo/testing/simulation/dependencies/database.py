@@ -15,7 +15,6 @@ from ortoo.namesrv.catalog.database import Database
 from ortoo.namesrv.catalog.schema import migrate_to_head
 from ortoo.namesrv.catalog.stored_proposals import StoredProposals
 from ortoo.namesrv.catalog.transaction import CatalogTransaction
-from ortoo.namesrv.decisions.routes.route_changes import StoredDirectory
 from ortoo.testing.simulation.kernel.random_streams import happens
 
 T = TypeVar("T")

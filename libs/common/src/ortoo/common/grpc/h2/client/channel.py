@@ -127,7 +127,7 @@ class H2Channel:
         finally:
             self._connecting = None
 
-    def _secured(self, connection: H2ClientConnection) -> asyncio.Protocol:
+    def _secured(self, connection: H2ClientConnection) -> asyncio.BaseProtocol:
         """The protocol of a socket for this connection."""
         if self._tls is None:
             return connection

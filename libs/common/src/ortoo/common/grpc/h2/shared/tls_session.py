@@ -164,7 +164,7 @@ class TlsSession(asyncio.Protocol):
         while not (is_over or self._is_ended):
             buffer, size = self._end.get_buffer(-1), 0
             try:
-                while size < len(buffer) and (count := self._tls.read(len(buffer) - size, buffer[size:])):
+                while size < len(buffer) and (count := int(self._tls.read(len(buffer) - size, buffer[size:]))):
                     size += count
                 is_over = size < len(buffer)
             except ssl.SSLWantReadError:
