@@ -8,15 +8,21 @@ from typing import Any
 import grpc
 import pytest
 from google.protobuf.duration_pb2 import Duration
+from grpc_health.v1 import health_pb2, health_pb2_grpc
+from grpc_reflection.v1alpha import reflection_pb2, reflection_pb2_grpc
 
 from apache.rocketmq.v2 import definition_pb2 as d
 from apache.rocketmq.v2 import service_pb2 as s
 from apache.rocketmq.v2.service_pb2_grpc import MessagingServiceStub
 from ortoo.client import Client, ConsumerSettings, Forbidden, Queue, connect
+from ortoo.common.grpc.cluster_token import ADMIN_TOKEN
 from ortoo.snode.policy import access
-from ortoo.v1 import consumer_pb2
+from ortoo.v1 import consumer_pb2, namesrv_pb2
+from ortoo.v1.admin_pb2_grpc import AdminServiceStub
 from ortoo.v1.consumer_pb2_grpc import ConsumerServiceStub
 from ortoo.verification.servers.cluster import open_cluster
+from ortoo.verification.servers.ports import free_ports
+from ortoo.verification.servers.scrape import scraped
 from tests.integration.guarded_cluster import RULES, as_user, guarded, signed
 
 
@@ -46,6 +52,37 @@ async def test_who_does_not_sign_may_nothing(tmp_path: Path) -> None:
                 async with mq.consumer("g", ["t"]) as consumer:
                     with pytest.raises(Forbidden):
                         await anext(aiter(consumer))
+
+
+async def test_health_and_reflection_need_no_signature(tmp_path: Path) -> None:
+    """Another call without a signature is refused, and counted in `ortoo_access_refused_total`."""
+    [port] = free_ports(1)
+    address = f"127.0.0.1:{port}"
+    async with guarded(tmp_path, metrics_address=address) as cluster, asyncio.timeout(60):
+        channel = cluster.channels.channel_to(cluster.address)
+        health = await health_pb2_grpc.HealthStub(channel).Check(health_pb2.HealthCheckRequest())
+        assert health.status == health_pb2.HealthCheckResponse.SERVING
+        reflection = reflection_pb2_grpc.ServerReflectionStub(channel).ServerReflectionInfo(
+            iter([reflection_pb2.ServerReflectionRequest(list_services="")])
+        )
+        assert (await reflection.read()).list_services_response.service
+        before = (await scraped(address))["ortoo_access_refused_total"][()]
+        with pytest.raises(grpc.aio.AioRpcError):
+            await AdminServiceStub(channel).ListTopics(namesrv_pb2.ListTopicsRequest())
+        assert (await scraped(address))["ortoo_access_refused_total"][()] == before + 1
+
+
+async def test_keys_of_handles_need_the_admin_token(tmp_path: Path) -> None:
+    """Snodes always request routes with these keys, so a snode without the token gets none and does not get ready."""
+    (tmp_path / "token").write_text("a-token-of-this-cluster\n")
+    settings = {"namesrv": {"admin_token_file": str(tmp_path / "token")}}
+    async with open_cluster(tmp_path, snodes=0, settings=settings) as cluster, asyncio.timeout(60):
+        request = namesrv_pb2.WatchRoutesRequest(include_handle_keys=True)
+        with pytest.raises(grpc.aio.AioRpcError) as refused:
+            await cluster.name_service.WatchRoutes(request).read()
+        assert refused.value.code() is grpc.StatusCode.PERMISSION_DENIED
+        proven = cluster.name_service.WatchRoutes(request, metadata=[(ADMIN_TOKEN, "a-token-of-this-cluster")])
+        assert await proven.read() is not grpc.aio.EOF
 
 
 async def test_users_go_on_while_no_name_server_answers(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
