@@ -8,9 +8,10 @@ from typing import Any
 import pytest
 
 from ortoo.cli.doctor.run import _findings_behind
-from ortoo.client import Admin
+from ortoo.client import Admin, Unsupported
 from ortoo.client.admin.operations import Operations
 from ortoo.verification.servers.cluster import open_cluster
+from ortoo.verification.servers.ports import free_port
 
 LISTS = ("list_groups", "list_topics", "list_orphaned_topics", "list_deleted_topics")
 
@@ -84,3 +85,24 @@ async def test_findings_that_take_too_long_are_no_lack_of_permission(
         (found,) = await _findings_behind([cluster.address], {}, "", "", deadline_s, 2.0)
     assert (found.name, found.critical) == ("checks incomplete", False)
     assert "findings of the processes" in found.observed
+
+
+async def test_processes_that_cannot_be_queried_are_a_finding(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """As at a snode of an older version. What the snode knows itself is still examined."""
+
+    async def unknown(self: Operations, *, timeout_s: float) -> Any:
+        raise Unsupported("the snode does not have this call")
+
+    monkeypatch.setattr(Operations, "examine", unknown)
+    async with open_cluster(tmp_path) as cluster:
+        deadline_s = asyncio.get_running_loop().time() + 20
+        found = await _findings_behind([cluster.address], {}, "orders", "", deadline_s, 4.0)
+    assert {one.name: one.critical for one in found} == {"processes not queried": False, "unknown topic": True}
+
+
+async def test_a_snode_that_answers_no_query_is_a_finding() -> None:
+    """The finding has the error of the call."""
+    deadline_s = asyncio.get_running_loop().time() + 1
+    [found] = await _findings_behind([f"127.0.0.1:{free_port()}"], {}, "", "", deadline_s, 0.5)
+    assert found.name == "no answer"
+    assert found.critical

@@ -62,6 +62,25 @@ def test_each_message_of_a_group_that_pops_has_its_row() -> None:
     play(script)
 
 
+def test_messages_of_a_group_that_commits_offsets_are_outstanding() -> None:
+    """Those behind its offset, whether a consumer has them or not. A leased one has a client, and is popped."""
+
+    async def script(stage: ScriptedCluster) -> None:
+        async with stage.connect("app") as client:
+            await client.admin.ensure_topic("t", queue_count=1)
+            async with client.producer("t") as producer:
+                for number in range(3):
+                    await producer.send(b"%d" % number)
+            async with client.consumer("g", "t", ConsumerSettings(from_beginning=True)) as consumer:
+                first = await anext(aiter(consumer))
+                first.ack()
+                while (found := await states(client)) != [(1, "outstanding", 0), (2, "outstanding", 0)]:
+                    assert {state for _, state, _ in found} == {"outstanding"}
+                    await stage.clock.sleep(0.2)
+
+    play(script)
+
+
 def test_a_group_that_does_not_consume_is_told_why() -> None:
     """No consumer, another topic's subscription, a tag filter, a disabled group, no backlog."""
 
