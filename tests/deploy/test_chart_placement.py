@@ -82,6 +82,17 @@ def test_pods_are_replaced_when_what_they_read_at_their_start_changes() -> None:
     assert changed(*both, *rules, "snode.flowControl.limits=y", "enode.replicas=3") == set()
 
 
+def test_a_snode_without_redis_is_replaced_and_never_doubled() -> None:
+    """Two snodes that do not share group members would each assign all queues."""
+
+    def strategy(*options: str) -> str:
+        deployment = named(found(*options), "Deployment", "r-ortoo-snode")
+        return str(deployment["spec"].get("strategy", {}).get("type", "RollingUpdate"))
+
+    assert strategy() == "Recreate"
+    assert strategy("redis.url=redis://a/0") == "RollingUpdate"
+
+
 def test_policies_let_load_balancers_in_and_name_the_port_of_metrics() -> None:
     """Traffic from outside belongs to no namespace; metrics are open to the namespaces that may scrape."""
 
