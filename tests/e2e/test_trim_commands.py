@@ -6,6 +6,7 @@ from datetime import UTC, datetime
 from pathlib import Path
 
 import pytest
+from structlog.testing import capture_logs
 
 from ortoo.client import Client, ConsumerSettings, Invalid, Queue, Unavailable, connect
 from ortoo.verification.servers import command
@@ -103,3 +104,19 @@ async def test_nothing_is_trimmed_while_an_enode_is_away(tmp_path: Path) -> None
             await mq.admin.purge_topic("t")
         begins = [one.begin_offset for one in (await mq.admin.describe_topic("t")).queues]
         assert begins == [0]
+
+
+async def test_the_logs_have_the_topic_and_the_number_of_messages(tmp_path: Path) -> None:
+    """One line of the snode, and one of the enode. A dry run writes none."""
+    async with open_cluster(tmp_path) as cluster, connect(cluster.address) as mq, asyncio.timeout(120):
+        await mq.admin.create_topic("t", queue_count=1)
+        async with mq.producer("t") as producer:
+            await producer.send_many([b"x"] * 8)
+        with capture_logs() as logs:
+            await mq.admin.purge_topic("t", dry_run=True)
+            assert [one for one in logs if one["event"].startswith("topic_trim")] == []
+            await mq.admin.purge_topic("t")
+    asked, done = (one for one in logs if one["event"].startswith("topic_trim"))
+    assert (asked["event"], asked["topic"]) == ("topic_trim_requested", "t")
+    assert "user" in asked
+    assert (done["event"], done["topic"], done["messages"]) == ("topic_trimmed", "t", 8)
