@@ -88,7 +88,7 @@ async def test_findings_that_take_too_long_are_no_lack_of_permission(
 
 
 async def test_processes_that_cannot_be_queried_are_a_finding(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    """As at a snode of an older version. What the snode knows itself is still examined."""
+    """As at a snode of an older version. The other checks use the answers of this snode."""
 
     async def unknown(self: Operations, *, timeout_s: float) -> Any:
         raise Unsupported("the snode does not have this call")

@@ -35,7 +35,7 @@ def test_removed_messages_are_counted_listed_and_kept(tmp_path: Path) -> None:
 
 
 def test_a_frame_that_was_never_whole_is_not_counted(tmp_path: Path) -> None:
-    """It was never acknowledged. Its bytes are kept all the same."""
+    """It was never acknowledged. The file still has its bytes."""
     content = frames((1, 10), (1, 12))[:-100]
     removed = TruncatedFrames.of(BEGIN, content)
     assert removed.messages == 2
