@@ -125,7 +125,6 @@ SENTENCES: tuple[tuple[str, str], ...] = (
     ("limits.md", f"a call counts as {CALL_BYTES // KIB} KiB, or as more with long headers"),
     ("capacity.md", f"at least {ROUND_S * 1000:.0f} ms, and at least {ROUND_S_PER_WATCHER * 1000:.1f} ms times"),
     ("capacity.md", f"| {WAITERS_MAX:,} open waits |"),
-    ("capacity.md", f"| **{DIRECTORY_BYTES_MAX // MIB} MiB** and {GROUPS_MAX:,} groups |"),
     ("capacity.md", f"holds {TOPICS_MAX:,} topics and {GROUPS_MAX:,} groups"),
     ("capacity.md", f"have at most {DIRECTORY_BYTES_MAX // MIB} MiB"),
     ("backups.md", f"at each start of the enode, and afterwards at most every {LOG_END_INTERVAL_S:.0f} s"),
