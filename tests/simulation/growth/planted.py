@@ -13,7 +13,7 @@ from ortoo.enode.state.tables import pops
 from ortoo.enode.state.tables.halves import HalfMessageTable
 from ortoo.enode.store import housekeeping
 from ortoo.enode.store.group_offsets import GroupOffsets
-from ortoo.namesrv.decisions import route_changes
+from ortoo.namesrv.decisions.routes import route_changes
 from ortoo.namesrv.directory.synced_routes import SyncedRoutes
 from ortoo.namesrv.directory.watches import RouteWatchers
 from ortoo.snode.cluster.directory import DirectoryCache
