@@ -10,6 +10,7 @@ pytest.importorskip("playwright", reason="Playwright is not installed; run `make
 
 from ortoo.client import Message, TransactionVerdict
 from tests.console.scene import Scene, open_scene, serious_findings
+from tests.console.stuck_messages import READ_ALL, sent
 from tests.integration.enode_replicas import leading, open_members
 
 pytestmark = [pytest.mark.browser, pytest.mark.asyncio(loop_scope="module"), pytest.mark.timeout(300)]
@@ -46,8 +47,10 @@ async def test_an_open_transaction_is_committed(scene: Scene) -> None:
 
 async def test_clients_and_settings_are_shown(scene: Scene) -> None:
     """A consumer with its snode and its queues; settings with their origins."""
-    await scene.cluster.create_topic("work", queues=1, enodes=("enode-0",))
-    async with scene.mq.consumer("workers", ["work"]):
+    await sent(scene, "work")
+    async with scene.mq.consumer("workers", "work", READ_ALL) as consumer:
+        async for _ in consumer.batches():
+            break  # the page does not wait for clients, and a consumer that receives is known
         page = await scene.page("/clients?group=workers")
         await page.locator("tbody a").first.wait_for()
         await page.get_by_text("1 client: 1 at snode-0.").wait_for()
