@@ -1,0 +1,1 @@
+"""The public names of `ortoo.client`, and the modules that have them."""
