@@ -1,5 +1,6 @@
 """An operator parks messages of a group, whichever consumer holds them; the group continues after them."""
 
+import asyncio
 from collections.abc import Sequence
 from pathlib import Path
 
@@ -15,10 +16,13 @@ from ortoo.client import (
     NotFound,
     PopSettings,
     Queue,
+    ReceivedMessage,
+    RetryLater,
     connect,
 )
 from ortoo.verification.servers.cluster import open_cluster
 from ortoo.verification.servers.command import run as run_command
+from tests.integration.pull_group import PROMPT, beside, until
 
 QUEUE = Queue("jobs", "enode-0", 0)
 IN_ORDER = PopSettings(messages_max=1, in_order=True)
@@ -111,6 +115,35 @@ async def test_a_group_that_commits_offsets_continues_after_its_first_message(tm
             (1, "broken", "operator"),
             (2, "broken", "operator"),
         ]
+
+
+async def test_a_copy_in_the_retry_topic_is_parked_there(tmp_path: Path) -> None:
+    """The handler fails, and then hangs with the copy. The dead letter of the copy names the original."""
+    retries = Queue("%RETRY%g", "enode-0", 0)
+    topics: list[str] = []
+    async with open_cluster(tmp_path) as cluster, connect(cluster.address) as mq:
+        await cluster.create_topic("jobs", queues=1)
+        await send(mq, [None])
+
+        async def handle(message: ReceivedMessage) -> None:
+            topics.append(message.topic)
+            if message.topic == "jobs":
+                raise RetryLater(delay_level=1)
+            await asyncio.Event().wait()
+
+        async def unfinished_copies() -> int:
+            progress = (await mq.admin.groups.describe("g")).progress
+            return sum(one.lag_messages for one in progress if one.topic == retries.topic)
+
+        async with mq.pull_consumer("g", "jobs", PROMPT) as consumer:
+            running = beside(consumer.run(handle))
+            await until(lambda: topics == ["jobs", retries.topic])
+            assert await unfinished_copies() == 1
+            await mq.admin.groups.park_messages("g", retries, [0], reason="broken")
+            assert await unfinished_copies() == 0
+            running.cancel()
+        [letter] = await letters(mq)
+        assert (letter.origin_queue, letter.origin_offset, letter.error) == (QUEUE, 0, "broken")
 
 
 async def test_messages_that_cannot_be_parked_are_refused(tmp_path: Path) -> None:
