@@ -11,6 +11,7 @@ from enum import Enum
 import pytest
 
 import ortoo.client
+from ortoo.client.names.modules import MODULE_OF
 from tests.repo.client_api import api_of, pages
 from tests.repo.tree import ROOT
 
@@ -28,7 +29,7 @@ def test_type_checkers_and_the_interpreter_find_the_same_names() -> None:
     (block,) = [node for node in ast.parse(text).body if isinstance(node, ast.If)]
     imports = [node for node in block.body if isinstance(node, ast.ImportFrom)]
     checked = {name.name: str(node.module) for node in imports for name in node.names}
-    assert checked == ortoo.client._MODULE_OF
+    assert checked == MODULE_OF
     assert sorted(checked) == sorted(ortoo.client.__all__)
     assert set(ortoo.client.__all__) <= set(dir(ortoo.client))
 
