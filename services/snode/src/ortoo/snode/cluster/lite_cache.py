@@ -1,4 +1,4 @@
-"""The lite topics that clients of this snode use: a bounded copy, loaded by demand. Pure.
+"""The lite topics that clients of this snode use: a bounded copy, loaded on demand. Pure.
 
 The name server's watch reports every later change of lite topics, but only names in this copy are updated. So a name is
 entered before it is requested: a change that overtakes the answer is not lost.
