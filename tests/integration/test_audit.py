@@ -153,6 +153,8 @@ async def test_roles_are_listed_and_apply_when_the_file_changes(tmp_path: Path) 
             (["user", "permissions"], "support, watch"),
         ):
             assert shown in (await command.run(["ortoo", *words], cluster.address, user=("ann", SECRET))).stdout
+        access = await command.run(["ortoo", "user", "access"], cluster.address, user=("reader", SECRET))
+        assert access.stdout.startswith("reader: no admin; name topics and groups with --topic and --group")
         with pytest.raises(NotFound, match="it has support, watch"):
             await ann.admin.users.describe_role("missing")
         with pytest.raises(Forbidden):
@@ -162,6 +164,13 @@ async def test_roles_are_listed_and_apply_when_the_file_changes(tmp_path: Path) 
             await cluster.clock.sleep(0.1)
         with pytest.raises(Forbidden):
             await reader.admin.describe_topic("u")
+
+
+async def test_a_snode_without_an_access_file_has_no_roles(tmp_path: Path) -> None:
+    """The error names the reason, and no file that does not exist."""
+    async with open_cluster(tmp_path) as cluster, connect(cluster.address) as mq, asyncio.timeout(60):
+        with pytest.raises(NotFound, match="this snode has no access_file"):
+            await mq.admin.users.describe_role("support")
 
 
 async def test_entries_of_all_snodes_are_listed(tmp_path: Path) -> None:

@@ -42,6 +42,8 @@ async def access(
     summary = f"{found.user or 'unsigned calls'}: {'may do everything' if found.admin else 'no admin'}"
     kinds = (("topic", topics, found.topics), ("group", groups, found.groups))
     named = [(kind, *one) for kind, names, grants in kinds for one in zip(names, grants, strict=True)]
+    if not named and not found.admin:
+        summary += "; name topics and groups with --topic and --group to see the permissions on them"
     columns: Columns = {
         "KIND": lambda one: one[0],
         "NAME": lambda one: one[1],

@@ -71,7 +71,7 @@ class Prometheus:
         except TimeoutError:
             raise self._unavailable(f"no answer within {TIMEOUT_S:.0f} s") from None
         except (OSError, ValueError, LookupError, TypeError, AttributeError) as error:
-            raise self._unavailable(str(error) or type(error).__name__) from error
+            raise self._unavailable(_reason_of(error)) from error
 
     def _post(self, body: bytes) -> bytes:
         """The answer to a form; errors of the API are answers too. Errors: OSError, ValueError for a long answer."""
@@ -89,6 +89,13 @@ class Prometheus:
 
     def _unavailable(self, reason: str) -> Unavailable:
         return Unavailable(f"Prometheus at {self._shown}: {reason[:ERROR_LENGTH_MAX]}")
+
+
+def _reason_of(error: Exception) -> str:
+    """The text of an error; urllib's own text for an error of a connection is `<urlopen error [Errno ...] ...>`."""
+    if isinstance(error, urllib.error.URLError) and isinstance(error.reason, OSError):
+        return error.reason.strerror or str(error.reason)
+    return str(error) or type(error).__name__
 
 
 def _quoted(text: str) -> str:

@@ -14,7 +14,7 @@ from ortoo.snode.cluster import ClusterView
 from ortoo.snode.cluster.routes import SnodeEntry
 from ortoo.snode.cluster.runtime import Runtime
 from ortoo.snode.policy import Policy
-from ortoo.snode.policy.access_rules import AccessRules, Grant, UserRules, grant_text
+from ortoo.snode.policy.access_rules import Grant, UserRules, grant_text
 from ortoo.snode.policy.audit import AuditEntry, latest_of
 from ortoo.v1 import admin_pb2_grpc
 from ortoo.v1 import audit_pb2 as pb
@@ -58,7 +58,9 @@ class AuditAdminHandlers(admin_pb2_grpc.AdminServiceServicer):
 
     async def DescribeRole(self, request: pb.DescribeRoleRequest, context: Context) -> pb.DescribeRoleResponse:
         """A role in the access file of this snode, and its users."""
-        rules = AccessRules({}) if self.policy.access is None else self.policy.access.rules
+        if self.policy.access is None:
+            raise NotFound(f"no role {request.name!r}: this snode has no access_file", field="name")
+        rules = self.policy.access.rules
         if (role := rules.roles.get(request.name)) is None:
             known = f"it has {', '.join(sorted(rules.roles)[:10])}" if rules.roles else "it has no [[role]]"
             raise NotFound(f"no role {request.name!r} in the access file of this snode; {known}", field="name")
