@@ -4,6 +4,7 @@ import ast
 import dataclasses
 import enum
 import inspect
+import json
 import sys
 import textwrap
 from pathlib import Path
@@ -27,6 +28,7 @@ HEAD = (
     "environment. For example `store.flush_mode` of an enode is `[store] flush_mode` in the file and "
     "`ORTOO_ENODE_STORE_FLUSH_MODE` in the environment. "
     "`-p` prints the values in force and their sources ([processes](../operations/processes.md)). "
+    'A list is written as `["a", "b"]` in the file, and as `a,b` in the environment. '
     "*Live* settings [can change in a running process](../operations/processes.md#settings-of-running-processes). "
     "*Reloaded* settings change in a running process only by SIGHUP, after a change of the file.\n"
 )
@@ -68,6 +70,8 @@ def shown(value: Any) -> str:
     """A default as it is written in TOML."""
     if isinstance(value, bool):
         return str(value).lower()
+    if isinstance(value, tuple):
+        return json.dumps(value)
     if isinstance(value, enum.Enum):
         value = value.value
     return f"{value:,}".replace(",", "_") if isinstance(value, int) else str(value)
