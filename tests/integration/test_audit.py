@@ -154,7 +154,7 @@ async def test_roles_are_listed_and_apply_when_the_file_changes(tmp_path: Path) 
         ):
             assert shown in (await command.run(["ortoo", *words], cluster.address, user=("ann", SECRET))).stdout
         access = await command.run(["ortoo", "user", "access"], cluster.address, user=("reader", SECRET))
-        assert access.stdout.startswith("reader: no admin; name topics and groups with --topic and --group")
+        assert access.stdout.startswith("reader: no admin. --topic and --group show")
         with pytest.raises(NotFound, match="it has support, watch"):
             await ann.admin.users.describe_role("missing")
         with pytest.raises(Forbidden):

@@ -43,7 +43,7 @@ async def access(
     kinds = (("topic", topics, found.topics), ("group", groups, found.groups))
     named = [(kind, *one) for kind, names, grants in kinds for one in zip(names, grants, strict=True)]
     if not named and not found.admin:
-        summary += "; name topics and groups with --topic and --group to see the permissions on them"
+        summary += ". --topic and --group show the permissions on names"
     columns: Columns = {
         "KIND": lambda one: one[0],
         "NAME": lambda one: one[1],
