@@ -116,6 +116,15 @@ def test_topics_of_a_restored_directory_are_older(version: int, known: Topic | N
     assert directory.lite.enter([A.name]) == []
 
 
+@pytest.mark.parametrize(("version", "expected"), [(8, None), (9, A), (10, A)], ids=["older", "same", "newer"])
+def test_an_answer_about_ids_that_a_change_has_overtaken_is_not_used(version: int, expected: Topic | None) -> None:
+    """The watch has reported version 9, and maybe a change of this topic, while the copy did not have its name."""
+    cache = LiteTopicCache()
+    cache.remember([A], version, 9)
+    assert cache.find(A.name) == expected
+    assert cache.enter([A.name]) == [A.name]
+
+
 def test_the_least_recently_used_names_are_removed() -> None:
     """A parent whose list has lost a name is listed again."""
     cache = LiteTopicCache(size_max=2)

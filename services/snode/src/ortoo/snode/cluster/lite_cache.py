@@ -112,11 +112,15 @@ class LiteTopicCache:
                 self._entries[name] = entry._replace(is_current=True)
         return changed
 
-    def remember(self, topics: Iterable[Topic]) -> None:
-        """Enter lite topics that were requested by id. They are requested again at their next use by name."""
-        for topic in topics:
-            if topic.parent and self._entries.get(topic.name, _UNKNOWN).version < topic.version:
-                self._set(topic.name, _Entry(topic, topic.version, is_current=False))
+    def remember(self, topics: Iterable[Topic], version: int, seen_version: int) -> None:
+        """Enter lite topics that were requested by id. They are requested again at their next use by name.
+
+        `version` is that of the directory in the answer, and `seen_version` that of the watch now. An older answer may
+        lack changes that the watch has reported while the copy did not have the names, so it is not used.
+        """
+        for topic in topics if version >= seen_version else ():
+            if topic.parent and self._entries.get(topic.name, _UNKNOWN).version < version:
+                self._set(topic.name, _Entry(topic, version, is_current=False))
         self._shrink()
 
     def learn_page(self, parent: str, topics: Collection[Topic], version: int, seen_version: int) -> None:
