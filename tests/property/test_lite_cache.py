@@ -13,7 +13,9 @@ PARENT, PLACED = "p", (Placement("e", 1, 1),)
 NAMES = [f"%LMQ%|{PARENT}|{letter}" for letter in "abc"]
 STEPS = st.lists(
     st.tuples(
-        st.sampled_from(["create", "change", "delete", "restore", "watch", "ask", "answer", "list", "page", "reconnect"]),
+        st.sampled_from(
+            ["create", "change", "delete", "restore", "watch", "ask", "answer", "list", "page", "reconnect"]
+        ),
         st.sampled_from(NAMES),
         st.integers(0, 3),
     ),

@@ -39,7 +39,8 @@ async def test_a_name_that_was_displaced_during_the_creation_is_loaded_again() -
     """Other lite topics may need its place in the copy meanwhile. Then the watch reports the creation in vain."""
     directory, server = DirectoryCache(), NameServer()
     directory.lite = LiteTopicCache(size_max=1)
-    directory.apply(DirectoryUpdate(1, True, (PARENT,), enodes=(EnodeEntry("e1", "h:1", "s", alive=True),), directory_id="d"))
+    enode = EnodeEntry("e1", "h:1", "s", alive=True)
+    directory.apply(DirectoryUpdate(1, True, (PARENT,), enodes=(enode,), directory_id="d"))
     name_server: Any = server
     watch = DirectoryWatch(directory, name_server, clock=running_clock(), randomness=Randomness(1))
 
