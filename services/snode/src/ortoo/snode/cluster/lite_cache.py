@@ -153,7 +153,7 @@ class LiteTopicCache:
     def expire(self, version: int) -> None:
         """Require a request for each name before its next use: changes before `version` may have been missed.
 
-        What was seen in a later version counts as seen in this one: the directory may have been restored to it.
+        Topics of a later version count as seen in this one, because the directory may have been restored to it.
         """
         self._complete.clear()
         self._fresh_version = version
