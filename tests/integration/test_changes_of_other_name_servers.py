@@ -18,6 +18,8 @@ from ortoo.namesrv.directory.synced_routes import change_of
 from tests.work_done import NOISE, count_work
 
 NAMES = [f"n{number}" for number in range(8)]
+LITE_TOPICS = {"n0": "p", "n1": "p", "n2": "q"}
+"""The lite topics among the names, and their parents."""
 
 
 @pytest_asyncio.fixture
@@ -35,7 +37,8 @@ def change_something(stored: CatalogTransaction, chance: Randomness) -> None:
     if what == 0:
         placed = (Placement(f"e{chance.below(3)}", 1, 1),)
         topic_id = topic.topic_id if topic else chance.id64()
-        stored.put_topic(Topic(name, topic_id, stored.version, Permission.READ_WRITE, placed, 1), topic)
+        parent = LITE_TOPICS.get(name, "")
+        stored.put_topic(Topic(name, topic_id, stored.version, Permission.READ_WRITE, placed, 1, parent=parent), topic)
     elif what == 1:
         stored.put_group(Group(name, stored.version, attempts_max=1 + chance.below(9), created_at_ms=5), group)
     elif topic is not None and chance.below(2):
@@ -82,6 +85,10 @@ async def test_changed_rows_lead_to_the_contents_of_the_database(catalog: Catalo
         routes.apply(found)
         whole = Routes(await catalog.load_all())
         assert (routes.topics, routes.groups, routes.sums) == (whole.topics, whole.groups, whole.sums)
+        assert (routes.free_bytes, routes.complete_bytes) == (whole.free_bytes, whole.complete_bytes)
+        for enode in ("e0", "e1", "e2"):
+            assert routes.lite_counts.checksum_on(enode) == whole.lite_counts.checksum_on(enode)
+        assert routes.lite_counts.of_parents == whole.lite_counts.of_parents
         assert routes.deleted == whole.deleted
         assert routes.version == whole.version
 

@@ -13,7 +13,9 @@ PARENT, PLACED = "p", (Placement("e", 1, 1),)
 NAMES = [f"%LMQ%|{PARENT}|{letter}" for letter in "abc"]
 STEPS = st.lists(
     st.tuples(
-        st.sampled_from(["create", "change", "delete", "watch", "ask", "answer", "list", "page", "reconnect"]),
+        st.sampled_from(
+            ["create", "change", "delete", "restore", "watch", "ask", "answer", "list", "page", "reconnect"]
+        ),
         st.sampled_from(NAMES),
         st.integers(0, 3),
     ),
@@ -48,6 +50,8 @@ class Cluster:
                 self.history.append({**self.now, name: topic})
             case "delete" if name in self.now:
                 self.history.append({key: one for key, one in self.now.items() if key != name})
+            case "restore":  # of a backup; the version is raised, and topics have their former versions
+                self.history.append(self.history[answered])
             case "watch":
                 self.watch()
             case "ask":

@@ -1,4 +1,4 @@
-"""The cost of one change of the directory for an enode does not depend on the number of topics."""
+"""The costs of a change of the directory and of a heartbeat for an enode do not depend on the number of topics."""
 
 import pytest
 
@@ -36,8 +36,8 @@ CHANGES = {
 }
 
 
-async def work_of(change: pb.WatchRoutesResponse, count: int) -> WorkDone:
-    """The work for one change beside `count` topics, and as many deleted ones that can be restored."""
+async def copies_beside(count: int) -> tuple[OneStore, TopicCopies]:
+    """A store with `count` topics, and as many deleted ones that can be restored. The caller closes the store."""
     one = OneStore()
     await one.open()
     copies = TopicCopies(one.store, ENODE)
@@ -46,8 +46,26 @@ async def work_of(change: pb.WatchRoutesResponse, count: int) -> WorkDone:
         await copies.apply(update(1, topics, snapshot=begin == 1_000))
     gone = range(1_000_000, 1_000_000 + count)
     await copies.apply(pb.WatchRoutesResponse(directory_id=DIRECTORY, version=1, deleted_topic_ids=gone))
+    copies.watching.set()
+    return one, copies
+
+
+async def work_of(change: pb.WatchRoutesResponse, count: int) -> WorkDone:
+    """The work for one change beside `count` topics."""
+    one, copies = await copies_beside(count)
     with count_work() as work:
         await copies.apply(change)
+    await one.store.close()
+    return work
+
+
+async def heartbeat_work(count: int) -> WorkDone:
+    """The work to list topics that the directory lacks, after one change beside `count` topics."""
+    one, copies = await copies_beside(count)
+    [known] = await copies.unknown_topics()  # the store's own topic
+    await copies.apply(CHANGES["a changed topic"])
+    with count_work() as work:
+        assert await copies.unknown_topics() == [known]
     await one.store.close()
     return work
 
@@ -56,4 +74,10 @@ async def work_of(change: pb.WatchRoutesResponse, count: int) -> WorkDone:
 async def test_a_change_costs_the_same_beside_more_topics(change: pb.WatchRoutesResponse) -> None:
     """Four times the topics, the same work."""
     few, many = await work_of(change, FEW), await work_of(change, MANY)
+    assert many.is_at_most(few), (few, many)
+
+
+async def test_a_heartbeat_costs_the_same_beside_more_topics() -> None:
+    """An idle enode registers every few seconds, and names the topics that the directory lacks."""
+    few, many = await heartbeat_work(FEW), await heartbeat_work(MANY)
     assert many.is_at_most(few), (few, many)

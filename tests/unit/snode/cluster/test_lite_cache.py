@@ -2,6 +2,8 @@
 
 from typing import Any
 
+import pytest
+
 from ortoo.common.process.randomness import Randomness
 from ortoo.snode.cluster.directory import DirectoryCache
 from ortoo.snode.cluster.lite_cache import LiteTopicCache
@@ -87,11 +89,40 @@ def test_topics_of_another_directory_are_forgotten() -> None:
     directory.apply(DirectoryUpdate(50, True, directory_id="one"))
     directory.lite.enter([A.name])
     directory.lite.learn([A.name], {A.name: lite("a", 40)}, 50, 50)
-    directory.apply(DirectoryUpdate(3, True, directory_id="two"))
+    assert directory.apply(DirectoryUpdate(3, True, directory_id="two")) == {A.name}
     assert directory.find_topic(A.name) is None
     assert directory.lite.enter([A.name]) == [A.name]
     directory.lite.learn([A.name], {A.name: A}, 3, 3)
     assert directory.find_topic(A.name) == A
+
+
+@pytest.mark.parametrize("version", [101, 60], ids=["raised", "lowered"])
+@pytest.mark.parametrize("known", [lite("a", 95), None], ids=["changed", "deleted"])
+@pytest.mark.parametrize("snapshot", [True, False], ids=["snapshot", "change"])
+def test_topics_of_a_restored_directory_are_older(version: int, known: Topic | None, snapshot: bool) -> None:
+    """The backup has a state of the topic from before the change, or the deletion, that the snode has seen."""
+    directory, restored = DirectoryCache(), lite("a", 40)
+    directory.apply(DirectoryUpdate(90, True, directory_id="d"))
+    directory.lite.enter([A.name])
+    directory.lite.learn([A.name], {A.name: lite("a", 80)}, 90, 90)
+    directory.apply(DirectoryUpdate(95, topics=(known,) if known else (), deleted_topics=() if known else (A.name,)))
+    assert directory.find_topic(A.name) == known
+    if snapshot:
+        directory.apply(DirectoryUpdate(version, True, directory_id="d"))
+        directory.lite.learn(directory.lite.enter([A.name]), {A.name: restored}, version, version)
+    else:
+        directory.apply(DirectoryUpdate(101, topics=(restored,)))
+    assert directory.find_topic(A.name) == restored
+    assert directory.lite.enter([A.name]) == []
+
+
+@pytest.mark.parametrize(("version", "expected"), [(8, None), (9, A), (10, A)], ids=["older", "same", "newer"])
+def test_an_answer_about_ids_that_a_change_has_overtaken_is_not_used(version: int, expected: Topic | None) -> None:
+    """The watch has reported version 9, and maybe a change of this topic, while the copy did not have its name."""
+    cache = LiteTopicCache()
+    cache.remember([A], version, 9)
+    assert cache.find(A.name) == expected
+    assert cache.enter([A.name]) == [A.name]
 
 
 def test_the_least_recently_used_names_are_removed() -> None:

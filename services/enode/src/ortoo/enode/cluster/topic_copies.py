@@ -49,18 +49,28 @@ class TopicCopies:
         """Topic id to the number of queues that the directory places here."""
         self._deleted: set[int] = set()
         """Ids of deleted topics that can be restored."""
+        self._unknown: dict[int, TopicCopy] = {}
+        """The stored topics that the directory does not place here, as of the last comparison."""
+        self._to_compare = set(self._queue_counts)
+        """Ids of the topics to compare again with the directory, so that a heartbeat does not go through all topics."""
 
     async def unknown_topics(self) -> list[TopicCopy]:
         """The stored topics that the directory does not place on this enode; empty before a directory was received."""
-        if not self._store.topics():
+        if not self._store.engine.state.topics.count:
             return []
         with contextlib.suppress(TimeoutError):
             async with asyncio.timeout(SNAPSHOT_TIMEOUT_S):
                 await self.watching.wait()
-        placed, held = self._placed, self._store.topics() if self.directory_id else []
-        return [
-            one for one in held if one.topic_id not in self._deleted and placed.get(one.topic_id, 0) < one.queue_count
-        ]
+        if not self.directory_id:
+            return []
+        for topic_id in self._to_compare:
+            held = self._store.topic(topic_id)
+            if held and topic_id not in self._deleted and self._placed.get(topic_id, 0) < held.queue_count:
+                self._unknown[topic_id] = held
+            else:
+                self._unknown.pop(topic_id, None)
+        self._to_compare.clear()
+        return [self._unknown[topic_id] for topic_id in sorted(self._unknown)]
 
     def is_missing(self, topic_id: int, queue_id: int = 0) -> bool:
         """Whether this enode does not know the queue, at least for now."""
@@ -102,9 +112,12 @@ class TopicCopies:
         placed = {copy.topic_id: copy.queue_count for copy in here}
         elsewhere = {topic.topic_id for topic in response.topics} - placed.keys()
         deleted = self._due_deletions(response)
+        changed_ids = {*placed, *elsewhere, *deleted, *response.deleted_topic_ids}
         if response.snapshot:
             self._placed = {}
+            changed_ids.update(copy.topic_id for copy in self._store.topics())
         if response.snapshot or response.resumed:  # both list all deletions
+            changed_ids |= self._deleted
             self._deleted = set()
         self._deleted.update(response.deleted_topic_ids)
         self._deleted.difference_update(placed)
@@ -113,10 +126,12 @@ class TopicCopies:
             self._placed.pop(topic_id, None)
         self._placed.update(placed)
         self.directory_id = response.directory_id
+        self._to_compare |= changed_ids
         held = [self._merged_with_stored(copy) for copy in here]
         await self._store.put_topics([copy for copy in held if copy != self._store.topic(copy.topic_id)])
         if deleted:  # the locks of deleted topics are found among all locks
             await self._store.delete_topics(sorted(deleted))
+        self._to_compare |= changed_ids  # the stored topics have changed since
         self._serve(here, response)
         changed, self._changed = self._changed, asyncio.Event()
         changed.set()

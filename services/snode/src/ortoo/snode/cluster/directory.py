@@ -46,8 +46,9 @@ class DirectoryCache:
             self.seals.use_keys(change.handle_keys)
         # Versions of another directory cannot be compared with those stored here.
         is_same = change.directory_id == self.directory_id
+        forgotten = set[str]()
         if not is_same and change.snapshot:
-            self.lite.clear(change.version)
+            forgotten = self.lite.clear(change.version)
         elif change.snapshot or change.resumed:
             self.lite.expire(change.version)
         plain = [topic for topic in change.topics if not topic.parent]
@@ -73,7 +74,7 @@ class DirectoryCache:
         self._enodes.update((enode.name, enode) for enode in change.enodes)
         self._snodes.update((snode.name, snode) for snode in change.snodes)
         self.version = change.version
-        return self.lite.apply(lite, change.deleted_topics, change.version) | set(topics)
+        return forgotten | self.lite.apply(lite, change.deleted_topics, change.version) | set(topics)
 
     def update_topic(self, topic: Topic) -> bool:
         """Store a topic without a parent from a direct query; returns whether it is newer than the stored topic."""

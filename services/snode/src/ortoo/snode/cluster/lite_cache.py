@@ -21,7 +21,7 @@ class _Entry(NamedTuple):
     topic: Topic | None
     """None = it does not exist, or is not known."""
     version: int
-    """The version of the topic, or of the directory in which it was missing."""
+    """The version of the directory in which this was seen. A restored directory has older topics at a new version."""
     is_current: bool
     """Whether later changes of the topic have been seen; otherwise it is requested at its next use."""
 
@@ -104,19 +104,23 @@ class LiteTopicCache:
             if entry is None:  # removed meanwhile
                 continue
             topic = found.get(name)
-            at = topic.version if topic is not None else version
-            is_news = at > entry.version and (topic is not None or entry.topic is not None)
-            if is_news and self._set(name, _Entry(topic, at, is_current)):
-                changed.add(name)
-            elif is_current:
-                self._entries[name] = entry._replace(is_current=True, version=max(entry.version, at))
+            at = version if topic is None else max(version, topic.version)
+            if at >= entry.version:
+                if self._set(name, _Entry(topic, at, is_current)):
+                    changed.add(name)
+            elif is_current:  # a later change was seen before the answer
+                self._entries[name] = entry._replace(is_current=True)
         return changed
 
-    def remember(self, topics: Iterable[Topic]) -> None:
-        """Enter lite topics that were requested by id. They are requested again at their next use by name."""
-        for topic in topics:
-            if topic.parent and self._entries.get(topic.name, _UNKNOWN).version < topic.version:
-                self._set(topic.name, _Entry(topic, topic.version, is_current=False))
+    def remember(self, topics: Iterable[Topic], version: int, seen_version: int) -> None:
+        """Enter lite topics that were requested by id. They are requested again at their next use by name.
+
+        `version` is that of the directory in the answer, and `seen_version` that of the watch now. An older answer may
+        lack changes that the watch has reported while the copy did not have the names, so it is not used.
+        """
+        for topic in topics if version >= seen_version else ():
+            if topic.parent and self._entries.get(topic.name, _UNKNOWN).version < version:
+                self._set(topic.name, _Entry(topic, version, is_current=False))
         self._shrink()
 
     def learn_page(self, parent: str, topics: Collection[Topic], version: int, seen_version: int) -> None:
@@ -133,8 +137,8 @@ class LiteTopicCache:
             entry = self._entries.get(topic.name)
             if entry is None and topic.parent in self._complete:
                 entry = _Entry(None, 0, is_current=True)
-            if entry is not None and entry.version < topic.version:
-                self._set(topic.name, _Entry(topic, topic.version, entry.is_current))
+            is_older = entry is not None and entry.version < version
+            if entry is not None and is_older and self._set(topic.name, _Entry(topic, version, entry.is_current)):
                 changed.add(topic.name)
         for name in deleted:
             entry = self._entries.get(name)
@@ -147,19 +151,27 @@ class LiteTopicCache:
         return changed
 
     def expire(self, version: int) -> None:
-        """Require a request for each name before its next use: changes before `version` may have been missed."""
+        """Require a request for each name before its next use: changes before `version` may have been missed.
+
+        Topics of a later version count as seen in this one, because the directory may have been restored to it.
+        """
         self._complete.clear()
         self._fresh_version = version
         for name, entry in self._entries.items():
-            self._entries[name] = entry._replace(is_current=False)
+            self._entries[name] = entry._replace(is_current=False, version=min(entry.version, version))
 
-    def clear(self, version: int) -> None:
-        """Forget the topics of another directory, but not the names. `version` is that of the new directory."""
+    def clear(self, version: int) -> set[str]:
+        """Forget the topics of another directory, but not the names; returns the names of the topics.
+
+        `version` is that of the new directory.
+        """
+        known = {name for name, entry in self._entries.items() if entry.topic is not None}
         self.directories += 1
         self._fresh_version = version
         self._complete.clear()
         self._of_parents.clear()
         self._entries = OrderedDict.fromkeys(self._entries, _UNKNOWN)
+        return known
 
     def _set(self, name: str, entry: _Entry) -> bool:
         """Replace an entry; returns whether its topic has changed."""

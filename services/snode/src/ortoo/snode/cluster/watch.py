@@ -130,8 +130,10 @@ class DirectoryWatch:
         names = {one.topic_id: one.name for one in self._directory.topics() if one.topic_id in wanted}
         with contextlib.suppress(OrtooError):
             for part in _in_batches(sorted(wanted - names.keys())):
+                directories = self._directory.lite.directories
                 answer = await self._name_server.get_topics(topic_ids=part)
-                self._directory.lite.remember(answer.topics)
+                self._check_directory(directories)
+                self._directory.lite.remember(answer.topics, answer.version, self._directory.version)
                 names.update((one.topic_id, one.name) for one in answer.topics)
         return names
 

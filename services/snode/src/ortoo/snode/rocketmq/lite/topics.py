@@ -50,9 +50,7 @@ class LiteTopics:
         Errors: GrpcProxyError with LITE_TOPIC_QUOTA_EXCEEDED or ILLEGAL_LITE_TOPIC, Unavailable.
         """
         name = stored_topic(parent.name, lite_topic)
-        if self._directory.find_topic(name) is None:
-            await self._watch.load_lite_topics([name])
-        while (topic := self._directory.find_topic(name)) is None or (for_write and _is_closed(parent, topic)):
+        while (topic := await self._find(name)) is None or (for_write and _is_closed(parent, topic)):
             creating = self._creating.get(name)
             if creating is not None:
                 await creating.wait()
@@ -67,6 +65,13 @@ class LiteTopics:
                 del self._creating[name]
                 creating.set()
         return topic.read_queues()[0]
+
+    async def _find(self, name: str) -> Topic | None:
+        """A lite topic, which is loaded if the copy does not have it, or no longer. Errors: Unavailable."""
+        if (topic := self._directory.find_topic(name)) is None:
+            await self._watch.load_lite_topics([name])
+            topic = self._directory.find_topic(name)
+        return topic
 
     async def _reopen(self, name: str) -> None:
         """Reopen a closed lite topic for senders. If it was deleted, wait until this snode knows the deletion."""
