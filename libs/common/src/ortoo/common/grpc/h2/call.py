@@ -137,8 +137,8 @@ class H2Call:
         """Bytes of the caller have arrived."""
         self._is_half_closed, self._is_silent = is_last, False
         self._send_held()
-        if self.is_answered or (self.is_served and not self._method.takes_many):
-            self.consumed(len(data))  # no message follows the one request
+        if self.is_answered or self._too_large_bytes or (self.is_served and not self._method.takes_many):
+            self.consumed(len(data))  # no message follows a too large one, or the one request
             return
         found: list[bytes] = []
         if data:

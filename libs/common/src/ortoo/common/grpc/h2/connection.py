@@ -149,11 +149,9 @@ class H2Connection(Endpoint):
 
     def _reset_ended(self) -> None:
         """Reset the streams whose status was sent although their peer still sends, as gRPC does."""
-        ended = [one for one in self._ending if one not in self.calls or not self.h2.queued_body_size(one)]
-        for stream_id in ended:
+        for stream_id in [one for one in self._ending if not self.h2.queued_body_size(one)]:
             self._ending.discard(stream_id)
-            if stream_id in self.calls:
-                self.h2.reset_stream(stream_id, NO_ERROR)
+            self.h2.reset_stream(stream_id, NO_ERROR)  # no effect on a stream that has ended
 
     def _handle(self, events: Any) -> None:
         for event in events:
@@ -165,12 +163,14 @@ class H2Connection(Endpoint):
             if kind is engine.DataReceived:
                 self._lifetime.on_request()
                 if (call := calls.get(event.stream_id)) is not None:
+                    self._hold(event)
                     call.on_data(event.data, is_last=event.end_stream)
                 elif event.data:
                     self._drop(event)
             elif kind is engine.RequestReceived:
                 self._receive(event.stream_id, event.headers, is_last=event.end_stream)
             elif kind is engine.StreamClosed:
+                self._release(event.stream_id)
                 if (call := calls.pop(event.stream_id, None)) is not None:
                     self._end(call, event.error_code)
             elif kind is engine.StreamReset:

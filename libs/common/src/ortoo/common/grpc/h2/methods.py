@@ -68,6 +68,8 @@ class H2Method:
             if arrival.refused is not None:
                 self._serve_soon(call, b"")
                 return
+            if self.takes_many:  # its handler begins now; others may begin before its task has entered the layers
+                arrival.on_request_received()
         if self.takes_many:
             self._serve_soon(call, b"")
 

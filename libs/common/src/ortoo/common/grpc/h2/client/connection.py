@@ -100,6 +100,7 @@ class H2ClientConnection(Endpoint):
             kind = type(event)
             if kind is engine.DataReceived:
                 if (call := self.calls.get(event.stream_id)) is not None:
+                    self._hold(event)
                     call.on_data(event.data)
                 elif event.data:
                     self._drop(event)
@@ -114,6 +115,7 @@ class H2ClientConnection(Endpoint):
                 self._handle_other(kind)
 
     def _on_stream_closed(self, event: Any) -> None:
+        self._release(event.stream_id)
         call = self.calls.pop(event.stream_id, None)
         if call is None:
             return

@@ -44,8 +44,10 @@ class Endpoint(asyncio.BufferedProtocol):
         self._lifetime: Lifetime
         self._timer: asyncio.TimerHandle | None = None
         self._is_begun = self._is_due = self._is_receiving = self._is_paused = self._is_closing = False
+        self._held: dict[int, int] = {}
+        """By stream: the number of received bytes by which the peer's windows were not opened again."""
         self._taken: dict[int, int] = {}
-        """By stream: the number of bytes that were read, and by which the peer's window is still to be opened."""
+        """By stream: the part of them that was read, by which the windows are opened when frames are written."""
         self._waiting: dict[int, asyncio.Future[None]] = {}
         """By stream: senders that wait until their messages are sent."""
 
@@ -187,12 +189,29 @@ class Endpoint(asyncio.BufferedProtocol):
 
     # Internal steps.
 
+    def _hold(self, event: Any) -> None:
+        """Count data that a call gets, until it has read them."""
+        self._held[event.stream_id] = self._held.get(event.stream_id, 0) + len(event.data)
+
+    def _release(self, stream_id: int) -> None:
+        """Open the connection's window by all data of a stream that has ended, whether or not its call reads them.
+
+        libnghttp2 does not do that, so that each ended stream would make the window smaller for ever.
+        """
+        self._taken.pop(stream_id, None)
+        if size := self._held.pop(stream_id, 0):
+            self._acknowledge(stream_id, size)
+
     def _open_windows(self) -> None:
         taken, self._taken = self._taken, {}
         for stream_id, size in taken.items():
-            if stream_id in self.calls:
-                with contextlib.suppress(engine.NGH2Error):
-                    self.h2.acknowledge_received_data(size, stream_id)
+            if stream_id in self._held:
+                self._held[stream_id] -= size
+                self._acknowledge(stream_id, size)
+
+    def _acknowledge(self, stream_id: int, size: int) -> None:
+        with contextlib.suppress(engine.NGH2Error, ValueError):
+            self.h2.acknowledge_received_data(size, stream_id)
 
     def _write_queued(self) -> None:
         while not (self._is_paused or self.is_lost) and (data := self.h2.data_to_send(WRITE_BYTES)):
@@ -249,7 +268,5 @@ class Endpoint(asyncio.BufferedProtocol):
                 one.set_result(None)
 
     def _drop(self, event: Any) -> None:
-        """Open the connection's window by data of a call that has ended."""
-        # For a stream that is closed libnghttp2 has counted its data back.
-        with contextlib.suppress(engine.NGH2Error, ValueError):
-            self.h2.acknowledge_received_data(len(event.data), event.stream_id)
+        """Open the connection's window by data of a stream without a call."""
+        self._acknowledge(event.stream_id, len(event.data))
