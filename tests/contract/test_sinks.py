@@ -87,8 +87,6 @@ def test_no_query_that_was_reset_continues_after_a_later_reset() -> None:
         queries = ("first", "second", "third")
         for number, query in enumerate(queries):
             await commit(it, 7, query)
-            if query == "first":
-                delayed = account(it)
             await reset(it, account(it))
             await it.crash(number)
             for former in queries[: number + 1]:
@@ -97,7 +95,7 @@ def test_no_query_that_was_reset_continues_after_a_later_reset() -> None:
             (found,) = it.store.sinks.list_all()
             assert SinkAccount.from_offset(found.offset) == replace(SinkAccount.of_query(query, 7), is_reset=True)
         with pytest.raises(Conflict):
-            await reset(it, delayed)
+            await reset(it, SinkAccount.of_query("first", 7))
         with pytest.raises(Conflict, match="an operator reset the sink"):
             await commit(it, 8, "third")
 
