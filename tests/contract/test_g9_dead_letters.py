@@ -7,7 +7,7 @@ from types import SimpleNamespace
 import pytest
 
 from ortoo.common.errors import NotFound, Unavailable
-from ortoo.common.groups.pop import ReplayRequest
+from ortoo.common.groups.pop import LeasePart, Redeliver, ReplayRequest, ranges_of
 from ortoo.common.records.batch import encode, open_batch
 from ortoo.common.records.message import BODY_BYTES_MAX, Message
 from ortoo.common.records.message_id import message_id_text
@@ -280,5 +280,43 @@ def test_dead_letters_are_counted_by_topic_and_group() -> None:
             await it.nack(await it.pop(2))
         assert len(await it.dead_letters()) == 2
         assert it.leasing.parking.parked_totals == {(TOPIC, "billing"): 2}
+
+    play(scenario)
+
+
+async def park_by_operator(it: PopStore, *offsets: int) -> None:
+    """Park messages of queue 0, whichever consumer holds them."""
+    part = LeasePart(0, 0, ranges_of(offsets), any_lease=True)
+    how = Redeliver(counts=False, consumer="operator ann", park=True, rules=it.rules)
+    assert await it.leasing.settle(TOPIC, GROUP, [part], how) == []
+
+
+@pytest.mark.parametrize("parks_first", [True, False])
+def test_a_message_that_an_operator_parks_is_either_acknowledged_or_parked(parks_first: bool) -> None:
+    """The consumer acknowledges it at the same time. Its acknowledgement is refused if the message is parked."""
+
+    async def scenario(it: PopStore) -> None:
+        await it.send("a", "b")
+        popped = await it.pop()
+        requests = [park_by_operator(it, 0, 1), it.ack(popped)]
+        ordered = requests if parks_first else requests[::-1]
+        answers = await asyncio.gather(*ordered)
+        assert (answers[parks_first], len(await it.dead_letters())) == ((2, 2) if parks_first else (0, 0))
+        assert texts(await it.pop(wait_ms=60_000)) == []
+
+    play(scenario)
+
+
+@pytest.mark.parametrize("in_order", [True, False])
+def test_messages_that_an_operator_parks_are_not_delivered_meanwhile(in_order: bool) -> None:
+    """One is deliverable again, one was never delivered. A pop at the same time gets only the others."""
+
+    async def scenario(it: PopStore) -> None:
+        await it.send("a", "b", "c", group="order-1" if in_order else None)
+        await it.nack(await it.pop(1, in_order=in_order))
+        _, popped = await asyncio.gather(park_by_operator(it, 0, 1), it.pop(in_order=in_order, wait_ms=1_000))
+        assert texts(popped) == ["c"]
+        letters = [(one.body, one.properties["DLQ_ATTEMPTS"]) for one in await it.dead_letters()]
+        assert letters == [(b"a", "1"), (b"b", "0")]
 
     play(scenario)

@@ -2,6 +2,7 @@
 
 import asyncio
 from dataclasses import replace
+from functools import partial
 
 import pytest
 
@@ -56,23 +57,47 @@ def test_a_commit_on_its_way_does_not_undo_a_reset() -> None:
     """Whichever of two simultaneous requests comes first, the query is refused from its next batch on."""
 
     async def scenario(it: PopStore) -> None:
-        await commit(it, 4)
-        seen = account(it)
         for order in (0, 1):
-            requests = [lambda: reset(it, seen), lambda: commit(it, 5)]
+            query = f"first {order}"
+            await commit(it, 4, query)
+            seen = account(it)
+            requests = [partial(reset, it, seen), partial(commit, it, 5, query)]
             answers = await asyncio.gather(*(requests[(one + order) % 2]() for one in range(2)), return_exceptions=True)
             for error in filter(None, answers):
                 assert "an operator reset the sink" in str(error)
             assert account(it).is_reset
             with pytest.raises(Conflict, match="an operator reset the sink"):
-                await commit(it, 6)
-            await commit(it, 0, "next")
-            assert account(it) == SinkAccount.of_query("next", 0)
+                await commit(it, 6, query)
+            await commit(it, 0, f"next {order}")
+            assert account(it) == SinkAccount.of_query(f"next {order}", 0)
+            with pytest.raises(Conflict, match="an operator reset the sink"):
+                await commit(it, 6, query)
             with pytest.raises(Conflict, match="belongs to another query"):
-                await commit(it, 6)
+                await commit(it, 6, "other")
             await reset(it, account(it))
-            await commit(it, 4)
         assert it.store.offsets.backward_commits == 0
+
+    play(scenario)
+
+
+def test_no_query_that_was_reset_continues_after_a_later_reset() -> None:
+    """The enode knows each of them, also after a crash. A delayed reset of the first query changes nothing."""
+
+    async def scenario(it: PopStore) -> None:
+        queries = ("first", "second", "third")
+        for number, query in enumerate(queries):
+            await commit(it, 7, query)
+            await reset(it, account(it))
+            await it.crash(number)
+            for former in queries[: number + 1]:
+                with pytest.raises(Conflict, match="an operator reset the sink after batch 7"):
+                    await commit(it, 8, former)
+            (found,) = it.store.sinks.list_all()
+            assert SinkAccount.from_offset(found.offset) == replace(SinkAccount.of_query(query, 7), is_reset=True)
+        with pytest.raises(Conflict):
+            await reset(it, SinkAccount.of_query("first", 7))
+        with pytest.raises(Conflict, match="an operator reset the sink"):
+            await commit(it, 8, "third")
 
     play(scenario)
 

@@ -20,6 +20,9 @@ from ortoo.client import (
     RetryLater,
     connect,
 )
+from ortoo.client.core.wire import wire_queue
+from ortoo.v1 import pull_pb2
+from ortoo.v1.consumer_pb2_grpc import ConsumerServiceStub
 from ortoo.verification.servers.cluster import open_cluster
 from ortoo.verification.servers.command import run as run_command
 from tests.integration.pull_group import PROMPT, beside, until
@@ -144,6 +147,28 @@ async def test_a_copy_in_the_retry_topic_is_parked_there(tmp_path: Path) -> None
             running.cancel()
         [letter] = await letters(mq)
         assert (letter.origin_queue, letter.origin_offset, letter.error) == (QUEUE, 0, "broken")
+
+
+async def test_a_retry_is_parked_before_the_group_has_read_its_retry_topic(tmp_path: Path) -> None:
+    """The group stopped before the retry was due. It gets no retry later, and the dead letter names the first place."""
+    async with open_cluster(tmp_path) as cluster, connect(cluster.address) as mq, asyncio.timeout(60):
+        await cluster.create_topic("jobs", queues=1)
+        await send(mq, [None])
+        async with mq.consumer("g", ["jobs"], ConsumerSettings(from_beginning=True)) as consumer:
+            (await anext(aiter(consumer))).ack()
+        failed = pull_pb2.NackMessagesRequest(group="g", queue=wire_queue(QUEUE), offsets=[0], delay_level=1)
+        await mq._connection.call(ConsumerServiceStub, "NackMessages", failed)
+        retry = Queue("%RETRY%g", "enode-0", 0)
+        with pytest.raises(Conflict, match="group other has no offset"):
+            while True:
+                try:
+                    await mq.admin.groups.park_messages("other", retry, [0])
+                except NotFound:  # until the retry is due
+                    await cluster.clock.sleep(0.05)
+        parked = await mq.admin.groups.park_messages("g", retry, [0])
+        assert ([one.offset for one in parked.deliveries], parked.offset) == ([0], 1)
+        assert [(one.origin_queue, one.origin_offset) for one in await letters(mq)] == [(QUEUE, 0)]
+        assert (await mq.admin.groups.park_messages("g", retry, [0])).deliveries == ()
 
 
 async def test_messages_that_cannot_be_parked_are_refused(tmp_path: Path) -> None:

@@ -58,6 +58,9 @@ def test_a_sink_stays_reset_at_the_next_leader(harm: str) -> None:
             await commit("second", 0)
             (found,) = (await client.admin.sinks.list()).sinks
             assert (found.query_id, found.batch_id, found.reset) == ("second", 0, False)
+            await client.admin.sinks.reset("t", "copy")
+            with pytest.raises(Conflict, match="an operator reset the sink after batch 7"):
+                await commit("first", 8)
             undo()
 
     play(script, shape=THREE)

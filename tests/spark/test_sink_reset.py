@@ -76,8 +76,9 @@ def test_a_reset_ends_the_running_query_and_lets_another_one_begin(
         first.awaitTermination(WAIT_S)
     assert not first.isActive
     assert bodies(spark, broker, copy) == list(range(100))
-    with pytest.raises(Conflict, match="Start a query with a new checkpoint"):  # as after a restart
-        SinkProgress("copy", str(first.id), copy).is_committed(link_to(ClusterOptions((broker.address,))), newest + 1)
+    link, restarted = link_to(ClusterOptions((broker.address,))), SinkProgress("copy", str(first.id), copy)
+    with pytest.raises(Conflict, match="Start a query with a new checkpoint"):
+        restarted.begin(link, newest + 1)
     second = query("second")
     try:
         wait_until(lambda: stored(broker, copy) == 250 and sinks.list(copy).sinks[0].query_id == str(second.id), second)
@@ -87,6 +88,12 @@ def test_a_reset_ends_the_running_query_and_lets_another_one_begin(
     finally:
         second.stop()
     assert bodies(spark, broker, topic) == list(range(150))
+    sinks.reset(copy, "copy")
+    with pytest.raises(Conflict, match=f"sink 'copy' of topic {copy}: an operator reset the sink after batch {newest}"):
+        restarted.begin(link, newest + 1)
+    assert not SinkProgress("copy", "third", copy).begin(link, 0)
+    (account,) = sinks.list(copy).sinks
+    assert (account.query_id, account.batch_id, account.reset) == ("third", -1, False)
 
 
 def test_a_write_without_an_id_leaves_no_account(spark: Any, broker: Broker, topic: str) -> None:

@@ -35,13 +35,17 @@ def test_a_profile_gives_address_and_files_and_no_user(tmp_path: Path) -> None:
 
 
 def test_a_profile_that_cannot_be_used_prevents_the_start(tmp_path: Path) -> None:
-    """The error names the setting and the file."""
+    """The error names the setting and the file. It is logged, and shows no value, which may be a secret."""
     (tmp_path / "ortoo").mkdir()
     (tmp_path / "ortoo" / "bad.toml").write_text("address = 1\n")
-    for name in ("missing", "bad"):
+    (tmp_path / "ortoo" / "typo.toml").write_text('secretkey = "hunter2"\n')
+    (tmp_path / "ortoo" / "number.toml").write_text("secret_key = 8675309\n")
+    for name in ("missing", "bad", "typo", "number"):
         with pytest.raises(Invalid, match=f"{name}.toml") as caught:
             cluster_endpoints(ConsoleSettings(profiles=(name,)), {"XDG_CONFIG_HOME": str(tmp_path)})
         assert caught.value.field == "profiles"
+        assert "hunter2" not in str(caught.value)
+        assert "8675309" not in str(caught.value)
 
 
 def test_the_cookies_of_clusters_differ() -> None:

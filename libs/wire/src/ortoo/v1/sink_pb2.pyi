@@ -121,7 +121,7 @@ class Sink(_message.Message):
     query_id: _builtins.str
     """The query or job that wrote last. Empty as `sink_id`."""
     batch_id: _builtins.int
-    """The newest committed batch of this query or job, from 0."""
+    """The newest committed batch of this query or job, from 0; -1 = none since it has taken the sink over after a reset."""
     changed_at_ms: _builtins.int
     """When that batch was committed, or when the sink was reset, milliseconds since 1970-01-01 UTC; 0 = unknown."""
     reset: _builtins.bool

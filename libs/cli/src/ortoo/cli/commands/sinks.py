@@ -29,7 +29,7 @@ async def show_all(
         "TOPIC": "topic",
         "SINK": lambda one: one.sink_id or one.account,
         "QUERY": lambda one: one.query_id or "unknown",
-        "BATCH": "batch_id",
+        "BATCH": _batch,
         "CHANGED": _changed,
         "STATE": _state,
     }
@@ -44,8 +44,8 @@ async def describe(mq: "Client", topic: TopicName, sink: SinkId) -> CommandOutpu
     if not found.sinks:
         raise NotFound(f"topic {topic} has no exactly-once sink {sink!r}; see `ortoo sink list --topic {topic}`")
     (one,) = found.sinks
-    rows = asdict(one) | {"changed": _changed(one), "state": _state(one)}
-    shown = ("topic", "sink_id", "query_id", "batch_id", "changed", "state", "account", "enode")
+    rows = asdict(one) | {"batch": _batch(one), "changed": _changed(one), "state": _state(one)}
+    shown = ("topic", "sink_id", "query_id", "batch", "changed", "state", "account", "enode")
     return CommandOutput(one, "\n".join(f"{name.replace('_', ' '):10}{rows[name] or 'unknown'}" for name in shown))
 
 
@@ -55,10 +55,13 @@ async def reset(mq: "Client", topic: TopicName, sink: SinkId) -> CommandOutput:
     No message is removed. A running query ends with an error, and its checkpoint does not continue.
     """
     done = await mq.admin.sinks.reset(topic, sink)
-    text = (
-        f"sink {done.sink_id or done.account} of {topic} is reset after batch {done.batch_id}; another query may begin"
-    )
+    after = f"after batch {done.batch_id}" if done.batch_id >= 0 else "before its first batch"
+    text = f"sink {done.sink_id or done.account} of {topic} is reset {after}; another query may begin"
     return CommandOutput(done, text)
+
+
+def _batch(one: "SinkInfo") -> str:
+    return str(one.batch_id) if one.batch_id >= 0 else "none"
 
 
 def _changed(one: "SinkInfo") -> str:

@@ -111,7 +111,9 @@ def read_profile(name: str, environ: Mapping[str, str] = os.environ) -> dict[str
     for key, value in values.items():
         if key not in PROFILE_KEYS or not isinstance(value, str):
             raise Invalid(
-                f"{file} has {key}={value!r}; expected text values for the keys {', '.join(PROFILE_KEYS)}",
+                # Without the value: it may be a secret under a misspelled key, and the console logs this text.
+                f"{file} has an unknown key or no text at {key!r}; expected text values for the keys "
+                f"{', '.join(PROFILE_KEYS)}",
                 field="profile",
             )
     return values

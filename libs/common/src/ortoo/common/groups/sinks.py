@@ -52,7 +52,7 @@ class SinkAccount:
     query_mark: int
     """24 bits of a hash of the query's id."""
     batch_id: int
-    """The newest committed batch."""
+    """The newest committed batch; -1 = none."""
     is_reset: bool = False
     """An operator reset the account: its query is refused, and another query may begin."""
 
@@ -79,7 +79,7 @@ class SinkAccount:
         Errors: Conflict for a query that was reset, for another query, and for a batch before the newest one.
         """
         if self.query_mark != following.query_mark:
-            if not self.is_reset:
+            if not self.is_reset or following.is_reset:
                 raise Conflict(
                     "the sink belongs to another query, or to this query with a former checkpoint; writing would "
                     "duplicate messages. Use a new sinkId, or reset the sink (ortoo sink reset)",
@@ -89,8 +89,9 @@ class SinkAccount:
         if following.is_reset:
             return replace(self, is_reset=True)
         if self.is_reset:
+            after = f"after batch {self.batch_id}" if self.batch_id >= 0 else "before the first batch"
             raise Conflict(
-                f"an operator reset the sink after batch {self.batch_id} of this query, so the query cannot continue. "
+                f"an operator reset the sink {after} of this query, so the query cannot continue. "
                 "Start a query with a new checkpoint, or a job with a new jobId",
                 field="sinkId",
             )

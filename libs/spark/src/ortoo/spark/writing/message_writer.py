@@ -59,7 +59,7 @@ class MessageWriter:
         routes = self.check_target()
         query_id, batch_id, partition_id = self._task_ids()
         progress = self._sink_progress(query_id)
-        if progress is not None and progress.is_committed(link, batch_id):
+        if progress is not None and progress.begin(link, batch_id):
             for _ in batches:
                 pass
             return TaskCommitMessage(query_id, batch_id, skipped=True)

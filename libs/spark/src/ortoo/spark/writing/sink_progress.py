@@ -4,6 +4,8 @@ A committed batch is never written again, however late it is repeated. A second 
 deleted or restored from an old copy, are refused.
 """
 
+from collections.abc import Iterator
+from contextlib import contextmanager
 from dataclasses import dataclass
 
 from ortoo.client import Conflict, Queue
@@ -20,28 +22,53 @@ class SinkProgress:
     query_id: str
     topic: str
 
+    def begin(self, link: ClusterLink, batch_id: int) -> bool:
+        """Whether a batch is the newest one that is committed. Otherwise it may be written.
+
+        A query that follows a reset takes the account over before it writes, because only the server knows every query
+        that was reset. Errors: as `is_committed`.
+        """
+        account, own = self._account(link, batch_id), SinkAccount.of_query(self.query_id, batch_id)
+        if account is not None and account.query_mark != own.query_mark:
+            self._store(link, batch_id - 1)
+        return account == own
+
     def is_committed(self, link: ClusterLink, batch_id: int) -> bool:
         """Whether a batch is the newest one that is committed.
 
         Errors: Conflict when the sink belongs to another query or was reset, or for a batch before the newest one.
         Spark repeats only the newest batch, so that an earlier one comes from an old copy of the checkpoint.
         """
-        stored = link.when_available(lambda: self._stored(link))
-        if stored < 0:
-            return False
-        account, own = SinkAccount.from_offset(stored), SinkAccount.of_query(self.query_id, batch_id)
-        try:
-            account.successor(own)
-        except Conflict as error:
-            raise Conflict(f"sink {self.sink_id!r} of topic {self.topic}: {error.message}", field=error.field) from None
-        return account == own
+        return self._account(link, batch_id) == SinkAccount.of_query(self.query_id, batch_id)
 
     def commit(self, link: ClusterLink, batch_id: int) -> None:
         """Record that a batch is written. A repeated call changes nothing. Errors: as `is_committed`."""
         if not self.is_committed(link, batch_id):
-            offset = SinkAccount.of_query(self.query_id, batch_id).offset
-            sink = SinkIdentity(self.sink_id, self.query_id)
+            self._store(link, batch_id)
+
+    def _account(self, link: ClusterLink, batch_id: int) -> SinkAccount | None:
+        """The stored account, if this batch may follow it; None if there is none. Errors: Conflict."""
+        stored = link.when_available(lambda: self._stored(link))
+        if stored < 0:
+            return None
+        account = SinkAccount.from_offset(stored)
+        with self._named():
+            account.successor(SinkAccount.of_query(self.query_id, batch_id))
+        return account
+
+    def _store(self, link: ClusterLink, batch_id: int) -> None:
+        offset = SinkAccount.of_query(self.query_id, batch_id).offset
+        sink = SinkIdentity(self.sink_id, self.query_id)
+        with self._named():
             link.when_available(lambda: commit_group(link, self._group, {self._queues(link)[0]: offset}, sink))
+
+    @contextmanager
+    def _named(self) -> Iterator[None]:
+        """Name the sink in the error of a conflict."""
+        try:
+            yield
+        except Conflict as error:
+            raise Conflict(f"sink {self.sink_id!r} of topic {self.topic}: {error.message}", field=error.field) from None
 
     def _stored(self, link: ClusterLink) -> int:
         """The stored offset; -1 if there is none. Errors: those of the server."""

@@ -8,6 +8,7 @@ import base64
 import json
 import math
 import re
+import threading
 import urllib.error
 import urllib.request
 from collections.abc import Mapping, Sequence
@@ -20,6 +21,7 @@ from ortoo.common.process.masked_url import mask_url
 TIMEOUT_S = 3.0
 """Limit of a query, so that a page appears soon although Prometheus does not answer."""
 ANSWER_BYTES_MAX = 4 << 20
+READ_BYTES = 1 << 16
 ERROR_LENGTH_MAX = 300
 CALLS_MAX = 8
 """Maximum number of queries at once. Others wait, within their limit of time."""
@@ -63,22 +65,29 @@ class Prometheus:
             "step": step_ms / 1000,
             "timeout": f"{TIMEOUT_S * 1000:.0f}ms",
         }
-        loop = asyncio.get_running_loop()
+        loop, is_over = asyncio.get_running_loop(), threading.Event()
         try:
             async with asyncio.timeout(TIMEOUT_S):
-                answer = await loop.run_in_executor(self._threads, self._post, urlencode(fields).encode())
-            return _first_series(answer)
+                answer = await loop.run_in_executor(self._threads, self._post, urlencode(fields).encode(), is_over)
+            found = _first_series(answer)
         except TimeoutError:
             raise self._unavailable(f"no answer within {TIMEOUT_S:.0f} s") from None
-        except (OSError, ValueError, LookupError, TypeError, AttributeError) as error:
+        except Exception as error:  # of any kind, because the answer may contain anything
             raise self._unavailable(_reason_of(error)) from error
+        finally:
+            is_over.set()
+        return {at_ms: value for at_ms, value in found.items() if end_ms - span_ms <= at_ms <= end_ms}
 
-    def _post(self, body: bytes) -> bytes:
-        """The answer to a form; errors of the API are answers too. Errors: OSError, ValueError for a long answer."""
-        request = urllib.request.Request(self._address, body, self._headers)
+    def _post(self, body: bytes, is_over: threading.Event) -> bytes:
+        """The answer to a form; errors of the API are answers too. It ends early if the caller has stopped waiting.
+
+        Errors: OSError, HTTPException, ValueError for a long answer.
+        """
+        request, text = urllib.request.Request(self._address, body, self._headers), b""
         try:
             with urllib.request.urlopen(request, timeout=TIMEOUT_S) as answer:
-                text: bytes = answer.read(ANSWER_BYTES_MAX + 1)
+                while len(text) <= ANSWER_BYTES_MAX and not is_over.is_set() and (part := answer.read1(READ_BYTES)):
+                    text += part
         except urllib.error.HTTPError as error:
             text = error.read(ERROR_LENGTH_MAX * 4)
             if not text.startswith(b"{"):

@@ -56,9 +56,9 @@ class PopLeasing:
         """Cache of recently read batches, shared with other readers of single messages."""
         self._reading = PopReader(store, self.batches, clock)
         self.parking = Parker(store, self._reading, clock, background)
-        self._settling = LeaseSettlement(store, self.parking, clock)
         self.lines = PopLines(store, clock, first_number)
         """The pop lines and waiting pops of all groups."""
+        self._settling = LeaseSettlement(store, self.lines, self.parking, clock)
         self.waits = MessageWaits(store, self.lines, clock)
         self.expired_totals: Counter[tuple[int, str]] = Counter()
         """(topic id, group) to the number of messages that expired before the group got them."""

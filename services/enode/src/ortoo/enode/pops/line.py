@@ -198,11 +198,6 @@ class PopLine:
             settled.rows.append(_row(piece, number))
         return settled
 
-    def attempts(self, ranges: Iterable[tuple[int, int]]) -> SettleResult:
-        """The unfinished messages of `ranges` with their attempts, whichever lease holds them."""
-        pieces = (piece for first, count in ranges for piece in self.intervals.unfinished(first, first + count))
-        return SettleResult([(one.first, one.end - one.first, one.state.attempt if one.state else 0) for one in pieces])
-
     def expired(
         self, ranges: Iterable[tuple[int, int]], number: int, now_ms: int, *, include_finished: bool
     ) -> set[int]:
@@ -226,17 +221,20 @@ class PopLine:
     def renew_lease_as(self, part: LeasePart, number: int, now_ms: int, duration_ms: int) -> list[Delivered]:
         """Move the messages that a part's lease still holds to lease `number`, for `duration_ms`, as the same attempt.
 
-        Returns the (first offset, count, attempt) of the moved messages.
+        With `any_lease`, these are all its unfinished messages. Returns the (first offset, count, attempt) of the moved
+        messages; attempt 0 = never delivered.
         """
         self._advance(now_ms)
         rows: list[Delivered] = []
         for first, count in part.ranges:
             for piece in list(self.intervals.unfinished(first, first + count)):
                 hold = piece.state
-                if hold is not None and hold.phase is Phase.LEASED and hold.number == part.number:
-                    rows.append((piece.first, piece.end - piece.first, hold.attempt))
+                is_held = hold is not None and hold.phase is Phase.LEASED and hold.number == part.number
+                if is_held or part.any_lease:
+                    attempt = hold.attempt if hold is not None else 0
+                    rows.append((piece.first, piece.end - piece.first, attempt))
                     self._set_state(
-                        piece, DeliveryState(Phase.LEASED, hold.attempt, number, now_ms + duration_ms, duration_ms)
+                        piece, DeliveryState(Phase.LEASED, attempt, number, now_ms + duration_ms, duration_ms)
                     )
         return rows
 

@@ -18,7 +18,7 @@ from ortoo.common.groups.pop import (
 from ortoo.common.process.clock import Clock
 from ortoo.enode.changes.kinds import StateChange
 from ortoo.enode.changes.pops import Delivered, PopFinished, PopLeased, PopReturned
-from ortoo.enode.pops.lines import GroupLine, GroupLines
+from ortoo.enode.pops.lines import GroupLine, GroupLines, PopLines
 from ortoo.enode.pops.parking import PARK_LEASE_MS, ParkedMessage, Parker, record_notes
 from ortoo.enode.state.tables.pops import FinishReason
 from ortoo.enode.store.store import Store
@@ -27,9 +27,10 @@ from ortoo.enode.store.store import Store
 class LeaseSettlement:
     """Applies the results of popped messages (`LeaseVerdict`): first to the pop lines, then to the log."""
 
-    def __init__(self, store: Store, parking: Parker, clock: Clock) -> None:
+    def __init__(self, store: Store, lines: PopLines, parking: Parker, clock: Clock) -> None:
         """Write into `store`."""
         self._store = store
+        self._lines = lines
         self._parking = parking
         self._clock = clock
 
@@ -97,8 +98,9 @@ class LeaseSettlement:
         rule = FailureRule(redeliver.rules.attempts_max, redeliver.delays_ms)
         for part in parts:
             line = group.get_line(part.queue_id)
-            takes_all = part.any_lease and redeliver.park
-            owned = line.attempts(part.ranges) if takes_all else line.owned_attempts(part.ranges, part.number)
+            if part.any_lease and redeliver.park:
+                part = self._claim(line, part, redeliver.consumer)
+            owned = line.owned_attempts(part.ranges, part.number)
             stale += _stale_messages(part, owned.stale)
             letters = list[ParkedMessage]()
             for row in owned.rows:
@@ -123,6 +125,16 @@ class LeaseSettlement:
         group.wake_one()
         group.plan_wake_up()
         return stale
+
+    def _claim(self, line: GroupLine, part: LeasePart, consumer: str) -> LeasePart:
+        """The unfinished messages of a part under a new lease.
+
+        Until they are parked, no consumer receives them, and acknowledgements under earlier leases are refused.
+        """
+        number = self._lines.next_number()
+        rows = line.renew_lease_as(part, number, line.group.now_ms(), PARK_LEASE_MS)
+        line.group.record_lease(number, consumer)
+        return replace(part, number=number, ranges=tuple(row[:2] for row in rows))
 
     def _redelivery_changes(
         self, line: GroupLine, number: int, row: Delivered, delay_ms: int, redeliver: Redeliver

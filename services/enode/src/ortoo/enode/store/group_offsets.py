@@ -241,8 +241,20 @@ class StoredSink:
     """0 = unknown."""
 
 
+FORMER_ACCOUNTS = 1 << 31
+"""The first queue id, beyond those of queues, of the former accounts of a sink."""
+
+
+def _former(account: SinkAccount) -> int:
+    """The queue id whose offset is the account of a query that was reset, after another query took the sink over."""
+    return FORMER_ACCOUNTS + account.query_mark
+
+
 class SinkAccounts:
-    """The account of each sink in each topic. Changes of one account are made one after another."""
+    """The account of each sink in each topic. Changes of one account are made one after another.
+
+    The accounts of all queries that were reset are kept, so that none of them continues after a later reset.
+    """
 
     def __init__(self, engine: Engine, offsets: GroupOffsets) -> None:
         """`offsets` stores the accounts."""
@@ -258,12 +270,16 @@ class SinkAccounts:
         lock = self._changing.setdefault((topic_id, group), asyncio.Lock())
         async with lock:
             stored = self._offsets.of(topic_id, group)
-            following = {
-                queue_id: SinkAccount.from_offset(stored[queue_id]).successor(SinkAccount.from_offset(offset)).offset
-                if queue_id in stored
-                else offset
-                for queue_id, offset in offsets.items()
-            }
+            following: dict[int, int] = {}
+            for queue_id, offset in offsets.items():
+                account = SinkAccount.from_offset(offset)
+                for former in (stored.get(_former(account)), stored.get(queue_id)):
+                    if former is not None:
+                        before = SinkAccount.from_offset(former)
+                        account = before.successor(account)
+                        if account.query_mark != before.query_mark:
+                            following[_former(before)] = before.offset
+                following[queue_id] = account.offset
             known = self._engine.state.sinks.of(topic_id, group)
             if sink is None and known is not None:  # of an older client
                 sink = SinkIdentity(known.sink_id)

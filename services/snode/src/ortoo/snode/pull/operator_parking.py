@@ -175,7 +175,8 @@ def _in_order(request: ParkingRequest, described: QueueDeliveries, result: Parki
             f"group {group} commits offsets, so it cannot skip later messages; give the offsets alone",
             field="message_groups",
         )
-    if described.committed_offset < 0:
+    # All messages of its retry topic wait for the group, also before it has read the topic.
+    if described.committed_offset < 0 and request.queue.topic != retry_topic(group):
         raise Conflict(
             f"group {group} has no offset in queue {request.queue.queue_id} of {request.queue.enode}, so no message "
             "waits for it there",

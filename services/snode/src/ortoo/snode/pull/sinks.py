@@ -61,7 +61,10 @@ class Sinks:
         known = placed.stored.sink
         named = known if known.sink_id or is_sink_group(sink_id) else SinkIdentity(sink_id, known.query_id)
         offset = replace(placed.account, is_reset=True).offset
-        await self._links.to(placed.enode).commit_offsets(placed.stored.topic_id, group, [(0, offset, 0)], sink=named)
+        # A query commits at the first enode, also while the account is at another one.
+        first = min((await self._cluster.watch.topic(topic_name)).enodes)
+        for enode in sorted({first, placed.enode}):
+            await self._links.to(enode).commit_offsets(placed.stored.topic_id, group, [(0, offset, 0)], sink=named)
         return await self._find(topic_name, sink_id)
 
     async def _find(self, topic_name: str, sink_id: str) -> PlacedSink:
