@@ -53,6 +53,7 @@ ELSEWHERE = {
         ("ortoo tail orders --last", "ortoo tail orders --from", "ortoo consume", "ortoo bundle"),
         "tests/e2e/test_reading_commands.py",
     ),
+    "ortoo dlq park": "tests/integration/test_operator_parking.py",
     **dict.fromkeys(("ortoo topic trim", "ortoo topic purge"), "tests/e2e/test_trim_commands.py"),
     'grpcurl -plaintext -d \'{"topic":"orders","time_ms":-1}\'': "tests/e2e/test_grpcurl_admin.py",
     "ortoo bench": "tests/e2e/test_bench_command.py",

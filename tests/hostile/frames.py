@@ -98,7 +98,9 @@ async def _receive(connection: Any, data: bytes, call: H2StreamCall | None = Non
     size = len(data) // PIECES + 1
     for at in range(0, len(data), size):
         if socket.is_open:
-            connection.data_received(data[at : at + size])
+            piece = data[at : at + size]
+            connection.get_buffer(-1)[: len(piece)] = piece
+            connection.buffer_updated(len(piece))
         await _turn()
     connection.connection_lost(None)
     await _turn()

@@ -93,7 +93,7 @@ async def test_deleted_topics_are_not_restored_on_a_forgotten_enode(tmp_path: Pa
         for name in ("only", "both"):
             await stub.DeleteTopic(namesrv_pb2.DeleteTopicRequest(name=name))
         await leave(stub)
-        with pytest.raises(Conflict, match="1 deleted topics that can be restored: only"):
+        with pytest.raises(Conflict, match="1 deleted topic that can be restored: only"):
             await forget(stub)
         assert list((await forget(stub, lose=True)).lost_deleted_topics) == ["only"]
         listed = (await stub.ListDeletedTopics(namesrv_pb2.ListDeletedTopicsRequest())).topics

@@ -188,7 +188,7 @@ def test_shares_and_periods_in_words_are_those_of_the_code() -> None:
     assert "Replicas report to every name server at least twice a second" in (PAGES / "replicas.md").read_text()
 
 
-def test_each_reason_for_closed_connections_is_listed() -> None:
+async def test_each_reason_for_closed_connections_is_listed() -> None:
     """The label of the metric has no other values, and the log's interval and its addresses are those of the page."""
     page = (PAGES / "limits.md").read_text()
     listed = re.findall(r"^\| `(\w+)` \|", page.partition("\n## Metrics and log lines\n")[2], re.MULTILINE)

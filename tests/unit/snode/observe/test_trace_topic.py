@@ -1,5 +1,6 @@
 """Records of sends and consumption: their content, the omitted ones, and their limit."""
 
+import inspect
 import json
 from collections.abc import Sequence
 
@@ -7,7 +8,8 @@ from ortoo.common.errors import Unavailable
 from ortoo.common.records.message import Message
 from ortoo.snode.cluster.directory import DirectoryCache
 from ortoo.snode.cluster.routes import Queue
-from ortoo.snode.observe.trace_topic import WAITING_MAX, TraceTopic
+from ortoo.snode.enodes.grpc_link import GrpcEnodeLink
+from ortoo.snode.observe.trace_topic import WAITING_MAX, RecordedLink, TraceTopic
 from ortoo.verification.time.virtual_clock import VirtualClock
 
 QUEUE, OWN = Queue("t", "enode-0", 3), Queue("traces", "enode-0", 0)
@@ -62,3 +64,13 @@ async def test_records_beyond_the_limit_are_dropped_and_counted() -> None:
     trace.on_sent(QUEUE, 0, 1, trace.clock.now_ms())
     await trace.flush(refuse)
     assert (trace.dropped, await published(trace)) == (6, [])
+
+
+def test_a_recorded_link_takes_the_parameters_of_a_link() -> None:
+    """A parameter that it does not pass on would fail each call of a snode with a trace topic, and of no other one."""
+    recorded = {name: one for name, one in vars(RecordedLink).items() if inspect.isfunction(one) and name[0] != "_"}
+    assert len(recorded) > 4
+    for name, method in recorded.items():
+        taken = inspect.signature(method).parameters
+        offered = inspect.signature(getattr(GrpcEnodeLink, name)).parameters
+        assert [*taken] == [*offered], name

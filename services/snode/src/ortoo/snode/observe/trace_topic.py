@@ -18,6 +18,7 @@ from typing import Any
 
 from ortoo.common.errors import OrtooError
 from ortoo.common.groups.pop import Finish, LeasePart, LeaseVerdict, StaleMessage
+from ortoo.common.groups.sinks import SinkIdentity
 from ortoo.common.logs.logger import get_logger
 from ortoo.common.process.clock import Clock
 from ortoo.common.records.message import Message
@@ -179,10 +180,16 @@ class RecordedLink:
         return found
 
     async def commit_offsets(
-        self, topic_id: int, group: str, rows: Sequence[OffsetRow], *, reset: bool = False
+        self,
+        topic_id: int,
+        group: str,
+        rows: Sequence[OffsetRow],
+        *,
+        reset: bool = False,
+        sink: SinkIdentity | None = None,
     ) -> list[int]:
         """Store a group's offsets, and add records of the messages before the accepted offsets."""
-        fenced = await self.link.commit_offsets(topic_id, group, rows, reset=reset)
+        fenced = await self.link.commit_offsets(topic_id, group, rows, reset=reset, sink=sink)
         for queue_id, offset, _ in rows if not reset else ():
             if queue_id not in fenced:
                 self.trace.on_committed(group, self.trace.queue(topic_id, self.enode, queue_id), offset)
