@@ -34,6 +34,7 @@ from ortoo.client.admin.enodes.replicas import ReplicaAdmin
 from ortoo.client.admin.topics import Adoption, TopicPlacement
 from ortoo.verification.servers import command
 from ortoo.verification.servers.cluster import open_cluster
+from tests.e2e.test_sink_commands import commit
 
 WORDS: Mapping[str, tuple[str, ...]] = {
     "cluster": ("",),
@@ -61,6 +62,10 @@ WORDS: Mapping[str, tuple[str, ...]] = {
     "dlq list": ("billing --all",),
     "dlq show": ("billing {letter}",),
     "dlq replay": ("billing",),
+    "dlq park": ("readers steps {place} --dry-run",),
+    "sink list": ("",),
+    "sink describe": ("orders copy",),
+    "sink reset": ("orders copy",),
     "tx list": ("",),
     "tx resume": ("{transaction_id}",),
     "tx commit": ("{transaction_id}",),
@@ -241,7 +246,7 @@ async def test_each_command_prints_an_object_a_line(tmp_path: Path, monkeypatch:
     async def type_all(names: list[str]) -> None:
         for name in names:
             for more in WORDS[name]:
-                words = [word.format(**known) for word in f"{name} {more}".split()]
+                words = f"{name} {more}".format(**known).split()
                 if name in ("tail", "consume"):  # they need the signals of a process
                     outcome = await command.run(["ortoo", *words, "--json"], cluster.address)
                     assert json.loads(outcome.stdout)["offset"] == "0"
@@ -249,6 +254,8 @@ async def test_each_command_prints_an_object_a_line(tmp_path: Path, monkeypatch:
                 lines = await asyncio.to_thread(typed, words)
                 for field in ("message_id", "recall_handle"):
                     known[field] = known.get(field) or lines[0].get(field) or ""
+                if words[:2] == ["send", "steps"]:
+                    known["place"] = "{enode} {queue_id} ".format(**lines[0]["queue"]) + lines[0]["offset"]
                 if name == "dlq list":
                     known["letter"] = lines[0]["message_id"]
                 if name == "tx list":
@@ -263,6 +270,7 @@ async def test_each_command_prints_an_object_a_line(tmp_path: Path, monkeypatch:
         monkeypatch.setenv("ORTOO_ADDRESS", cluster.address)
         await type_all(names[:pause])
         await park_one(mq)
+        await commit(mq, "orders", "copy", "query-1", 41)
         async with (
             mq.transactional_producer("orders", "shop", undecided) as producer,
             mq.pull_consumer("readers", "steps", PullSettings(from_beginning=True)) as consumer,
