@@ -137,9 +137,11 @@ class H2Call:
         """Bytes of the caller have arrived."""
         self._is_half_closed, self._is_silent = is_last, False
         self._send_held()
-        if self.is_answered or self._too_large_bytes or (self.is_served and not self._method.takes_many):
-            self.consumed(len(data))  # no message follows a too large one, or the one request
+        if self.is_answered or (self.is_served and not self._method.takes_many):
+            self.consumed(len(data))  # no message follows the one request
             return
+        if self._too_large_bytes:
+            return  # the window stays closed, so that the caller waits until the handler reads the error
         found: list[bytes] = []
         if data:
             try:
