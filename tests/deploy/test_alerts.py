@@ -259,6 +259,20 @@ def test_runbook_links_are_full_where_the_installer_says_where() -> None:
     assert {rule["annotations"]["runbook_url"] for rule in rules} == links
 
 
+def test_scraped_processes_have_the_name_of_their_release() -> None:
+    """Prometheus gets it from the label of the pods; two releases of one namespace are two clusters."""
+    options = ("--set", "metrics.serviceMonitor.enabled=true")
+    found = objects(rendered("helm", *options))
+    (monitor,) = (one for one in found if one["kind"] == "PodMonitor")
+    (endpoint,) = monitor["spec"]["podMetricsEndpoints"]
+    label = "app.kubernetes.io/instance"
+    source = "__meta_kubernetes_pod_label_" + re.sub(r"\W", "_", label)
+    assert endpoint["relabelings"] == [{"sourceLabels": [source], "targetLabel": "ortoo_cluster"}]
+    pods = [one["spec"]["template"] for one in found if one["kind"] in ("StatefulSet", "Deployment")]
+    assert pods
+    assert {pod["metadata"]["labels"][label] for pod in pods} == {"r"}
+
+
 def test_every_alert_has_a_real_fault() -> None:
     """`make alerts` fires each alert."""
     assert {alert for fault in FAULTS for alert in fault.alerts} == set(alert_names())
