@@ -24,6 +24,7 @@ from ortoo.client import (
     connect,
 )
 from ortoo.common.grpc.channels import Channels
+from ortoo.common.process.background import Background
 from ortoo.common.process.clock import SystemClock
 from ortoo.common.process.randomness import Randomness
 from ortoo.common.records.batch import encode
@@ -265,3 +266,26 @@ async def test_ten_thousand_pairs_are_scraped_quickly(tmp_path: Path) -> None:
     assert len(families(text)["rocketmq_consumer_lag_messages"]) == 10_000
     assert len(text.encode()) <= 5_000_000
     assert min(durations) <= 0.3, durations
+
+
+@pytest.mark.parametrize(("attempts", "topic"), [(1, "t"), (2, "%RETRY%pushes")])
+async def test_a_dead_letter_of_a_group_that_commits_offsets_counts_where_it_failed_last(
+    metered: InProcessCluster, addresses: dict[str, str], attempts: int, topic: str
+) -> None:
+    """Its second attempt and all later ones are copies in the retry topic of the group."""
+
+    async def fail(message: object) -> None:
+        raise ValueError("no such customer")
+
+    name = "rocketmq_send_to_dlq_messages_total"
+    async with connect(metered.address) as mq, Background("test") as background, asyncio.timeout(60):
+        await mq.admin.create_topic("t")
+        await mq.admin.groups.update("pushes", attempts_max=attempts, retry="list:10ms")
+        async with mq.producer("t") as producer:
+            await producer.send(b"x")
+        async with mq.consumer("pushes", "t", ConsumerSettings(from_beginning=True)) as consumer:
+            running = background.spawn("consumer", consumer.run(fail))
+            while not (counted := (await scraped(addresses["enode"])).get(name, {})):
+                await SystemClock().sleep(0.05)
+            running.cancel()
+    assert counted == {(("consumer_group", "pushes"), ("topic", topic)): 1}
