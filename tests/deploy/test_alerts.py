@@ -199,6 +199,22 @@ def test_a_few_failed_sends_of_a_quiet_cluster_fire_nothing(tmp_path: Path) -> N
     assert done.returncode == 0, done.stdout + done.stderr
 
 
+@with_prometheus
+def test_a_prometheus_that_scrapes_nothing_misses_each_role(tmp_path: Path) -> None:
+    """Without a series no other alert has a value."""
+    roles = ("OrtooNoEnode", "OrtooNoNameServer", "OrtooNoSnode")
+    fired = {
+        "expr": 'count by (alertname) (ALERTS{alertstate="firing"})',
+        "eval_time": "10m",
+        "exp_samples": [{"labels": f'{{alertname="{role}"}}', "value": 1} for role in roles],
+    }
+    file = tmp_path / "tests.yaml"
+    tests = [{"interval": "1m", "input_series": [], "promql_expr_test": [fired]}]
+    file.write_text(json.dumps({"rule_files": [str(RULES)], "evaluation_interval": "1m", "tests": tests}))
+    done = subprocess.run((PROMTOOL, "test", "rules", str(file)), capture_output=True, text=True, check=False)
+    assert done.returncode == 0, done.stdout + done.stderr
+
+
 def test_every_rule_keeps_the_labels_of_its_cluster() -> None:
     """An aggregation without them would mix two clusters, and say for neither which one has the fault."""
     rules = RULES.read_text()

@@ -47,6 +47,11 @@ from tests.deploy.prometheus import PROMTOOL
 ROLES = ("namesrv", "enode", "snode")
 
 
+async def undecided(check: TransactionCheck) -> TransactionVerdict:
+    """Never decide."""
+    return TransactionVerdict.UNKNOWN
+
+
 @pytest.fixture
 async def addresses() -> dict[str, str]:
     """The metrics address of each role."""
@@ -99,9 +104,6 @@ async def test_transactions_dead_letters_and_producers_are_counted(
 ) -> None:
     """With RocketMQ's names: open transactions, their outcomes, dead letters, producers."""
 
-    async def undecided(check: TransactionCheck) -> TransactionVerdict:
-        return TransactionVerdict.UNKNOWN
-
     topic = (("topic", "t"),)
     async with connect(metered.address) as mq:
         await mq.admin.create_topic("t")
@@ -150,6 +152,7 @@ async def test_every_way_of_sending_and_receiving_is_counted(
 ) -> None:
     """Batches of streams, single calls of both protocols with their errors, pulls and pops."""
     send, publish = "ortoo.v1.ProducerService/Produce", "ortoo.v1.ProducerService/Publish"
+    begin = "ortoo.v1.ProducerService/BeginTransaction"
     rocketmq = "apache.rocketmq.v2.MessagingService/SendMessage"
     async with connect(metered.address) as mq, Channels() as channels:
         await mq.admin.create_topic("t", queue_count=1)
@@ -161,6 +164,9 @@ async def test_every_way_of_sending_and_receiving_is_counted(
         await publishing.Publish(PublishRequest(topic="t", messages=[record_pb2.Message(body=b"x")]))
         with pytest.raises(grpc.aio.AioRpcError):
             await publishing.Publish(PublishRequest(topic="nowhere", messages=[record_pb2.Message(body=b"x")]))
+        async with mq.transactional_producer("t", "shop", undecided) as transactional:
+            transaction = await transactional.begin(Message(b"x"))
+            await transaction.rollback()
         message = RocketmqMessage(
             topic=Resource(name="t"), system_properties=SystemProperties(message_id="01" * 17), body=b"x"
         )
@@ -189,6 +195,7 @@ async def test_every_way_of_sending_and_receiving_is_counted(
         (send, "OK"): 4,
         (publish, "OK"): 1,
         (publish, "NOT_FOUND"): 1,
+        (begin, "OK"): 1,
         (rocketmq, "OK"): 1,
         (rocketmq, "NOT_FOUND"): 1,
     }
