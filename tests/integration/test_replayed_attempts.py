@@ -14,7 +14,7 @@ ATTEMPTS = 3
 
 
 async def letters_of(mq: Client, count: int) -> list[DeadLetter]:
-    """The dead letters of the group that were not sent again, as soon as they are so many."""
+    """Wait for this number of dead letters of the group that were not sent again."""
     while len(found := [one async for one in mq.admin.list_dead_letters("g")]) != count:
         await SystemClock().sleep(0.05)
     return found
