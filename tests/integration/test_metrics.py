@@ -103,7 +103,6 @@ async def test_transactions_dead_letters_and_producers_are_counted(
     metered: InProcessCluster, addresses: dict[str, str]
 ) -> None:
     """With RocketMQ's names: open transactions, their outcomes, dead letters, producers."""
-
     topic = (("topic", "t"),)
     async with connect(metered.address) as mq:
         await mq.admin.create_topic("t")

@@ -36,7 +36,11 @@ LIMITS: tuple[tuple[str, str, str], ...] = (
     ("OrtooSendsFail", "ratio360m > 6 * 0.001", "more than 0.6 % during the last six hours"),
     ("OrtooSendsFail", "* 0.001", "The objective is 0.1 %"),
     ("OrtooSendsFail", ">= 10", "Fewer than ten failed sends"),
-    ("OrtooSendsSlow", "ratio60m > 14.4 * 0.01", "More than 14.4 % of sends took longer than 100 ms during the last hour"),
+    (
+        "OrtooSendsSlow",
+        "ratio60m > 14.4 * 0.01",
+        "More than 14.4 % of sends took longer than 100 ms during the last hour",
+    ),
     ("OrtooSendsSlow", "ratio360m > 6 * 0.01", "more than 6 % during the last six hours"),
     ("OrtooSendsSlow", "* 0.01", "The objective is 1 %"),
     ("OrtooSendsSlow", ">= 10", "Fewer than ten slow sends"),
