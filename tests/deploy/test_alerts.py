@@ -199,6 +199,22 @@ def test_a_few_failed_sends_of_a_quiet_cluster_fire_nothing(tmp_path: Path) -> N
     assert done.returncode == 0, done.stdout + done.stderr
 
 
+@with_prometheus
+def test_a_prometheus_that_scrapes_nothing_misses_each_role(tmp_path: Path) -> None:
+    """Without a series no other alert has a value."""
+    roles = ("OrtooNoEnode", "OrtooNoNameServer", "OrtooNoSnode")
+    fired = {
+        "expr": 'count by (alertname) (ALERTS{alertstate="firing"})',
+        "eval_time": "10m",
+        "exp_samples": [{"labels": f'{{alertname="{role}"}}', "value": 1} for role in roles],
+    }
+    file = tmp_path / "tests.yaml"
+    tests = [{"interval": "1m", "input_series": [], "promql_expr_test": [fired]}]
+    file.write_text(json.dumps({"rule_files": [str(RULES)], "evaluation_interval": "1m", "tests": tests}))
+    done = subprocess.run((PROMTOOL, "test", "rules", str(file)), capture_output=True, text=True, check=False)
+    assert done.returncode == 0, done.stdout + done.stderr
+
+
 def test_every_rule_keeps_the_labels_of_its_cluster() -> None:
     """An aggregation without them would mix two clusters, and say for neither which one has the fault."""
     rules = RULES.read_text()
@@ -257,6 +273,20 @@ def test_runbook_links_are_full_where_the_installer_says_where() -> None:
     headings = re.findall(r"^## (\w+)$", (ROOT / "docs/operations/alerts.md").read_text(), re.MULTILINE)
     links = {f"{url}#{heading.lower()}" for heading in headings}
     assert {rule["annotations"]["runbook_url"] for rule in rules} == links
+
+
+def test_scraped_processes_have_the_name_of_their_release() -> None:
+    """Prometheus gets it from the label of the pods; two releases of one namespace are two clusters."""
+    options = ("--set", "metrics.serviceMonitor.enabled=true")
+    found = objects(rendered("helm", *options))
+    (monitor,) = (one for one in found if one["kind"] == "PodMonitor")
+    (endpoint,) = monitor["spec"]["podMetricsEndpoints"]
+    label = "app.kubernetes.io/instance"
+    source = "__meta_kubernetes_pod_label_" + re.sub(r"\W", "_", label)
+    assert endpoint["relabelings"] == [{"sourceLabels": [source], "targetLabel": "ortoo_cluster"}]
+    pods = [one["spec"]["template"] for one in found if one["kind"] in ("StatefulSet", "Deployment")]
+    assert pods
+    assert {pod["metadata"]["labels"][label] for pod in pods} == {"r"}
 
 
 def test_every_alert_has_a_real_fault() -> None:

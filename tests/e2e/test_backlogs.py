@@ -148,8 +148,9 @@ async def test_messages_that_retention_takes_are_counted_and_announced_before(tm
         for group in ("pushes", "pops"):
             reasons = {one.name: one.observed for one in (await explained(mq, group)).reasons}
             assert f"retention deleted {COUNT} messages" in reasons["lost to retention"]
-            shown = (await command.run(["ortoo", "lag", group, "t"], cluster.address)).stdout
-            assert f"retention deleted {COUNT} messages before the group finished them" in shown
+            for words in (["lag", group, "t"], ["group", "describe", group]):
+                shown = (await command.run(["ortoo", *words], cluster.address)).stdout
+                assert f"retention deleted {COUNT} messages before the group finished them" in shown
         found = [one["observed"] for one in await json_of(cluster, "doctor", "--patience", "10", check=False)]
         for group in ("pushes", "pops"):
             text = f"retention deleted {COUNT} messages of t before group {group} finished them, the last ones "

@@ -6,9 +6,11 @@ import os
 from pathlib import Path
 
 from grpc_health.v1 import health_pb2
+from structlog.testing import capture_logs
 
 from ortoo.common.process.clock import SystemClock
 from ortoo.common.records.batch import encode
+from ortoo.enode import log_events
 from ortoo.enode.disk.disk import DiskSpace, RealDisk, RealFile
 from ortoo.enode.log.settings import StoreSettings
 from ortoo.v1 import enode_pb2 as pb
@@ -112,9 +114,12 @@ async def test_full_disk_stops_sends_alone_and_it_resumes(tmp_path: Path) -> Non
         assert not (await append(enode)).HasField("failure")
         disk.free = 0
         stored = 1
-        while not (refused := await append(enode)).HasField("failure"):
-            stored += 1
-        await watch.until(NOT_SERVING)
+        with capture_logs() as lines:
+            while not (refused := await append(enode)).HasField("failure"):
+                stored += 1
+            await watch.until(NOT_SERVING)
+        [told] = [one for one in lines if one["event"] == log_events.STORE_READ_ONLY.name]
+        assert told["reason"]
         assert await liveness(enode) == SERVING
         assert refused.failure.kind == failure_pb2.FAILURE_KIND_OVERLOADED
         assert refused.failure.retry_after_ms > 0

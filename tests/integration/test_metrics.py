@@ -24,6 +24,7 @@ from ortoo.client import (
     connect,
 )
 from ortoo.common.grpc.channels import Channels
+from ortoo.common.process.background import Background
 from ortoo.common.process.clock import SystemClock
 from ortoo.common.process.randomness import Randomness
 from ortoo.common.records.batch import encode
@@ -44,6 +45,11 @@ from ortoo.verification.store.single_store import open_single_store
 from tests.deploy.prometheus import PROMTOOL
 
 ROLES = ("namesrv", "enode", "snode")
+
+
+async def undecided(check: TransactionCheck) -> TransactionVerdict:
+    """Never decide."""
+    return TransactionVerdict.UNKNOWN
 
 
 @pytest.fixture
@@ -97,10 +103,6 @@ async def test_transactions_dead_letters_and_producers_are_counted(
     metered: InProcessCluster, addresses: dict[str, str]
 ) -> None:
     """With RocketMQ's names: open transactions, their outcomes, dead letters, producers."""
-
-    async def undecided(check: TransactionCheck) -> TransactionVerdict:
-        return TransactionVerdict.UNKNOWN
-
     topic = (("topic", "t"),)
     async with connect(metered.address) as mq:
         await mq.admin.create_topic("t")
@@ -149,6 +151,7 @@ async def test_every_way_of_sending_and_receiving_is_counted(
 ) -> None:
     """Batches of streams, single calls of both protocols with their errors, pulls and pops."""
     send, publish = "ortoo.v1.ProducerService/Produce", "ortoo.v1.ProducerService/Publish"
+    begin = "ortoo.v1.ProducerService/BeginTransaction"
     rocketmq = "apache.rocketmq.v2.MessagingService/SendMessage"
     async with connect(metered.address) as mq, Channels() as channels:
         await mq.admin.create_topic("t", queue_count=1)
@@ -160,6 +163,9 @@ async def test_every_way_of_sending_and_receiving_is_counted(
         await publishing.Publish(PublishRequest(topic="t", messages=[record_pb2.Message(body=b"x")]))
         with pytest.raises(grpc.aio.AioRpcError):
             await publishing.Publish(PublishRequest(topic="nowhere", messages=[record_pb2.Message(body=b"x")]))
+        async with mq.transactional_producer("t", "shop", undecided) as transactional:
+            transaction = await transactional.begin(Message(b"x"))
+            await transaction.rollback()
         message = RocketmqMessage(
             topic=Resource(name="t"), system_properties=SystemProperties(message_id="01" * 17), body=b"x"
         )
@@ -188,6 +194,7 @@ async def test_every_way_of_sending_and_receiving_is_counted(
         (send, "OK"): 4,
         (publish, "OK"): 1,
         (publish, "NOT_FOUND"): 1,
+        (begin, "OK"): 1,
         (rocketmq, "OK"): 1,
         (rocketmq, "NOT_FOUND"): 1,
     }
@@ -265,3 +272,26 @@ async def test_ten_thousand_pairs_are_scraped_quickly(tmp_path: Path) -> None:
     assert len(families(text)["rocketmq_consumer_lag_messages"]) == 10_000
     assert len(text.encode()) <= 5_000_000
     assert min(durations) <= 0.3, durations
+
+
+@pytest.mark.parametrize(("attempts", "topic"), [(1, "t"), (2, "%RETRY%pushes")])
+async def test_a_dead_letter_of_a_group_that_commits_offsets_counts_where_it_failed_last(
+    metered: InProcessCluster, addresses: dict[str, str], attempts: int, topic: str
+) -> None:
+    """Its second attempt and all later ones are copies in the retry topic of the group."""
+
+    async def fail(message: object) -> None:
+        raise ValueError("no such customer")
+
+    name = "rocketmq_send_to_dlq_messages_total"
+    async with connect(metered.address) as mq, Background("test") as background, asyncio.timeout(60):
+        await mq.admin.create_topic("t")
+        await mq.admin.groups.update("pushes", attempts_max=attempts, retry="list:10ms")
+        async with mq.producer("t") as producer:
+            await producer.send(b"x")
+        async with mq.consumer("pushes", "t", ConsumerSettings(from_beginning=True)) as consumer:
+            running = background.spawn("consumer", consumer.run(fail))
+            while not (counted := (await scraped(addresses["enode"])).get(name, {})):
+                await SystemClock().sleep(0.05)
+            running.cancel()
+    assert counted == {(("consumer_group", "pushes"), ("topic", topic)): 1}

@@ -9,9 +9,11 @@ from typing import Any
 
 import pytest
 import pytest_asyncio
+from structlog.testing import capture_logs
 
 from ortoo.common.errors import Conflict, NotFound, OrtooError, Unavailable
 from ortoo.common.errors.status import rpc_errors
+from ortoo.namesrv import log_events
 from ortoo.v1 import namesrv_pb2, topic_pb2
 from ortoo.v1 import replica_admin_pb2 as admin_pb
 from ortoo.v1 import replica_report_pb2 as pb
@@ -189,9 +191,11 @@ async def test_members_are_listed_and_elected(tmp_path: Path) -> None:
         with pytest.raises(Conflict, match="elect replica 3"), rpc_errors("name server"):
             await stub.ElectReplica(chosen)
         await members.report(stub, 3, is_leaving=True)
-        with rpc_errors("name server"):
+        with rpc_errors("name server"), capture_logs() as lines:
             proposal = (await stub.ElectReplica(chosen)).proposal
         assert proposal.leader == members.id(2)
+        [told] = [one for one in lines if one["event"] == log_events.LEADER_ELECTION_PROPOSED.name]
+        assert (told["enode"], told["replica"]) == ("listed", 2)
         assert (await members.report(stub, 2)).proposal == proposal
 
 

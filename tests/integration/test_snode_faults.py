@@ -6,10 +6,12 @@ from pathlib import Path
 
 import grpc
 import pytest
+from structlog.testing import capture_logs
 
 from ortoo.common.grpc.bulk_calls import batch_of
 from ortoo.common.process.background import Background
 from ortoo.common.records.batch import open_batch
+from ortoo.snode import log_events
 from ortoo.v1 import admin_pb2, consumer_pb2, failure_pb2, namesrv_pb2, producer_pb2, topic_pb2
 from ortoo.verification.servers.cluster import STOP_GRACE_S
 from tests.integration.push_client import PushClient
@@ -114,14 +116,18 @@ async def test_slow_consumer_is_evicted_with_the_reason(tmp_path: Path) -> None:
             name="g", consume_enabled=True, slow_consumer_threshold_messages=10, slow_consumer_grace_ms=200
         )
         await snode.admin.PutGroup(namesrv_pb2.PutGroupRequest(group=group))
-        async with PushClient(snode, "g", "t", from_beginning=True) as slow:
+        async with PushClient(snode, "g", "t", from_beginning=True, client_id="slow") as slow:
             await snode.publish("t", b"first")
             await slow.acknowledge(await slow.delivery())
             await slow.event("committed")
-            await snode.publish("t", *[b"x"] * 12)
-            closed = await slow.event("closed")
+            with capture_logs() as lines:
+                await snode.publish("t", *[b"x"] * 12)
+                closed = await slow.event("closed")
             assert closed.reason == consumer_pb2.CLOSE_REASON_SLOW_CONSUMER
             assert "threshold 10" in closed.message
+            [told] = [one for one in lines if one["event"] == log_events.SLOW_CONSUMER_EVICTED.name]
+            assert (told["group"], told["client"], told["reason"]) == ("g", "slow", closed.message)
+            assert told["reason"].startswith("queue t/enode-0/0 ")
         async with PushClient(snode, "g", "t", from_beginning=True) as again:
             assert (await again.delivery()).first_offset == 1
 

@@ -31,6 +31,19 @@ LIMITS: tuple[tuple[str, str, str], ...] = (
     ("OrtooOverloaded", "> 0.3", "0.3 s late"),
     ("OrtooSlowDisk", "> 0.1", "more than 0.1 s"),
     ("OrtooNoNameServer", "[1440m]", "during the last day"),
+    ("OrtooOldTransaction", "> 1800", "open for half an hour"),
+    ("OrtooSendsFail", "ratio60m > 14.4 * 0.001", "More than 1.44 % of all sends failed during the last hour"),
+    ("OrtooSendsFail", "ratio360m > 6 * 0.001", "more than 0.6 % during the last six hours"),
+    ("OrtooSendsFail", "* 0.001", "The objective is 0.1 %"),
+    ("OrtooSendsFail", ">= 10", "Fewer than ten failed sends"),
+    (
+        "OrtooSendsSlow",
+        "ratio60m > 14.4 * 0.01",
+        "More than 14.4 % of sends took longer than 100 ms during the last hour",
+    ),
+    ("OrtooSendsSlow", "ratio360m > 6 * 0.01", "more than 6 % during the last six hours"),
+    ("OrtooSendsSlow", "* 0.01", "The objective is 1 %"),
+    ("OrtooSendsSlow", ">= 10", "Fewer than ten slow sends"),
 )
 """An alert, a part of its rule, and the words for it in its section."""
 
@@ -42,6 +55,14 @@ def test_a_section_states_the_limit_of_its_rule(alert: str, limit: str, words: s
     section = PAGE.partition(f"\n## {alert}\n")[2].partition("\n## ")[0]
     assert limit in rule
     assert words in section
+
+
+def test_the_times_until_the_budget_is_used_up_follow_from_the_rates() -> None:
+    """A rate of 14.4 times the objective uses up the budget of 30 days in 2.1 days, and 6 times in 5 days."""
+    assert [round(30 / burn_rate) for burn_rate in (14.4, 6)] == [2, 5]
+    assert "14.4 * 0.001" in RULES
+    assert "6 * 0.001" in RULES
+    assert "a month's error budget in about two days, the second in five" in PAGE
 
 
 def test_each_link_of_the_page_to_itself_has_a_section() -> None:

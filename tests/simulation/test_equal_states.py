@@ -3,7 +3,10 @@
 from dataclasses import replace
 from unittest import mock
 
+from structlog.testing import capture_logs
+
 from ortoo.common.errors import Overloaded
+from ortoo.enode import log_events
 from ortoo.enode.app import RunningEnode
 from ortoo.enode.leadership import open_log
 from ortoo.enode.replication.driver import Driver
@@ -68,11 +71,14 @@ def test_a_member_whose_state_is_not_the_leaders_says_so_and_folds_again() -> No
             topic_id = wrong.log.engine.state.topics.all()[0].topic_id
             wrong.log.engine.state.offsets.set_floor(topic_id, "g", 0, 2)
             assert "offsets" in differences(stage.cluster.replicas)
-            await driver(first).log.engine.housekeeping.checkpoint()
             running = other.running
             assert isinstance(running, RunningEnode)
-            while running.process.driver in (wrong, None):
-                await stage.clock.sleep(0.05)
+            with capture_logs() as lines:
+                await driver(first).log.engine.housekeeping.checkpoint()
+                while running.process.driver in (wrong, None):
+                    await stage.clock.sleep(0.05)
+            told = [one for one in lines if one["event"] == log_events.REPLICA_STATE_MISMATCH.name]
+            assert ["offsets" in one["tables"] for one in told] == [True]
             assert [one.name for one in running.process.findings() if one] == ["state mismatch"]
             await agreed(stage)
             await driver(first).log.engine.housekeeping.checkpoint()

@@ -69,6 +69,24 @@ async def test_a_full_stream_is_not_read() -> None:
         await third
 
 
+async def test_the_time_of_a_batch_is_that_from_its_arrival_to_its_answer() -> None:
+    """It contains the time in which the enode does not answer."""
+    enode, clock, answered = FakeEnode(), SystemClock(), list[tuple[str, float]]()
+    stream = stream_to(enode, on_answered=lambda status, latency_s: answered.append((status, latency_s)))
+    enode.gate.clear()
+    begun_s = clock.monotonic_s()
+    await stream.submit(1, Queue("t", "e", 0), BATCH, FlushMode.DEFAULT)
+    arrived_s = clock.monotonic_s()
+    await clock.sleep(0.05)
+    waited_s = clock.monotonic_s() - arrived_s
+    stream.finish()
+    enode.gate.set()
+    await answers_of(stream)
+    [(status, latency_s)] = answered
+    assert status == "OK"
+    assert waited_s <= latency_s <= clock.monotonic_s() - begun_s
+
+
 async def test_one_queue_does_not_wait_for_another() -> None:
     """A queue whose enode refuses is answered while another's batch is still in flight."""
     enode = FakeEnode()
