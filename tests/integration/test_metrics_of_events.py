@@ -8,8 +8,10 @@ from pathlib import Path
 
 import grpc
 import pytest
+from cryptography import x509
 
 from ortoo.client import Client, ConsumerSettings, PoppedMessage, connect
+from ortoo.common.grpc.tls import make_self_signed_certificate
 from ortoo.common.process.background import Background
 from ortoo.common.process.clock import SystemClock
 from ortoo.v1 import flow_control_pb2, namesrv_pb2, producer_pb2, record_pb2
@@ -132,10 +134,49 @@ async def test_calls_above_a_limit_are_counted_by_its_rule(metered: Metered) -> 
     assert await metered.series("snode", "ortoo_flow_control_refused_total") == {labels: 0}
     producing = ProducerServiceStub(metered.cluster.channels.channel_to(metered.cluster.address))
     request = producer_pb2.PublishRequest(topic="t", messages=[record_pb2.Message(body=b"x")])
+    before = await metered.series("snode", "ortoo_failures_total")
     with pytest.raises(grpc.aio.AioRpcError, match="RESOURCE_EXHAUSTED"):
         while True:
             await producing.Publish(request)
     assert await metered.series("snode", "ortoo_flow_control_refused_total") == {labels: 1}
+    failures = await metered.series("snode", "ortoo_failures_total")
+    overloaded = (("kind", "OVERLOADED"),)
+    assert failures[overloaded] == before[overloaded] + 1
+
+
+async def test_each_process_measures_itself(metered: Metered) -> None:
+    """Its identity, its clock, its cores and memory, its event loop, and the calls that it serves."""
+    for role in ROLES:
+        found = await scraped(metered.addresses[role])
+        [(labels, one)] = found["ortoo_build_info"].items()
+        assert (one, dict(labels)["node_type"]) == (1, role)
+        assert found["ortoo_ready"] == {(): 1}
+        assert abs(found["ortoo_clock_seconds"][()] - SystemClock().now_ms() / 1000) < 60
+        assert found["ortoo_cores"][()] >= 1
+        assert found["process_resident_memory_bytes"][()] > 1 << 20
+        assert found["process_cpu_seconds_total"][()] > 0
+        assert 0 < found["process_open_fds"][()] < found["process_max_fds"][()]
+        assert found["ortoo_unary_calls_in_flight"][()] >= 0
+        assert found["ortoo_log_lines_dropped_total"] == {(): 0}
+        assert "ortoo_connections_ended_total" not in found or sum(found["ortoo_connections_ended_total"].values()) == 0
+    await metered.until("snode", "ortoo_event_loop_delay_seconds_count", lambda count: count > 0)
+
+
+async def test_the_validity_of_a_certificate_is_that_of_its_file(tmp_path: Path) -> None:
+    """In seconds since 1970, with the setting that names the file."""
+    certificate, key = make_self_signed_certificate(("localhost", "127.0.0.1"))
+    (tmp_path / "certificate").write_bytes(certificate)
+    (tmp_path / "key").write_bytes(key)
+    address = free_address()
+    tls = {"tls_certificate_file": str(tmp_path / "certificate"), "tls_key_file": str(tmp_path / "key")}
+    settings = {"snode": {"metrics_address": address, "tls_listen_address": free_address(), **tls}}
+    async with asyncio.timeout(120), open_cluster(tmp_path / "data", settings=settings):
+        found = await scraped(address)
+    known = x509.load_pem_x509_certificate(certificate)
+    setting = (("setting", "tls_certificate_file"),)
+    end, begin = known.not_valid_after_utc.timestamp(), known.not_valid_before_utc.timestamp()
+    assert found["ortoo_certificate_expiry_timestamp_seconds"][setting] == end
+    assert found["ortoo_certificate_begin_timestamp_seconds"][setting] == begin
 
 
 async def test_messages_whose_copy_is_damaged_are_counted_by_group(metered: Metered, tmp_path: Path) -> None:
@@ -158,10 +199,11 @@ async def test_messages_whose_copy_is_damaged_are_counted_by_group(metered: Mete
 
 async def test_a_leader_counts_what_it_ships_and_followers_are_in_sync(tmp_path: Path) -> None:
     """A follower lacks no bytes of the committed log, and nothing was truncated or repaired."""
+    known = free_address()
     inner, metrics = [free_address() for _ in range(3)], [free_address() for _ in range(3)]
     async with (
         asyncio.timeout(120),
-        open_cluster(tmp_path, enodes=0) as cluster,
+        open_cluster(tmp_path, enodes=0, settings={"namesrv": {"metrics_address": known}}) as cluster,
         contextlib.AsyncExitStack() as stack,
         connect(cluster.address) as mq,
     ):
@@ -182,3 +224,10 @@ async def test_a_leader_counts_what_it_ships_and_followers_are_in_sync(tmp_path:
                 await SystemClock().sleep(0.05)
             assert found["ortoo_cut_messages_total"] == found["ortoo_repaired_frames_total"] == {(): 0}
             assert found["ortoo_replica_lag_bytes"][()] >= 0
+            assert found["ortoo_state_differs"] == {(): 0}
+        enode = (("enode", "enode-0"),)
+        while (found := await scraped(known))["ortoo_enode_under_replicated"] != {enode: 0}:
+            await SystemClock().sleep(0.05)
+        assert found["ortoo_enode_leaderless"] == {enode: 0}
+        assert found["ortoo_enode_epoch"][enode] >= 1
+        assert found["ortoo_enode_take_overs_total"][enode] == 0
