@@ -67,14 +67,17 @@ async def metered(tmp_path: Path) -> AsyncIterator[Metered]:
 
 
 async def test_a_name_server_counts_watchers_groups_and_changes(metered: Metered) -> None:
-    """Each snode and enode watches the routes, and one more reader of them is one more watcher."""
-    watchers = await metered.value("namesrv", "ortoo_route_watchers")
-    assert watchers >= 1
-    watch = metered.cluster.name_service.WatchRoutes(namesrv_pb2.WatchRoutesRequest())
-    await watch.read()
-    await metered.until("namesrv", "ortoo_route_watchers", lambda count: count == watchers + 1)
-    watch.cancel()
-    await metered.until("namesrv", "ortoo_route_watchers", lambda count: count == watchers)
+    """The snode and the enode watch the routes, and each further reader of them is one more watcher."""
+    name = "ortoo_route_watchers"
+    await metered.until("namesrv", name, lambda count: count >= 2)
+    request = namesrv_pb2.WatchRoutesRequest()
+    watches = [metered.cluster.name_service.WatchRoutes(request) for _ in range(10)]
+    for watch in watches:
+        await watch.read()
+    await metered.until("namesrv", name, lambda count: count >= 12)
+    for watch in watches:
+        watch.cancel()
+    await metered.until("namesrv", name, lambda count: 2 <= count < 10)
     before = await metered.series("namesrv", "ortoo_changes_total")
     await metered.mq.admin.create_topic("u")
     after = await metered.series("namesrv", "ortoo_changes_total")
