@@ -53,6 +53,20 @@ async def test_metadata_that_cannot_be_sent(wire: Wire, metadata: Any, error: ty
             await served.call("Echo", metadata=metadata)
 
 
+async def test_a_value_with_outer_spaces(wire: Wire) -> None:
+    """The transport h2 resets the call, as HTTP/2 requires. A server of grpc.aio accepts the value."""
+    async with serving(wire, Echo=unary(echo)) as served:
+        for value in (" before", "behind "):
+            call = served.call("Echo", b"x", metadata=(("k", value),))
+            if wire.name != "h2":
+                assert await call == b"x"
+                continue
+            error = await failure(call)
+            assert error.code() is grpc.StatusCode.INTERNAL
+            assert "RST_STREAM with error code 1" in (error.details() or "")  # PROTOCOL_ERROR
+        assert await served.call("Echo", b"y") == b"y"
+
+
 async def test_metadata_of_the_answer(wire: Wire) -> None:
     """Initial metadata arrives before any message, trailing metadata with the status; it cannot be sent twice."""
     go_on = asyncio.Event()

@@ -69,7 +69,9 @@ async def test_health_and_reflection_need_no_signature(tmp_path: Path) -> None:
         before = (await scraped(address))["ortoo_access_refused_total"][()]
         with pytest.raises(grpc.aio.AioRpcError):
             await AdminServiceStub(channel).ListTopics(namesrv_pb2.ListTopicsRequest())
-        assert (await scraped(address))["ortoo_access_refused_total"][()] == before + 1
+        after = await scraped(address)
+        assert after["ortoo_access_refused_total"][()] == before + 1
+        assert after["ortoo_access_users"][()] == (tmp_path / "access.toml").read_text().count("[[user]]")
 
 
 async def test_keys_of_handles_need_the_admin_token(tmp_path: Path) -> None:

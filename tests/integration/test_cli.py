@@ -102,6 +102,19 @@ async def test_dev_keeps_its_data_over_a_clean_stop(tmp_path: Path) -> None:
         assert shown["body"] == "kept"
 
 
+@pytest.mark.parametrize(
+    ("options", "is_served"), [((), True), (("--console", "127.0.0.1:0"), True), (("--console", ""), False)]
+)
+async def test_dev_serves_a_console_unless_it_is_told_not_to(
+    tmp_path: Path, options: tuple[str, ...], is_served: bool
+) -> None:
+    """With its address in the output."""
+    words = ["ortoo", "dev", "--listen-address", "127.0.0.1:0", "--data-dir", str(tmp_path / "data"), *options]
+    outcome = await command.run(words, "", until_output="ready on")
+    assert outcome.exit_code == 0
+    assert ("web console: http://127.0.0.1:" in outcome.stdout) == is_served
+
+
 async def test_groups_and_clients_are_shown_and_moved(dev: DevProcess) -> None:
     """Group members, lag in all topics of a group, queues of a client, a reset, a changed group and a changed topic."""
     await _json(dev, "topic", "create", "t", "--queues", "1")

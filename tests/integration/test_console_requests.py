@@ -1,4 +1,4 @@
-"""Requests to a console without a browser: odd sign-ins, the end of a session, and connections without requests."""
+"""Requests to a console without a browser: odd sign-ins, cookies, the end of a session, and idle connections."""
 
 import asyncio
 import contextlib
@@ -12,6 +12,7 @@ from urllib.parse import urlencode
 
 import pytest
 
+from ortoo.client import connect
 from ortoo.console.app import open_console
 from ortoo.console.settings import ConsoleSettings
 from ortoo.console.web import server
@@ -34,6 +35,7 @@ class Visitor:
 
     address: str
     cookie: str = ""
+    is_secure: bool = False
 
     async def request(self, method: str, path: str, **fields: str) -> tuple[int, str]:
         """The status and the text of an answer."""
@@ -44,7 +46,8 @@ class Visitor:
                 connection.request(method, path, urlencode(fields), {"cookie": self.cookie} if self.cookie else {})
                 answer = connection.getresponse()
                 if cookie := answer.getheader("set-cookie"):
-                    self.cookie = cookie.partition(";")[0]
+                    self.cookie, _, attributes = cookie.partition(";")
+                    self.is_secure = "secure" in attributes.lower()
                 return answer.status, answer.read().decode()
 
         return await asyncio.to_thread(load)
@@ -80,6 +83,27 @@ async def test_an_access_key_that_no_user_has_is_refused(tmp_path: Path) -> None
         visitor = Visitor(console.address)
         assert (await visitor.act("/sign-in", access_key="ann", secret_key=SECRET))[0] == 303
         assert (await visitor.request("GET", "/topics"))[0] == 200
+
+
+async def test_the_environment_gives_no_credentials(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Otherwise every browser would have the permissions of the operator who started the console."""
+    monkeypatch.setenv("ORTOO_ACCESS_KEY", "ann")
+    monkeypatch.setenv("ORTOO_SECRET_KEY", SECRET)
+    async with guarded_console(tmp_path) as console:
+        assert (await Visitor(console.address).request("GET", "/topics"))[0] == 303
+
+
+async def test_the_cookie_needs_https_where_others_reach_the_console() -> None:
+    """Browsers do not send it in plain text. A loopback address may have no certificate."""
+    for host, is_secure in (("127.0.0.1", False), ("0.0.0.0", True)):
+        chosen = ConsoleSettings(listen_address=f"{host}:0", snode_address="127.0.0.1:1")
+        async with asyncio.timeout(60), open_console(chosen) as console:
+            visitor = Visitor(f"127.0.0.1:{console.address.rpartition(':')[2]}")
+            for path in ("/healthz", "/readyz"):
+                assert (await visitor.request("GET", path))[0] == 200
+            await visitor.request("GET", "/sign-in")
+            assert visitor.cookie != ""
+            assert visitor.is_secure is is_secure
 
 
 async def test_a_page_follows_its_topic_no_longer_than_the_session(tmp_path: Path) -> None:
@@ -128,3 +152,24 @@ async def test_the_metrics_count_requests_by_page(tmp_path: Path) -> None:
     }
     assert series["ortoo_console_request_seconds_count"][(("page", "/topics/{name}/send"),)] == 1.0
     assert series["ortoo_console_sessions"] == {(): 1.0}
+
+
+async def test_looking_at_messages_takes_no_lease_and_moves_no_offset(tmp_path: Path) -> None:
+    """A group gets its message at once, and for the first time, although every page about it was shown before."""
+    async with asyncio.timeout(120), open_cluster(tmp_path) as cluster, connect(cluster.address) as mq:
+        await cluster.create_topic("orders", queues=1)
+        async with mq.producer("orders") as producer, mq.pop_consumer("readers", "orders") as consumer:
+            receipts = [await producer.send(body) for body in (b"first", b"second")]
+            [first] = await consumer.pop(1)
+            await first.ack()
+            before = await mq.admin.describe_lag("readers", "orders")
+            place = urlencode({"topic": "orders", "enode": "enode-0", "queue": 0, "offset": receipts[1].offset})
+            chosen = ConsoleSettings(listen_address="127.0.0.1:0", snode_address=cluster.address)
+            async with open_console(chosen) as console:
+                visitor = Visitor(console.address)
+                for path in ("/topics/orders", "/groups/readers", f"/message?{place}"):
+                    assert (await visitor.request("GET", path))[0] == 200, path
+                assert await visitor.request("GET", f"/message/body?{place}") == (200, "second")
+            assert (await mq.admin.describe_lag("readers", "orders")).lag_messages == before.lag_messages == 1
+            [second] = await consumer.pop(1)
+            assert (second.body, second.attempt) == (b"second", 1)

@@ -1,10 +1,14 @@
-"""`ortoo dev` serves the console at its port, or at a free one if another program has that port."""
+"""`ortoo dev` serves the console at its port, or at a free one if another program has that port, and by grpc.aio."""
 
 import asyncio
 import urllib.request
 from pathlib import Path
 
+import pytest
+
 from ortoo.cli.dev.cluster import open_dev_cluster, open_dev_console
+from ortoo.client import connect
+from ortoo.common.grpc.transport import H2Transport
 from ortoo.verification.servers.ports import free_address
 
 
@@ -33,3 +37,14 @@ async def test_two_clusters_have_a_console_each(tmp_path: Path) -> None:
             text = await page_of(console.address)
             assert "No problem found" in text
             assert snode.address in text
+
+
+async def test_settings_of_processes_do_not_change_the_transport(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """The roles in its process serve by grpc.aio, whatever the environment sets for other processes."""
+    for role in ("NAMESRV", "ENODE", "SNODE"):
+        monkeypatch.setenv(f"ORTOO_{role}_TRANSPORT", "h2")
+    monkeypatch.setattr(H2Transport, "server", lambda *_: pytest.fail("a server by libnghttp2"))
+    async with open_dev_cluster(tmp_path, "127.0.0.1:0") as snode, connect(snode.address) as mq:
+        assert await mq.admin.list_topics() == []

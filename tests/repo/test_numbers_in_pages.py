@@ -10,6 +10,7 @@ from ortoo.client import ProducerSettings
 from ortoo.common.cluster.dynamic_settings import HISTORY_MAX
 from ortoo.common.grpc.channels import MESSAGE_BYTES_MAX
 from ortoo.common.grpc.cluster_token import WINDOW_S
+from ortoo.common.grpc.h2 import call as h2_call
 from ortoo.common.grpc.h2 import connection as h2_connection
 from ortoo.common.grpc.layers.call_memory import CALL_BYTES, HEADER_BYTES_MAX
 from ortoo.common.grpc.layers.observers import OBSERVERS_MAX, OBSERVERS_OF_ADDRESS_MAX
@@ -37,6 +38,10 @@ from ortoo.common.logs.rate_limit import LOG_INTERVAL_S
 from ortoo.common.machine.descriptors import Descriptors
 from ortoo.common.telemetry.metrics import SERIES_MAX
 from ortoo.common.telemetry.tracing import SPANS_MAX
+from ortoo.console.cluster import prometheus
+from ortoo.console.pages.messages.delayed import LINE_MESSAGES
+from ortoo.console.web import sign_in_attempts
+from ortoo.console.web.server import KEEP_ALIVE_S
 from ortoo.enode.app import PEERS_MAX
 from ortoo.enode.index.catalog import RUN_BYTES
 from ortoo.enode.log.flushing.flusher import HANGING_FLUSH_S
@@ -140,6 +145,13 @@ SENTENCES: tuple[tuple[str, str], ...] = (
     ("alerts.md", f"more series than its budget of {SERIES_MAX:,}"),
     ("metrics.md", f"One metric has at most {SERIES_MAX:,} series"),
     ("metrics.md", f"A worker that does not answer within {QUERY_TIMEOUT_S:.0f} s is missing"),
+    ("transport.md", f"waits up to {h2_call.REFUSAL_HELD_S} s for the first request"),
+    ("console.md", f"the first {LINE_MESSAGES:,} also on a time line"),
+    ("console.md", f"A query takes at most {prometheus.TIMEOUT_S:.0f} seconds"),
+    ("console.md", f"Connections without a request are closed after {KEEP_ALIVE_S} seconds"),
+    ("console.md", f"After {sign_in_attempts.FREE_OF_USER} failed attempts to sign in"),
+    ("console.md", f"An address must pause after {sign_in_attempts.FREE_OF_ADDRESS}."),
+    ("console.md", f"The pause begins with {sign_in_attempts.PAUSE_FIRST_S:.0f} second, doubles"),
     ("doctor.md", f"`disk hangs` (a write takes longer than {HANGING_FLUSH_S:.0f} s)"),
     ("doctor.md", f"looked up among the last {DEAD_LETTERS_MAX:,} dead letters"),
     ("access.md", f"A signature is valid for {SnodeSettings().signature_window_s / 60:.0f} minutes before and after"),

@@ -5,10 +5,12 @@ from typing import Any
 
 import grpc
 import pytest
+import structlog
 
 from ortoo.common.errors import NotFound
 from ortoo.common.grpc.layers.error_translation import ErrorTranslation
 from ortoo.common.grpc.layers.layer import Layers
+from ortoo.common.process.background import Background
 from ortoo.common.process.clock import SystemClock
 from ortoo.common.telemetry.call_metrics import CallMetrics
 
@@ -18,11 +20,12 @@ FORMS = ("unary_unary", "unary_stream", "stream_unary", "stream_stream")
 class Context:
     """The part of a call's context that metrics and errors need."""
 
-    def __init__(self) -> None:
+    def __init__(self, *metadata: tuple[str, str]) -> None:
         self.given: Any = None
+        self._metadata = metadata
 
-    def invocation_metadata(self) -> tuple[()]:
-        return ()
+    def invocation_metadata(self) -> tuple[tuple[str, str], ...]:
+        return self._metadata
 
     def code(self) -> Any:
         return self.given
@@ -60,3 +63,19 @@ async def test_every_form_of_call_is_counted_with_its_status(form: str, fails: b
     assert (key, latencies.count) == (("ortoo.v1.Test/Call", status), 1)
     assert seen == [(0, {"ortoo.v1.Test/Call": 1}) if gives_many else (1, {})]
     assert (metrics.unary_in_flight, sum(metrics.open_streams.values())) == (0, 0)
+
+
+async def test_the_id_of_a_request_is_in_its_log_lines() -> None:
+    """Lines that the handler writes have it as `request_id`."""
+    seen: list[object] = []
+
+    async def one(request: Any, context: Any) -> bytes:
+        seen.append(structlog.contextvars.get_contextvars().get("request_id"))
+        return b""
+
+    handler: Any = grpc.unary_unary_rpc_method_handler(one)
+    call = Layers([CallMetrics(SystemClock())]).wrap(handler, "/ortoo.v1.Test/Call").unary_unary
+    async with Background("calls") as background:
+        await background.spawn("without", call(b"", Context()))
+        await background.spawn("with", call(b"", Context(("x-request-id", "r-1"))))
+    assert seen == [None, "r-1"]
