@@ -108,7 +108,7 @@ async def test_one_topic_is_shown_and_topics_of_others_are_refused(scraped: Scra
     for path, status in (
         ("/groups/a%7Cb?range=6h&topic=a", 404),
         ("/groups/a%7Cb/lag-history?range=6h&topic=a", 404),
-        ("/groups/nobody/lag-history?range=6h", 404),
+        ("/groups/unknown/lag-history?range=6h", 404),
         ("/groups/a%7Cb?range=5h", 400),
     ):
         assert (await page.request.get(scraped.scene.url(path))).status == status, path

@@ -17,8 +17,21 @@ from cryptography.hazmat.primitives.serialization import (
     load_pem_private_key,
 )
 
+from ortoo.common.errors import handshakes
 from ortoo.common.process.clock import SystemClock
 
+HOST = "localhost"
+FAULTS = {
+    "server expired": handshakes.EXPIRED,
+    "server not valid yet": handshakes.NOT_YET_VALID,
+    "server has another name": handshakes.OTHER_NAME,
+    "server of another authority": handshakes.UNTRUSTED,
+    "server in plaintext": handshakes.PLAINTEXT,
+    "client expired": handshakes.CLOSED,
+    "client of another authority": handshakes.CLOSED,
+    "client in plaintext": handshakes.CLOSED,
+}
+"""Faults of one side's certificate or bytes, and the reason that a caller finds."""
 NAME = "ortoo.cluster"
 """The name that the certificates of all processes share and that their callers expect."""
 DAYS = "60"
@@ -111,3 +124,15 @@ class Authority:
 async def _openssl(*arguments: str) -> None:
     process = await asyncio.create_subprocess_exec("openssl", *arguments, stderr=asyncio.subprocess.DEVNULL)
     assert await process.wait() == 0, arguments
+
+
+async def dated_certificates(folder: Path) -> tuple[Authority, dict[str, Certificate]]:
+    """An authority, and the certificates of servers and clients by their fault."""
+    authority, other = await Authority.make(folder / "authority"), await Authority.make(folder / "other")
+    return authority, {
+        "good": authority.sign_dated("good", HOST, begins_days=-1, ends_days=30),
+        "expired": authority.sign_dated("expired", HOST, begins_days=-2, ends_days=-1),
+        "not valid yet": authority.sign_dated("later", HOST, begins_days=1, ends_days=2),
+        "has another name": authority.sign_dated("named", "elsewhere", begins_days=-1, ends_days=2),
+        "of another authority": other.sign_dated("stranger", HOST, begins_days=-1, ends_days=2),
+    }

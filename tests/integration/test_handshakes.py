@@ -13,37 +13,13 @@ from ortoo.common.errors.status import rpc_errors
 from ortoo.common.grpc.channels import Channels
 from ortoo.common.grpc.server import GrpcServer
 from ortoo.common.grpc.tls import TlsClient, TlsListener
-from tests.integration.certificates import Authority, Certificate
-
-HOST = "localhost"
-FAULTS = {
-    "server expired": handshakes.EXPIRED,
-    "server not valid yet": handshakes.NOT_YET_VALID,
-    "server has another name": handshakes.OTHER_NAME,
-    "server of another authority": handshakes.UNTRUSTED,
-    "server in plaintext": handshakes.PLAINTEXT,
-    "client expired": handshakes.CLOSED,
-    "client of another authority": handshakes.CLOSED,
-    "client in plaintext": handshakes.CLOSED,
-}
-
-
-async def certificates(folder: Path) -> tuple[Authority, dict[str, Certificate]]:
-    """An authority, and the certificates of servers and clients by their fault."""
-    authority, other = await Authority.make(folder / "authority"), await Authority.make(folder / "other")
-    return authority, {
-        "good": authority.sign_dated("good", HOST, begins_days=-1, ends_days=30),
-        "expired": authority.sign_dated("expired", HOST, begins_days=-2, ends_days=-1),
-        "not valid yet": authority.sign_dated("later", HOST, begins_days=1, ends_days=2),
-        "has another name": authority.sign_dated("named", "elsewhere", begins_days=-1, ends_days=2),
-        "of another authority": other.sign_dated("stranger", HOST, begins_days=-1, ends_days=2),
-    }
+from tests.integration.certificates import FAULTS, HOST, dated_certificates
 
 
 @pytest.mark.parametrize("fault", FAULTS)
 async def test_a_failed_handshake_names_its_reason(fault: str, tmp_path: Path) -> None:
     """The error of a call and the finding of the doctor have the same reason, and no other finding hides it."""
-    authority, made = await certificates(tmp_path)
+    authority, made = await dated_certificates(tmp_path)
     side, kind = fault.split(" ", 1)
     server_certificate = made.get(kind, made["good"]) if side == "server" else made["good"]
     client_certificate = made.get(kind, made["good"]) if side == "client" else made["good"]

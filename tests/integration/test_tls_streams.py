@@ -12,7 +12,6 @@ import pytest
 
 from ortoo.common.cluster.role_names import CertificateNames
 from ortoo.common.cluster.service_settings import ServiceSettings
-from ortoo.common.errors import handshakes
 from ortoo.common.errors.handshakes import HandshakeFailed
 from ortoo.common.errors.status import rpc_errors
 from ortoo.common.grpc.channels import Channels
@@ -20,22 +19,11 @@ from ortoo.common.grpc.cluster_token import cluster_channels
 from ortoo.common.grpc.server import GrpcServer
 from ortoo.common.grpc.tls import cluster_listener
 from ortoo.common.grpc.transport import SocketTransport, using_transport
-from tests.integration.certificates import NAME, Authority, Certificate
+from tests.integration.certificates import FAULTS, HOST, NAME, Authority, Certificate, dated_certificates
 
 pytestmark = pytest.mark.usefixtures("each_transport")
 
-HOST = "localhost"
 PATH = "/test.Streams/Echo"
-FAULTS = {
-    "server expired": handshakes.EXPIRED,
-    "server not valid yet": handshakes.NOT_YET_VALID,
-    "server has another name": handshakes.OTHER_NAME,
-    "server of another authority": handshakes.UNTRUSTED,
-    "server in plaintext": handshakes.PLAINTEXT,
-    "client expired": handshakes.CLOSED,
-    "client of another authority": handshakes.CLOSED,
-    "client in plaintext": handshakes.CLOSED,
-}
 
 
 @pytest.fixture(params=["grpc", "h2"])
@@ -101,16 +89,10 @@ async def test_messages_of_all_sizes_and_the_names_of_the_caller_arrive(wire: st
 @pytest.mark.parametrize("fault", FAULTS)
 async def test_a_failed_handshake_names_its_reason(fault: str, wire: str, tmp_path: Path) -> None:
     """The same error for each implementation, on each side."""
-    authority, other = await Authority.make(tmp_path / "authority"), await Authority.make(tmp_path / "other")
-    good = authority.sign_dated("good", HOST, begins_days=-1, ends_days=30)
-    kinds = {
-        "expired": authority.sign_dated("expired", HOST, begins_days=-2, ends_days=-1),
-        "not valid yet": authority.sign_dated("later", HOST, begins_days=1, ends_days=2),
-        "has another name": authority.sign_dated("named", "elsewhere", begins_days=-1, ends_days=2),
-        "of another authority": other.sign_dated("stranger", HOST, begins_days=-1, ends_days=2),
-    }
+    authority, made = await dated_certificates(tmp_path)
+    good = made["good"]
     side, kind = fault.split(" ", 1)
-    damaged = ServiceSettings() if kind == "in plaintext" else settings_of(authority, kinds[kind], "")
+    damaged = ServiceSettings() if kind == "in plaintext" else settings_of(authority, made[kind], "")
     enode, snode = settings_of(authority, good, ""), settings_of(authority, good, "")
     if side == "server":
         enode = damaged
