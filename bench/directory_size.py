@@ -3,6 +3,7 @@
 import argparse
 import tempfile
 import time
+from collections.abc import Awaitable, Callable
 from contextlib import AsyncExitStack
 from pathlib import Path
 
@@ -24,6 +25,20 @@ METHOD = (
 )
 
 
+def starter(stack: AsyncExitStack, folder: Path, figures: Figures) -> Callable[..., Awaitable[RoleSubprocess]]:
+    """A function that starts a process of a role until the end of `stack`, and notes its time of start."""
+
+    async def start(role: str, **environ: str) -> RoleSubprocess:
+        process = RoleSubprocess(role, environ, folder / f"{role}.log")
+        stack.push_async_callback(process.stop)
+        began_s = time.monotonic()
+        await process.start()
+        figures[f"{role}_start_s"] = round(time.monotonic() - began_s, 1)
+        return process
+
+    return start
+
+
 async def measure(arguments: argparse.Namespace) -> Figures:
     """Start the processes with the directory."""
     figures: Figures = {}
@@ -31,14 +46,7 @@ async def measure(arguments: argparse.Namespace) -> Figures:
         folder = Path(stack.enter_context(tempfile.TemporaryDirectory(prefix="ortoo-bench-")))
         await store_topics(folder / "namesrv", int(arguments.topics), int(arguments.enodes))
 
-        async def start(role: str, **environ: str) -> RoleSubprocess:
-            process = RoleSubprocess(role, environ, folder / f"{role}.log")
-            stack.push_async_callback(process.stop)
-            began_s = time.monotonic()
-            await process.start()
-            figures[f"{role}_start_s"] = round(time.monotonic() - began_s, 1)
-            return process
-
+        start = starter(stack, folder, figures)
         namesrv = await start("namesrv", DATA_DIR=str(folder / "namesrv"), LEASE_S="3600")
         channel = await stack.enter_async_context(grpc.aio.insecure_channel(namesrv.address))
         stub = NameServiceStub(channel)

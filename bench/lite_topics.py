@@ -14,10 +14,10 @@ import sqlalchemy as sa
 
 from apache.rocketmq.v2 import definition_pb2, service_pb2
 from apache.rocketmq.v2.service_pb2_grpc import MessagingServiceStub
+from bench.directory_size import starter
 from bench.processes import memory_mib, memory_peak_mib, running_s
 from bench.report import Figures, main
 from ortoo.cli.demo import role_subprocess
-from ortoo.cli.demo.role_subprocess import RoleSubprocess
 from ortoo.namesrv.catalog import tables
 from ortoo.namesrv.catalog.catalog import Catalog
 from ortoo.namesrv.catalog.engine import create_database_engine, database_url_of
@@ -96,14 +96,7 @@ async def measure(arguments: argparse.Namespace) -> Figures:
         await (await Catalog.open("", folder / "namesrv", "directory")).close()
         store_lite_topics(folder / "namesrv", count, here)
 
-        async def start(role: str, **environ: str) -> RoleSubprocess:
-            process = RoleSubprocess(role, environ, folder / f"{role}.log")
-            stack.push_async_callback(process.stop)
-            began_s = time.monotonic()
-            await process.start()
-            figures[f"{role}_start_s"] = round(time.monotonic() - began_s, 1)
-            return process
-
+        start = starter(stack, folder, figures)
         namesrv = await start("namesrv", DATA_DIR=str(folder / "namesrv"), LEASE_S="3600")
         common = {"NAMESRV_ADDRESS": namesrv.address}
         enode = await start("enode", DATA_DIR=str(folder / "enode"), NAME="enode-0", **common)
