@@ -12,6 +12,11 @@ ALPN: Final = "h2"
 """The name of HTTP/2 in the handshake, which both sides require."""
 LINGER_S: Final = 0.5
 """Time in which a peer may close a connection that this process has ended."""
+UNSENT_BYTES_MAX: Final = 512 << 10
+"""The largest number of bytes that may wait for a peer that sends. Frames stop far below it.
+
+TLS itself answers each request for a new key, also if the peer reads nothing.
+"""
 
 
 class Secured(Protocol):
@@ -177,6 +182,8 @@ class TlsSession(asyncio.Protocol):
                     self._end.buffer_updated(size)
         if is_over:
             self._socket.close()
+        elif self._socket.get_write_buffer_size() > UNSENT_BYTES_MAX:
+            self.abort()
 
     def _flush(self) -> None:
         if data := self._unsent.read():
