@@ -45,6 +45,9 @@ IDLE_FROM_S = 30.0
 IDLE_S = 60.0
 FILL, IDLE, RESTART = "fill", "idle", "restart"
 
+LARGE_CLUSTER = "large cluster"
+"""The axis of `large_cluster`, whose costs are those of the busiest machine of each role."""
+
 Costs = dict[str, Counter[str]]
 """The work of each step."""
 
