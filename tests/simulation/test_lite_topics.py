@@ -14,6 +14,7 @@ from apache.rocketmq.v2.service_pb2_grpc import MessagingServiceStub
 from ortoo.client import Client, TopicInfo
 from ortoo.common.grpc.channels import Channels
 from ortoo.common.process.background import Background
+from ortoo.namesrv.decisions import topics
 from ortoo.snode.rocketmq.lite import expiry
 from ortoo.testing.simulation.cluster.cluster import ClusterShape
 from tests.integration.lite_client import ADD, COMPLETE, GROUP, TOPIC, LiteClient, bodies
@@ -138,6 +139,23 @@ def test_lite_topics_end_after_their_time_beyond_those_that_a_snode_remembers(mo
         await it.until(lambda found: not found)
         assert 120.0 <= it.stage.clock.monotonic_s() - began_s <= 160.0
         assert len(await it.mq.admin.list_deleted_topics()) == 3
+
+    played(script)
+
+
+def test_a_lite_topic_beyond_the_limit_of_its_parent_is_refused(monkeypatch: pytest.MonkeyPatch) -> None:
+    """The answer says what to do. Existing lite topics accept messages, and a deleted one makes space."""
+    monkeypatch.setattr(topics, "LITE_TOPICS_OF_PARENT_MAX", 2)
+
+    async def script(it: Lite) -> None:
+        one, other = it.clients
+        await one.send(("a", b"a0"), ("b", b"b0"))
+        refused = await other.send(("c", b"c0"))
+        assert refused.status.code == Code.LITE_TOPIC_QUOTA_EXCEEDED
+        assert "topic t has 2 lite topics, the maximum; delete unused ones" in refused.status.message
+        assert (await other.send(("b", b"b1"))).entries[0].status.code == Code.OK
+        await it.mq.admin.delete_topic("%LMQ%|t|a")
+        assert (await other.send(("c", b"c1"))).entries[0].status.code == Code.OK
 
     played(script)
 

@@ -8,7 +8,7 @@ import asyncio
 import sys
 import time
 from collections import Counter
-from collections.abc import AsyncIterator, Iterator, Mapping, Sequence
+from collections.abc import AsyncIterator, Collection, Iterator, Mapping, Sequence
 from contextlib import AsyncExitStack, asynccontextmanager, contextmanager
 from dataclasses import dataclass, field
 
@@ -66,7 +66,7 @@ class Run:
     costs: Costs = field(default_factory=dict)
     """The work of the busiest machine of each role in each phase."""
     functions: dict[str, dict[str, Counter[str]]] = field(default_factory=dict)
-    """The executed lines of each function in each phase, by role."""
+    """The executed lines of each function in each phase, of the machine of each role with the most lines."""
     took_s: dict[str, float] = field(default_factory=dict)
     """Processor time of the simulation, which counts the work meanwhile."""
     sent: set[bytes] = field(default_factory=set)
@@ -80,7 +80,7 @@ class Run:
             yield
         self.costs[name] = busiest(meter.machines)
         self.costs[name].update({measure: work[measure] for measure in OF_THE_CLUSTER})
-        self.functions[name] = meter.functions
+        self.functions[name] = busiest_functions(meter.functions)
         self.took_s[name] = time.process_time() - began_s
 
     async def send(self, clients: Sequence[Client], phase: str) -> None:
@@ -130,6 +130,11 @@ def busiest(machines: Mapping[str, Counter[str]]) -> Counter[str]:
             key = f"{role_of(machine)} {measure}"
             found[key] = max(found[key], cost)
     return found
+
+
+def busiest_functions(machines: Mapping[str, Counter[str]]) -> dict[str, Counter[str]]:
+    """The executed lines of each function, of the machine of each role with the most lines."""
+    return {role_of(machine): machines[machine] for machine in sorted(machines, key=lambda one: machines[one].total())}
 
 
 @asynccontextmanager
@@ -184,9 +189,9 @@ def measure(enodes: int, snodes: int) -> Run:
             with run.phase(meter, "restart of a snode"):
                 await restart(stage, cluster.snodes[0])
             with run.phase(meter, "rolling restart of snodes"):
-                await restart(stage, *cluster.snodes[: snodes // RESTARTED_SNODES])
+                await restart(stage, *cluster.snodes[: max(1, snodes // RESTARTED_SNODES)])
             with run.phase(meter, "rolling restart of enodes"):
-                await restart(stage, *cluster.enodes[: enodes // RESTARTED_ENODES])
+                await restart(stage, *cluster.enodes[: max(1, enodes // RESTARTED_ENODES)])
             await run.send(clients, "last")
             await run.wait_received(stage)
             for task in tasks:
@@ -206,19 +211,25 @@ def main(arguments: Sequence[str]) -> int:
     few = measure(given.enodes // GROWTH, given.snodes // GROWTH)
     many = measure(given.enodes, given.snodes)
     wrong = {(one.step, one.measure) for one in findings(LARGE_CLUSTER, few.costs, many.costs)}
-    for name, work in many.costs.items():
-        print(f"\n{name} ({few.took_s[name]:.1f} and {many.took_s[name]:.1f} s of processor time)")  # noqa: T201
-        for measure_, cost in sorted(work.items()):
-            if not measure_.startswith(APPLICATION):
-                is_wrong = (name, measure_) in wrong
-                print(f"  {measure_:22} {few.costs[name][measure_]:>12,} {cost:>12,}{'  TOO FAST' if is_wrong else ''}")  # noqa: T201
-                if is_wrong and measure_.endswith("lines"):
-                    role = role_of(measure_)
-                    grown = many.functions[name][role] - few.functions[name][role]
-                    for function, lines in grown.most_common(SHOWN):
-                        print(f"    {lines:>12,} more in {function}")
+    for line in report(few, many, wrong):
+        print(line)  # noqa: T201
     print(f"\n{len(many.received)} messages received; {len(wrong)} costs grow too fast")  # noqa: T201
     return len(wrong)
+
+
+def report(few: Run, many: Run, wrong: Collection[tuple[str, str]]) -> Iterator[str]:
+    """The lines about all costs, with the functions that make lines grow too fast."""
+    for name, work in many.costs.items():
+        yield f"\n{name} ({few.took_s[name]:.1f} and {many.took_s[name]:.1f} s of processor time)"
+        for what, cost in sorted(work.items()):
+            if what.startswith(APPLICATION):
+                continue
+            is_wrong = (name, what) in wrong
+            yield f"  {what:22} {few.costs[name][what]:>12,} {cost:>12,}{'  TOO FAST' if is_wrong else ''}"
+            if is_wrong and what.endswith("lines"):
+                role, _ = what.split()
+                grown = many.functions[name][role] - few.functions[name][role]
+                yield from (f"    {lines:>12,} more in {function}" for function, lines in grown.most_common(SHOWN))
 
 
 if __name__ == "__main__":

@@ -106,7 +106,7 @@ class Meter:
         self.machines: dict[str, Counter[str]] = {}
         """The work of each machine in the last block, by measure."""
         self.functions: dict[str, Counter[str]] = {}
-        """The executed lines of each function in the last block, by role."""
+        """The executed lines of each function in the last block, by machine."""
 
     @contextmanager
     def counting(self) -> Iterator[Counter[str]]:
@@ -115,7 +115,7 @@ class Meter:
         loop, redis, database = self._world.loop, self._world.redis, self._world.database
         assert isinstance(loop, MeteredLoop)
         self._turns = {}
-        self.machines, self.functions = defaultdict(Counter), defaultdict(Counter)
+        self.machines, self.functions = defaultdict(Counter), {}
         written = self._written()
         arrive = redis.arrive
 
@@ -179,7 +179,7 @@ class Meter:
             if turns is not None:
                 self.machines[machine]["lines"] = turns.functions.total()
                 self.machines[machine]["turn_bytes"] = turns.turn_bytes
-                self.functions[role_of(machine)] += turns.functions
+                self.functions[machine] = turns.functions
         for name, (disk, written_bytes) in self._written().items():
             known, before_bytes = written[name]
             self.machines[name]["written_bytes"] = written_bytes - (before_bytes if disk is known else 0)
