@@ -69,7 +69,7 @@ TABLE: Sequence[Allowed] = (
     Allowed(LARGE_CLUSTER, "sends", "*", 0.0, "each machine has the same load"),
     Allowed(LARGE_CLUSTER, "consumers join", "namesrv *", 2.0, "more new groups are sent to more processes"),
     Allowed(LARGE_CLUSTER, "restart of the name server", "namesrv *", 2.0, "each process gets all registrations again"),
-    Allowed(LARGE_CLUSTER, "rolling restart *", "*", 2.0, "more restarts, in a longer time, are sent to more processes"),
+    Allowed(LARGE_CLUSTER, "rolling restart *", "*", 2.0, "more restarts, in more time, are sent to more processes"),
     Allowed(LARGE_CLUSTER, "*", "*", 1.0, "each snode sends each enode a heartbeat every 5 s; all follow all changes"),
     Allowed("enodes", "*", "*", 1.0, "all enodes follow each change, and have timers"),
     Allowed("snodes", "*", "*", 1.0, "all snodes follow each change, and have timers"),
