@@ -111,7 +111,7 @@ class Meter:
     @contextmanager
     def counting(self) -> Iterator[Counter[str]]:
         """Count the work within the block; the result is complete at its end. Blocks do not nest."""
-        work: Counter[str] = Counter()
+        found: Counter[str] = Counter()
         loop, redis, database = self._world.loop, self._world.redis, self._world.database
         assert isinstance(loop, MeteredLoop)
         self._turns = {}
@@ -119,12 +119,12 @@ class Meter:
         written = self._written()
         arrive = redis.arrive
 
-        def arrived(handle: Callable[[], None]) -> None:
-            work["redis requests"] += 1
-            arrive(handle)
+        def arrived(work: Callable[[], None]) -> None:
+            found["redis requests"] += 1
+            arrive(work)
 
         def step() -> None:
-            work["database steps"] += STEPS_AT_ONCE
+            found["database steps"] += STEPS_AT_ONCE
 
         redis.arrive = arrived  # type: ignore[method-assign]
         self._world.network.watchers[self._see] = None
@@ -133,7 +133,7 @@ class Meter:
         previous = sys.gettrace()
         loop.meter = self
         try:
-            yield work
+            yield found
         finally:
             loop.meter = None
             self._end_turn()
@@ -145,7 +145,7 @@ class Meter:
             for machine, measures in self.machines.items():
                 for measure, cost in measures.items():
                     key = f"{role_of(machine)} {measure}"
-                    work[key] = max(work[key], cost) if measure in LARGEST else work[key] + cost
+                    found[key] = max(found[key], cost) if measure in LARGEST else found[key] + cost
 
     def begin_turn(self, process: SimulatedProcess) -> None:
         """A process takes a turn: the work until the next one is that of its machine."""
