@@ -2,10 +2,8 @@
 
 from collections import Counter
 
-import pytest
-
 from tests.simulation.growth.costs import LARGE_CLUSTER, findings
-from tests.simulation.growth.large_cluster import Run, busiest, busiest_functions, is_traced, measure, report
+from tests.simulation.growth.large_cluster import Run, busiest, busiest_functions, is_traced, report
 
 
 def test_the_busiest_machine_of_a_role_counts() -> None:
@@ -44,11 +42,3 @@ def test_the_report_names_the_functions_of_a_cost_that_grows_too_fast() -> None:
         "8,999,900 more in search",
         "snode messages 7 7",
     ]
-
-
-@pytest.mark.deep
-def test_costs_of_a_cluster_grow_as_the_table_allows() -> None:
-    """A smaller cluster than that of `make growth`."""
-    few, many = measure(6, 2), measure(24, 8)
-    assert not [str(one) for one in findings(LARGE_CLUSTER, few.costs, many.costs)]
-    assert many.received == many.sent
