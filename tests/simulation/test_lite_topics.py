@@ -5,6 +5,8 @@ from collections.abc import AsyncIterator, Awaitable, Callable
 from contextlib import asynccontextmanager
 from dataclasses import dataclass, field
 
+import pytest
+
 from apache.rocketmq.v2 import definition_pb2 as d
 from apache.rocketmq.v2 import service_pb2 as s
 from apache.rocketmq.v2.definition_pb2 import Code
@@ -12,6 +14,8 @@ from apache.rocketmq.v2.service_pb2_grpc import MessagingServiceStub
 from ortoo.client import Client, TopicInfo
 from ortoo.common.grpc.channels import Channels
 from ortoo.common.process.background import Background
+from ortoo.namesrv.decisions import topics
+from ortoo.snode.rocketmq.lite import expiry
 from ortoo.testing.simulation.cluster.cluster import ClusterShape
 from tests.integration.lite_client import ADD, COMPLETE, GROUP, TOPIC, LiteClient, bodies
 from tests.simulation.scripted_cluster import ScriptedCluster, play
@@ -120,6 +124,58 @@ def test_a_lite_topic_that_nobody_sends_to_ends_after_its_time() -> None:
             await it.stage.clock.sleep(1.0)
             await other.send(("a", b"again"))
         assert bodies(waiting.result()) == [b"again"]
+
+    played(script)
+
+
+def test_lite_topics_end_after_their_time_beyond_those_that_a_snode_remembers(monkeypatch: pytest.MonkeyPatch) -> None:
+    """A snode deletes what it closed, also if it has read many other lite topics since."""
+    monkeypatch.setattr(expiry, "TIMES_MAX", 1)
+
+    async def script(it: Lite) -> None:
+        one, _ = it.clients
+        await one.send(*((name, name.encode()) for name in "abc"))
+        began_s = it.stage.clock.monotonic_s()
+        await it.until(lambda found: not found)
+        assert 120.0 <= it.stage.clock.monotonic_s() - began_s <= 160.0
+        assert len(await it.mq.admin.list_deleted_topics()) == 3
+
+    played(script)
+
+
+def test_a_lite_topic_beyond_the_limit_of_its_parent_is_refused(monkeypatch: pytest.MonkeyPatch) -> None:
+    """The answer says what to do. Existing lite topics accept messages, and a deleted one makes space."""
+    monkeypatch.setattr(topics, "LITE_TOPICS_OF_PARENT_MAX", 2)
+
+    async def script(it: Lite) -> None:
+        one, other = it.clients
+        await one.send(("a", b"a0"), ("b", b"b0"))
+        refused = await other.send(("c", b"c0"))
+        assert refused.status.code == Code.LITE_TOPIC_QUOTA_EXCEEDED
+        assert "topic t has 2 lite topics, the maximum; delete unused ones" in refused.status.message
+        assert (await other.send(("b", b"b1"))).entries[0].status.code == Code.OK
+        await it.mq.admin.delete_topic("%LMQ%|t|a")
+        assert (await other.send(("c", b"c1"))).entries[0].status.code == Code.OK
+
+    played(script)
+
+
+def test_a_lite_topic_of_a_stopped_enode_delays_no_other() -> None:
+    """It ends when its enode is back."""
+
+    async def script(it: Lite) -> None:
+        one, _ = it.clients
+        await one.send(*((name, name.encode()) for name in "abcdef"))
+        enodes = {name: found.placements[0].enode for name, found in (await it.lite_topics()).items()}
+        away = it.stage.cluster.enodes[0]
+        here = {name for name, enode in enodes.items() if enode != away.name}
+        assert 0 < len(here) < len(enodes)
+        await it.stage.clock.sleep(90.0)
+        await away.stop()
+        await it.until(lambda found: not found.keys() & here)
+        assert set(await it.lite_topics()) == enodes.keys() - here
+        away.start()
+        await it.until(lambda found: not found)
 
     played(script)
 

@@ -32,8 +32,8 @@ NOISE: Mapping[str, float] = {
     "redis requests": 2,
 }
 """A difference up to this is none, by measure: a heartbeat, a longer number, a table that gets larger."""
-NOISE_OF_FILL = 10
-"""The noise while many are made, which takes longer, is this many times as large."""
+NOISES_OF_LONG_STEPS = 10
+"""The noise while many are made, and in the phases of a large cluster, is this many times as large."""
 SETTLE_S = 3.0
 REPEATS = 3
 """The smallest cost of this many changes counts: the first one may fill caches, and others may meet a heartbeat."""
@@ -44,6 +44,9 @@ AFTER_CHANGE_S = 0.3
 IDLE_FROM_S = 30.0
 IDLE_S = 60.0
 FILL, IDLE, RESTART = "fill", "idle", "restart"
+
+LARGE_CLUSTER = "large cluster"
+"""The axis of `large_cluster`, whose costs are those of the busiest machine of each role."""
 
 Costs = dict[str, Counter[str]]
 """The work of each step."""
@@ -63,6 +66,11 @@ class Allowed:
 TABLE: Sequence[Allowed] = (
     # The first row that fits decides. The names may have wildcards.
     Allowed("*", IDLE, "enode written_bytes", -1.0, "an idle cluster writes nothing"),
+    Allowed(LARGE_CLUSTER, "sends", "*", 0.0, "each machine has the same load"),
+    Allowed(LARGE_CLUSTER, "consumers join", "namesrv *", 2.0, "more new groups are sent to more processes"),
+    Allowed(LARGE_CLUSTER, "restart of the name server", "namesrv *", 2.0, "each process gets all registrations again"),
+    Allowed(LARGE_CLUSTER, "rolling restart *", "*", 2.0, "more restarts, in more time, are sent to more processes"),
+    Allowed(LARGE_CLUSTER, "*", "*", 1.0, "each snode sends each enode a heartbeat every 5 s; all follow all changes"),
     Allowed("enodes", "*", "*", 1.0, "all enodes follow each change, and have timers"),
     Allowed("snodes", "*", "*", 1.0, "all snodes follow each change, and have timers"),
     Allowed("members of one group", "*", "*", 1.0, "a join moves queues, and all members are told"),
@@ -116,7 +124,7 @@ def findings(name: str, few: Costs, many: Costs) -> Iterator[Finding]:
             if measure.startswith(APPLICATION):
                 continue
             row = allowed(name, step, measure)
-            noises = NOISE_OF_FILL if step == FILL else 1
+            noises = NOISES_OF_LONG_STEPS if step == FILL or name == LARGE_CLUSTER else 1
             if not is_allowed(few[step][measure], cost, measure, row.exponent, noises):
                 yield Finding(name, step, measure, few[step][measure], cost, row)
 

@@ -1,4 +1,4 @@
-"""A large simulated cluster and one of a quarter of its size: the work of each role in each phase.
+"""A large simulated cluster and one of a quarter of its size: the work of the busiest machine of each role.
 
 python -m tests.simulation.growth.large_cluster [--enodes 200] [--snodes 20]
 """
@@ -8,7 +8,7 @@ import asyncio
 import sys
 import time
 from collections import Counter
-from collections.abc import AsyncIterator, Iterator, Sequence
+from collections.abc import AsyncIterator, Collection, Iterator, Mapping, Sequence
 from contextlib import AsyncExitStack, asynccontextmanager, contextmanager
 from dataclasses import dataclass, field
 
@@ -21,8 +21,8 @@ from ortoo.namesrv.decisions.topics import Permission, Topic
 from ortoo.testing.simulation.cluster.cluster import ClusterShape
 from ortoo.testing.simulation.cluster.machine import Machine
 from ortoo.testing.simulation.world import World
-from tests.simulation.growth.costs import GROWTH, TOLERANCE
-from tests.simulation.growth.meter import APPLICATION, Meter, MeteredLoop
+from tests.simulation.growth.costs import GROWTH, LARGE_CLUSTER, Costs, findings
+from tests.simulation.growth.meter import APPLICATION, Meter, MeteredLoop, role_of
 from tests.simulation.scripted_cluster import ScriptedCluster, play
 
 ENODES_OF_A_TOPIC = 4
@@ -31,9 +31,13 @@ CLIENTS_OF_A_SNODE = 4
 SENT = 10
 """Messages of each client in a phase."""
 SETTLE_S, IDLE_FROM_S, IDLE_S = 5.0, 40.0, 60.0
-RESTARTED = 5
-"""The enodes of a rolling restart, and the snodes of another."""
-NOISE = 1_000
+RESTARTED_SNODES, RESTARTED_ENODES = 5, 10
+"""A rolling restart has one of this many snodes, or enodes."""
+TRACED = {"namesrv": 1, "enode": 10, "snode": 5}
+"""Lines and memory are counted for one of this many machines of each role, from the first one on."""
+OF_THE_CLUSTER = ("database steps", "redis requests")
+SHOWN = 5
+"""Functions below a cost that grows too fast."""
 
 
 def store_topics(world: World, enodes: int) -> None:
@@ -59,7 +63,10 @@ class Run:
 
     enodes: int
     snodes: int
-    phases: dict[str, Counter[str]] = field(default_factory=dict)
+    costs: Costs = field(default_factory=dict)
+    """The work of the busiest machine of each role in each phase."""
+    functions: dict[str, dict[str, Counter[str]]] = field(default_factory=dict)
+    """The executed lines of each function in each phase, of the machine of each role with the most lines."""
     took_s: dict[str, float] = field(default_factory=dict)
     """Processor time of the simulation, which counts the work meanwhile."""
     sent: set[bytes] = field(default_factory=set)
@@ -71,10 +78,12 @@ class Run:
         began_s = time.process_time()
         with meter.counting() as work:
             yield
-        self.phases[name] = work
+        self.costs[name] = busiest(meter.machines)
+        self.costs[name].update({measure: work[measure] for measure in OF_THE_CLUSTER})
+        self.functions[name] = busiest_functions(meter.functions)
         self.took_s[name] = time.process_time() - began_s
 
-    async def send(self, stage: ScriptedCluster, clients: Sequence[Client], phase: str) -> None:
+    async def send(self, clients: Sequence[Client], phase: str) -> None:
         """Send some messages with each client, all at the same time."""
 
         async def send_some(number: int, client: Client) -> None:
@@ -107,12 +116,35 @@ class Run:
             await stage.clock.sleep(0.2)
 
 
+def is_traced(machine: str) -> bool:
+    """Whether the lines and the memory of a machine are counted."""
+    role = role_of(machine)
+    return role in TRACED and int(machine.rpartition("-")[2]) % TRACED[role] == 0
+
+
+def busiest(machines: Mapping[str, Counter[str]]) -> Counter[str]:
+    """The largest cost of a machine, for each role and measure."""
+    found: Counter[str] = Counter()
+    for machine, measures in machines.items():
+        for measure, cost in measures.items():
+            key = f"{role_of(machine)} {measure}"
+            found[key] = max(found[key], cost)
+    return found
+
+
+def busiest_functions(machines: Mapping[str, Counter[str]]) -> dict[str, Counter[str]]:
+    """The executed lines of each function, of the machine of each role with the most lines."""
+    return {role_of(machine): machines[machine] for machine in sorted(machines, key=lambda one: machines[one].total())}
+
+
 @asynccontextmanager
 async def clients_of(stage: ScriptedCluster, run: Run) -> AsyncIterator[list[Client]]:
-    """Clients, spread over the snodes."""
+    """Clients, the same number at each snode."""
     async with AsyncExitStack() as stack:
-        count = run.snodes * CLIENTS_OF_A_SNODE
-        yield [await stack.enter_async_context(stage.connect(f"client-{number}")) for number in range(count)]
+        yield [
+            await stack.enter_async_context(stage.connect(f"client-{number}", number % run.snodes))
+            for number in range(run.snodes * CLIENTS_OF_A_SNODE)
+        ]
 
 
 async def restart(stage: ScriptedCluster, *machines: Machine) -> None:
@@ -131,14 +163,14 @@ def measure(enodes: int, snodes: int) -> Run:
 
     def prepare(stage: ScriptedCluster) -> None:
         store_topics(stage.world, enodes)
-        meters.append(Meter(stage.world, stage.cluster))
+        meters.append(Meter(stage.world, stage.cluster, is_traced))
 
     async def script(stage: ScriptedCluster) -> None:
         meter, cluster = meters[0], stage.cluster
         await stage.clock.sleep(SETTLE_S)
         async with clients_of(stage, run) as clients, asyncio.TaskGroup() as group:
             with run.phase(meter, "sends"):
-                await run.send(stage, clients, "first")
+                await run.send(clients, "first")
             with run.phase(meter, "consumers join"):
                 joined = [asyncio.Event() for _ in clients]
                 tasks = [group.create_task(run.consume(at, one, joined[at])) for at, one in enumerate(clients)]
@@ -153,14 +185,14 @@ def measure(enodes: int, snodes: int) -> Run:
             with run.phase(meter, "restart of the name server"):
                 await restart(stage, cluster.name_servers[0])
             with run.phase(meter, "restart of an enode"):
-                await restart(stage, cluster.enodes[1])
+                await restart(stage, cluster.enodes[0])
             with run.phase(meter, "restart of a snode"):
-                await restart(stage, cluster.snodes[1])
+                await restart(stage, cluster.snodes[0])
             with run.phase(meter, "rolling restart of snodes"):
-                await restart(stage, *cluster.snodes[: snodes // RESTARTED])
+                await restart(stage, *cluster.snodes[: max(1, snodes // RESTARTED_SNODES)])
             with run.phase(meter, "rolling restart of enodes"):
-                await restart(stage, *cluster.enodes[: enodes // RESTARTED // 2])
-            await run.send(stage, clients, "last")
+                await restart(stage, *cluster.enodes[: max(1, enodes // RESTARTED_ENODES)])
+            await run.send(clients, "last")
             await run.wait_received(stage)
             for task in tasks:
                 task.cancel()
@@ -171,24 +203,33 @@ def measure(enodes: int, snodes: int) -> Run:
 
 
 def main(arguments: Sequence[str]) -> int:
-    """Print the work of both clusters; returns the number of costs that grow faster than the cluster."""
+    """Print the costs in both clusters; returns the number of costs that grow too fast."""
     parser = argparse.ArgumentParser(prog="python -m tests.simulation.growth.large_cluster", description=__doc__)
     parser.add_argument("--enodes", type=int, default=200)
     parser.add_argument("--snodes", type=int, default=20)
     given = parser.parse_args(arguments)
     few = measure(given.enodes // GROWTH, given.snodes // GROWTH)
     many = measure(given.enodes, given.snodes)
-    failed = 0
-    for name, work in many.phases.items():
-        print(f"\n{name} ({few.took_s[name]:.1f} and {many.took_s[name]:.1f} s of processor time)")  # noqa: T201
-        for measure_, cost in sorted(work.items()):
-            if not measure_.startswith(APPLICATION):
-                before = few.phases[name][measure_]
-                wrong = cost > TOLERANCE * GROWTH * before + NOISE
-                failed += wrong
-                print(f"  {measure_:22} {before:>12,} {cost:>12,}{'  TOO FAST' if wrong else ''}")  # noqa: T201
-    print(f"\n{len(many.received)} messages received; {failed} costs grow faster than the cluster")  # noqa: T201
-    return failed
+    wrong = {(one.step, one.measure) for one in findings(LARGE_CLUSTER, few.costs, many.costs)}
+    for line in report(few, many, wrong):
+        print(line)  # noqa: T201
+    print(f"\n{len(many.received)} messages received; {len(wrong)} costs grow too fast")  # noqa: T201
+    return len(wrong)
+
+
+def report(few: Run, many: Run, wrong: Collection[tuple[str, str]]) -> Iterator[str]:
+    """The lines about all costs, with the functions that make lines grow too fast."""
+    for name, work in many.costs.items():
+        yield f"\n{name} ({few.took_s[name]:.1f} and {many.took_s[name]:.1f} s of processor time)"
+        for what, cost in sorted(work.items()):
+            if what.startswith(APPLICATION):
+                continue
+            is_wrong = (name, what) in wrong
+            yield f"  {what:22} {few.costs[name][what]:>12,} {cost:>12,}{'  TOO FAST' if is_wrong else ''}"
+            if is_wrong and what.endswith("lines"):
+                role, _ = what.split()
+                grown = many.functions[name][role] - few.functions[name][role]
+                yield from (f"    {lines:>12,} more in {function}" for function, lines in grown.most_common(SHOWN))
 
 
 if __name__ == "__main__":

@@ -1,4 +1,4 @@
-"""The work of a simulated cluster, counted and not timed: for each role, and for its database and Redis.
+"""The work of a simulated cluster, counted and not timed: of each machine, and of its database and Redis.
 
 `Meter.counting` counts within a block. The keys of its result are a role and a measure, such as `snode lines`:
 
@@ -9,14 +9,17 @@
 * `written_bytes`: bytes that enodes wrote to their disks
 * `database steps`: instructions of SQLite's virtual machine, a few for each touched row
 * `redis requests`
+
+Lines and memory make a run several times slower. In a large cluster they are counted for some machines only.
 """
 
 import sys
 import tracemalloc
-from collections import Counter
+from collections import Counter, defaultdict
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
-from types import CodeType, FrameType
+from functools import cache
+from types import FrameType
 from typing import Any
 
 from ortoo.testing.memory_grpc import Packet
@@ -29,26 +32,48 @@ from ortoo.testing.simulation.world import World
 
 ROLES = ("namesrv", "enode", "snode")
 APPLICATION = "application"
-NOT_COUNTED = ("/ortoo/testing/", "/ortoo/verification/", "/fakeredis/", "<frozen")
+NOT_COUNTED = ("/ortoo/testing/", "/ortoo/verification/", "/fakeredis/", "/growth/meter.py", "<frozen")
 """Parts of the names of files that belong to the simulation and not to the product."""
 STEPS_AT_ONCE = 10
 """SQLite reports its instructions in groups of this size."""
+LARGEST = ("turn_bytes",)
+"""Measures of which a role has the largest value of its machines, and not the sum."""
+
+
+def machine_of(process: str) -> str:
+    """The machine of a process: `enode-3` of `enode-3#1`."""
+    return process.partition("#")[0]
 
 
 def role_of(machine: str) -> str:
-    """The role of a machine, by its name: `enode-3`, or `enode-3#1` for its first process."""
+    """The role of a machine, by its name: `enode` of `enode-3`."""
     role = machine.partition("-")[0]
     return role if role in ROLES else APPLICATION
 
 
-class _RoleWork:
-    """The lines and the largest turn of one role."""
+@cache
+def _is_counted(file_name: str) -> bool:
+    return not any(part in file_name for part in NOT_COUNTED)
 
-    __slots__ = ("lines", "turn_bytes")
+
+class _Turns:
+    """The turns of one machine."""
+
+    __slots__ = ("functions", "turn_bytes")
 
     def __init__(self) -> None:
-        self.lines = 0
+        self.functions: Counter[str] = Counter()
+        """Executed lines of each function."""
         self.turn_bytes = 0
+
+    def trace_call(self, frame: FrameType, event: str, argument: object) -> Any:
+        return self.trace_line if _is_counted(frame.f_code.co_filename) else None
+
+    def trace_line(self, frame: FrameType, event: str, argument: object) -> Any:
+        if event == "line":
+            # By name, because the hash of a code object is computed again each time.
+            self.functions[frame.f_code.co_qualname] += 1
+        return self.trace_line
 
 
 class MeteredLoop(VirtualLoop):
@@ -69,100 +94,97 @@ class MeteredLoop(VirtualLoop):
 class Meter:
     """Counts the work of one cluster."""
 
-    def __init__(self, world: World, cluster: SimulatedCluster) -> None:
-        """Count nothing until `counting`."""
+    def __init__(
+        self, world: World, cluster: SimulatedCluster, is_traced: Callable[[str], bool] = lambda machine: True
+    ) -> None:
+        """Count nothing until `counting`. Lines and memory are counted for machines for which `is_traced` holds."""
         self._world = world
         self._cluster = cluster
-        self._work: dict[str, _RoleWork] = {}
-        self._current = _RoleWork()
-        self._counted: dict[CodeType, bool] = {}
-        self._turn_began_bytes = 0
-        self._traffic: Counter[str] = Counter()
-        self.lines_of: Counter[CodeType] = Counter()
-        """Executed lines of each function, in the last block."""
+        self._is_traced = is_traced
+        self._turns: dict[str, _Turns | None] = {}
+        self._current: _Turns | None = None
+        self.machines: dict[str, Counter[str]] = {}
+        """The work of each machine in the last block, by measure."""
+        self.functions: dict[str, Counter[str]] = {}
+        """The executed lines of each function in the last block, by machine."""
 
     @contextmanager
     def counting(self) -> Iterator[Counter[str]]:
         """Count the work within the block; the result is complete at its end. Blocks do not nest."""
-        work: Counter[str] = Counter()
+        found: Counter[str] = Counter()
         loop, redis, database = self._world.loop, self._world.redis, self._world.database
         assert isinstance(loop, MeteredLoop)
-        self._work, self._current = {}, _RoleWork()
-        traffic: Counter[str] = Counter()
-        self._traffic = traffic
-        self.lines_of.clear()
+        self._turns = {}
+        self.machines, self.functions = defaultdict(Counter), {}
         written = self._written()
         arrive = redis.arrive
 
         def arrived(work: Callable[[], None]) -> None:
-            traffic["redis requests"] += 1
+            found["redis requests"] += 1
             arrive(work)
 
         def step() -> None:
-            traffic["database steps"] += STEPS_AT_ONCE
+            found["database steps"] += STEPS_AT_ONCE
 
         redis.arrive = arrived  # type: ignore[method-assign]
         self._world.network.watchers[self._see] = None
         connection = database._raw()
         connection.set_progress_handler(step, STEPS_AT_ONCE)
-        loop.meter = self
-        tracemalloc.start()
-        self._turn_began_bytes = 0
         previous = sys.gettrace()
-        sys.settrace(self._trace_call)
+        loop.meter = self
         try:
-            yield work
+            yield found
         finally:
-            sys.settrace(previous)
-            tracemalloc.stop()
             loop.meter = None
+            self._end_turn()
+            sys.settrace(previous)
             connection.set_progress_handler(None, 0)
             del self._world.network.watchers[self._see]
             redis.arrive = arrive  # type: ignore[method-assign]
-            for role, done in self._work.items():
-                work[f"{role} lines"] = done.lines
-                work[f"{role} turn_bytes"] = done.turn_bytes
-            work.update(traffic)
-            work["enode written_bytes"] = self._written_since(written)
+            self._collect(written)
+            for machine, measures in self.machines.items():
+                for measure, cost in measures.items():
+                    key = f"{role_of(machine)} {measure}"
+                    found[key] = max(found[key], cost) if measure in LARGEST else found[key] + cost
 
     def begin_turn(self, process: SimulatedProcess) -> None:
-        """A process takes a turn: the work until the next one is that of its role."""
-        now_bytes, peak_bytes = tracemalloc.get_traced_memory()
-        self._current.turn_bytes = max(self._current.turn_bytes, peak_bytes - self._turn_began_bytes)
-        tracemalloc.reset_peak()
-        self._turn_began_bytes = now_bytes
-        role = role_of(process.name)
-        if role not in self._work:
-            self._work[role] = _RoleWork()
-        self._current = self._work[role]
+        """A process takes a turn: the work until the next one is that of its machine."""
+        self._end_turn()
+        machine = machine_of(process.name)
+        if machine not in self._turns:
+            self._turns[machine] = _Turns() if self._is_traced(machine) else None
+        self._current = turns = self._turns[machine]
+        if turns is not None:
+            tracemalloc.start()
+            sys.settrace(turns.trace_call)
 
-    def _trace_call(self, frame: FrameType, event: str, argument: object) -> Any:
-        code = frame.f_code
-        counted = self._counted.get(code)
-        if counted is None:
-            counted = self._counted[code] = not any(part in code.co_filename for part in NOT_COUNTED)
-        return self._trace_line if counted else None
-
-    def _trace_line(self, frame: FrameType, event: str, argument: object) -> Any:
-        if event == "line":
-            self._current.lines += 1
-            self.lines_of[frame.f_code] += 1
-        return self._trace_line
+    def _end_turn(self) -> None:
+        if self._current is not None:
+            sys.settrace(None)
+            self._current.turn_bytes = max(self._current.turn_bytes, tracemalloc.get_traced_memory()[1])
+            tracemalloc.stop()
+            self._current = None
 
     def _see(self, source: str, target: str, packet: Packet) -> bool:
         """Count a packet; it is not dropped."""
         if packet.message is not None:
-            role = role_of(source)
-            self._traffic[f"{role} messages"] += 1
-            self._traffic[f"{role} sent_bytes"] += packet.size_bytes
+            measures = self.machines[source]
+            measures["messages"] += 1
+            measures["sent_bytes"] += packet.size_bytes
         return False
 
-    def _disks(self) -> list[FaultInjectionDisk]:
-        return [one.disk.current.platter for one in self._cluster.stores]
+    def _collect(self, written: dict[str, tuple[FaultInjectionDisk, int]]) -> None:
+        """Add the lines and memory of all turns, and the bytes that running processes have written since `written`."""
+        for machine, turns in self._turns.items():
+            if turns is not None:
+                self.machines[machine]["lines"] = turns.functions.total()
+                self.machines[machine]["turn_bytes"] = turns.turn_bytes
+                self.functions[machine] = turns.functions
+        for name, (disk, written_bytes) in self._written().items():
+            known, before_bytes = written[name]
+            self.machines[name]["written_bytes"] = written_bytes - (before_bytes if disk is known else 0)
 
-    def _written(self) -> dict[int, tuple[FaultInjectionDisk, int]]:
-        return {id(disk): (disk, disk.written_bytes) for disk in self._disks()}
-
-    def _written_since(self, before: dict[int, tuple[FaultInjectionDisk, int]]) -> int:
-        """Bytes written by processes that have run all the time, and by those that were started meanwhile."""
-        return sum(disk.written_bytes - before.get(id(disk), (disk, 0))[1] for disk in self._disks())
+    def _written(self) -> dict[str, tuple[FaultInjectionDisk, int]]:
+        """The disk of each running process, and the bytes written to it."""
+        disks = {one.name: one.disk.current.platter for one in self._cluster.stores}
+        return {name: (disk, disk.written_bytes) for name, disk in disks.items()}

@@ -32,8 +32,8 @@ def an_enode_away_ends_the_snode() -> None:
             await self.links.to(enode).attach(self.runtime.settings.name, self.runtime.incarnation, lambda _: None)
             await self.runtime.clock.sleep(0.1)
 
-    async def look(self: Any) -> None:
-        for entry in self.directory.enodes():
+    async def look(self: Any, changed: Any) -> None:
+        for entry in changed:
             if entry.name not in self._attached:
                 self._attached.add(entry.name)
                 self.runtime.background.spawn("attach", stay(self, entry.name))

@@ -4,6 +4,7 @@ import pytest
 
 from ortoo.snode.cluster.directory import DirectoryCache
 from ortoo.snode.cluster.routes import DirectoryUpdate, EnodeEntry, Group, Permission, Placement, Topic
+from ortoo.snode.enodes.link import EnodeLinks
 from tests.work_done import WorkDone, count_work
 
 FEW, MANY = 1_000, 4_000
@@ -76,6 +77,27 @@ def test_the_topics_of_an_enode_follow_each_change() -> None:
     assert [directory.topics_on(enode) for enode in ("e1", "e2", "e3")] == [["t2"], ["t2"], ["t1"]]
     directory.apply(DirectoryUpdate(3, deleted_topics=("t2", "t-unknown")))
     assert [one.name for one in directory.expected_enodes()] == ["e3"]
+
+
+def test_a_change_costs_the_same_beside_more_enodes() -> None:
+    """The snode follows the enodes whose registrations have changed, and does not go through all of them."""
+
+    def work_beside(count: int) -> WorkDone:
+        directory = DirectoryCache()
+        links = EnodeLinks(directory, lambda *_: pytest.fail("no leader has changed"))
+        enodes = tuple(EnodeEntry(f"e{number}", "h:1", "s", alive=True) for number in range(count))
+        directory.apply(DirectoryUpdate(1, True, (topic(1),), enodes=enodes))
+        links.update_leaders(directory.take_changed_enodes())
+        with count_work() as work:
+            for change in (DirectoryUpdate(2, topics=(topic(1, 2),)), DirectoryUpdate(3, enodes=enodes[1:2])):
+                directory.apply(change)
+                followed = directory.take_changed_enodes()
+                links.update_leaders(followed)
+                assert followed == list(change.enodes)
+        return work
+
+    few, many = work_beside(FEW), work_beside(MANY)
+    assert many.is_at_most(few), (few, many)
 
 
 def test_lite_topics_that_no_client_uses_cost_nothing() -> None:

@@ -61,7 +61,7 @@ async def locks() -> AsyncIterator[tuple[SessionQueueLocks, CountingEnode, Backg
         ages = StreamAges(0, SystemClock(), Randomness(1))
         shared: Any = (Metrics(), SystemClock(), Randomness(1), MemoryBudget(), ages)
         runtime = Runtime(SnodeSettings(), "i", background, Channels(), *shared)
-        made = SessionQueueLocks(runtime, enode.directory(), enode.links())
+        made = SessionQueueLocks(runtime, enode.links())
         yield made, enode, background
 
 

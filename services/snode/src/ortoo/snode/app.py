@@ -196,7 +196,7 @@ async def open_snode(
             telemetry.open(ready=lambda: server.serving, listener=worker.listener() if worker is not None else None)
         )
         await cluster.watch.ready.wait()
-        await enodes.locks.attach_new_enodes()
+        await enodes.locks.attach_new_enodes(cluster.directory.enodes())
 
         async def sweep() -> None:
             """Close the push sessions and client sessions that are silent or slow."""
@@ -280,9 +280,10 @@ async def _follow_enodes(cluster: ClusterView, enodes: EnodeComponents, sending:
     """
     while True:
         changed = cluster.watch.changed
-        enodes.links.update_leaders()
-        await enodes.locks.attach_new_enodes()
-        await sending.transactions.follow_new_enodes()
+        entries = cluster.directory.take_changed_enodes()
+        enodes.links.update_leaders(entries)
+        await enodes.locks.attach_new_enodes(entries)
+        await sending.transactions.follow_new_enodes(entries)
         await changed.wait()
 
 

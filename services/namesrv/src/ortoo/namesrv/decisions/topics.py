@@ -210,7 +210,8 @@ def check_lite_counts(parent: str, of_parent: int, total: int) -> None:
     """Refuse a lite topic if there are too many, with it, of its parent or of all. Errors: Overloaded."""
     if of_parent > LITE_TOPICS_OF_PARENT_MAX:
         raise Overloaded(
-            f"topic {parent} has {LITE_TOPICS_OF_PARENT_MAX} lite topics, the maximum; delete unused ones",
+            f"topic {parent} has {LITE_TOPICS_OF_PARENT_MAX} lite topics, the maximum; delete unused ones, "
+            "set lite_ttl_ms to let unused ones expire, or use another parent",
             field="parent",
         )
     if total > LITE_TOPICS_MAX:

@@ -29,6 +29,8 @@ class DirectoryCache:
         self._topic_names = SortedNames(self._topics)
         self._groups: dict[str, Group] = {}
         self._enodes: dict[str, EnodeEntry] = {}
+        self._changed_enodes: set[str] = set()
+        """Those that `take_changed_enodes` has not returned yet."""
         self._snodes: dict[str, SnodeEntry] = {}
         self._placed = PlacementIndex()
         self.lite = LiteTopicCache()
@@ -72,6 +74,7 @@ class DirectoryCache:
         if change.snapshot or change.resumed or change.enodes:
             self._available_cache.clear()
         self._enodes.update((enode.name, enode) for enode in change.enodes)
+        self._changed_enodes.update(enode.name for enode in change.enodes)
         self._snodes.update((snode.name, snode) for snode in change.snodes)
         self.version = change.version
         return forgotten | self.lite.apply(lite, change.deleted_topics, change.version) | set(topics)
@@ -150,6 +153,14 @@ class DirectoryCache:
     def enodes(self) -> list[EnodeEntry]:
         """The enodes whose registration this snode has seen, sorted by name."""
         return [self._enodes[name] for name in sorted(self._enodes)]
+
+    def take_changed_enodes(self) -> list[EnodeEntry]:
+        """The enodes whose registration was added or changed since the previous call, sorted by name.
+
+        So the cost of following enodes depends on their changes, and not on their number.
+        """
+        names, self._changed_enodes = self._changed_enodes, set()
+        return [self._enodes[name] for name in sorted(names)]
 
     def expected_enodes(self) -> list[EnodeEntry]:
         """The enodes that have a lease or queues of topics, by name.

@@ -18,4 +18,4 @@ class EnodeComponents:
         """`link_factory` gives the links to the directory's enodes. Locks end with this run of the snode."""
         reads_followers = runtime.settings.read_from is ReadFrom.FOLLOWERS
         self.links = EnodeLinks(cluster.directory, link_factory, reads_followers=reads_followers)
-        self.locks = SessionQueueLocks(runtime, cluster.directory, self.links)
+        self.locks = SessionQueueLocks(runtime, self.links)

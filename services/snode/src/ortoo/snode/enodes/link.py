@@ -11,7 +11,7 @@ from ortoo.common.filters.pushdown import Pushdown
 from ortoo.common.filters.selection import SelectedRows, select_rows
 from ortoo.common.records.sealed_batch import SealedBatch, StoredBatch
 from ortoo.snode.cluster.directory import DirectoryCache, unavailable_enode
-from ortoo.snode.cluster.routes import EnodeReplicaState, Queue
+from ortoo.snode.cluster.routes import EnodeEntry, EnodeReplicaState, Queue
 
 if TYPE_CHECKING:
     from ortoo.snode.enodes.grpc_link import GrpcEnodeLink  # it is made of these values
@@ -361,12 +361,12 @@ class EnodeLinks:
         one = following[queue.queue_id % len(following)]
         return self._link_factory(f"{queue.enode} replica {one.number}", one.address, 0)
 
-    def update_leaders(self) -> None:
-        """Replace links to former leaders; called whenever the directory has changed.
+    def update_leaders(self, changed: Iterable[EnodeEntry]) -> None:
+        """Replace links to former leaders of these enodes, whose registrations have changed.
 
         Requests in flight to a former leader thus fail at once, and not only when the next request is sent.
         """
-        for entry in self._directory.enodes():
+        for entry in changed:
             if self._leader_epochs.get(entry.name, 0) < entry.leader_epoch:
                 if entry.name in self._leader_epochs:
                     self._link_factory(entry.name, entry.address, entry.leader_epoch)

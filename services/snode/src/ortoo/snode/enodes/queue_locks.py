@@ -6,7 +6,7 @@ Locks end when this snode detaches from their enode. The attachment also reports
 import asyncio
 import dataclasses
 import functools
-from collections.abc import Sequence
+from collections.abc import Iterable, Sequence
 from dataclasses import dataclass, field
 
 from ortoo.common.errors import Fenced, Internal, OrtooError
@@ -14,7 +14,7 @@ from ortoo.common.logs.logger import get_logger
 from ortoo.common.process.containment import as_ortoo_error, record_contained
 from ortoo.common.process.retry import Backoff
 from ortoo.snode import log_events
-from ortoo.snode.cluster.directory import DirectoryCache
+from ortoo.snode.cluster.routes import EnodeEntry
 from ortoo.snode.cluster.runtime import Runtime
 from ortoo.snode.enodes.link import EnodeLinks, LockKey, LockRequest, LockResult
 from ortoo.snode.enodes.serial_batcher import SerialBatcher
@@ -101,7 +101,6 @@ class SessionQueueLocks:
     """The locks of queues for this snode's push sessions. At the enodes they end with the snode's incarnation."""
 
     runtime: Runtime
-    directory: DirectoryCache
     links: EnodeLinks
     has_waiters: asyncio.Event = field(default_factory=asyncio.Event, init=False)
     """Set while a session waits for a lock, or may do so."""
@@ -164,9 +163,9 @@ class SessionQueueLocks:
             batcher = self._batchers[enode] = _LockBatcher(enode, self)
         return batcher
 
-    async def attach_new_enodes(self) -> None:
-        """Attach to enodes that are new in the directory; called whenever the directory has changed."""
-        for entry in self.directory.enodes():
+    async def attach_new_enodes(self, changed: Iterable[EnodeEntry]) -> None:
+        """Attach to those of these enodes that are new."""
+        for entry in changed:
             if entry.name not in self._attached:
                 self._attached.add(entry.name)
                 self.runtime.background.run_contained("attach", self._stay_attached(entry.name))

@@ -1,7 +1,7 @@
 """Transactions across the enodes: begin, end, list, and checks of open ones at the producers of this snode."""
 
 import asyncio
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Iterable, Sequence
 from dataclasses import dataclass, field
 
 from ortoo.common.cluster.names import check_group_name
@@ -17,7 +17,7 @@ from ortoo.common.records.sealed_batch import SealedBatch
 from ortoo.snode import log_events
 from ortoo.snode.cluster import ClusterView
 from ortoo.snode.cluster.directory import resolve_write_queues
-from ortoo.snode.cluster.routes import Queue, Topic
+from ortoo.snode.cluster.routes import EnodeEntry, Queue, Topic
 from ortoo.snode.cluster.runtime import Runtime
 from ortoo.snode.enodes.link import DueHalf, EnodeLinks, HalfVerdict, OpenHalf, VerdictSource
 from ortoo.snode.topics.creation import ProducerTopics
@@ -165,9 +165,9 @@ class TransactionProcessor:
             del self._producers[producer_group]
             self._on_groups_changed()
 
-    async def follow_new_enodes(self) -> None:
-        """Start to receive the checks of enodes that are new in the directory. Called once a second."""
-        for entry in self.cluster.directory.enodes():
+    async def follow_new_enodes(self, changed: Iterable[EnodeEntry]) -> None:
+        """Start to receive the checks of those of these enodes that are new."""
+        for entry in changed:
             if entry.name not in self._calls:
                 self._calls[entry.name] = None
                 self.runtime.background.run_contained("checks", self._listen(entry.name))

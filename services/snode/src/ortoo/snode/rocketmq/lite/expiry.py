@@ -7,8 +7,9 @@ version is unchanged. A send reopens a closed lite topic, which changes its vers
 import contextlib
 from collections import OrderedDict
 from dataclasses import dataclass, field
+from itertools import islice
 
-from ortoo.common.errors import OrtooError
+from ortoo.common.errors import Conflict, NotFound, OrtooError
 from ortoo.common.logs.logger import get_logger
 from ortoo.common.process.clock import Clock
 from ortoo.snode import log_events
@@ -24,20 +25,19 @@ CHECKS_PER_SWEEP_MAX = 200
 """Maximum of lite topics that one sweep checks; the next sweeps check the others."""
 PAGE_SIZE, PAGES_PER_SWEEP_MAX = 1_000, 5
 """The lite topics that one sweep reads from a name server; the next sweeps read the others."""
-STATES_MAX = 100_000
-"""Maximum of lite topics whose state is remembered. Others are checked each time that they are read."""
+TIMES_MAX = 100_000
+"""Maximum of lite topics whose last message is remembered. Others are checked each time that they are read."""
 _log = get_logger("lite topics")
 
 
-@dataclass(slots=True)
-class _LiteTopicState:
-    """The observed state of one lite topic."""
+@dataclass(frozen=True, slots=True)
+class _Closed:
+    """A lite topic that is closed for senders."""
 
-    last_message_ms: int = 0
-    """When the last message was stored, or when the lite topic was created."""
-    closed_version: int = 0
-    closed_since_s: float = 0.0
-    """The time since which this snode has seen the lite topic closed, in `closed_version`."""
+    parent: str
+    topic: Topic
+    since_s: float
+    """The time since which this snode has seen it closed, in the version of `topic`."""
 
 
 @dataclass(slots=True, eq=False)
@@ -50,8 +50,13 @@ class LiteExpiry:
     clock: Clock
     _started_at: tuple[int, float] | None = field(default=None, init=False)
     """The wall clock and the monotonic clock at the first sweep."""
-    _states: OrderedDict[int, _LiteTopicState] = field(default_factory=OrderedDict, init=False)
-    """By topic id; the least recently read are removed."""
+    _last_messages_ms: OrderedDict[int, int] = field(default_factory=OrderedDict, init=False)
+    """When each lite topic was last used, by topic id; the least recently read are removed."""
+    _closed: dict[int, _Closed] = field(default_factory=dict, init=False)
+    """By topic id, the first closed ones first. Each leaves after `CLOSED_GRACE_S`, so the number is small.
+
+    A round through all lite topics may take hours, and would delete them much later.
+    """
     _position: tuple[str, str] = field(default=("", ""), init=False)
     """The parent and the lite topic after which the next sweep continues."""
     _existing: set[tuple[str, str]] = field(default_factory=set, init=False)
@@ -60,6 +65,7 @@ class LiteExpiry:
     async def sweep(self) -> None:
         """Close expired lite topics, delete those that have been closed for long enough, and notify subscribers."""
         with contextlib.suppress(OrtooError):  # no name server answers: the next sweep continues
+            await self._delete_closed_topics()
             await self._check_next_topics()
         subscribed = {
             (client_id, name): stored_topic(known.parent, name)
@@ -99,30 +105,48 @@ class LiteExpiry:
 
     async def _check_if_due(self, parent: Topic, lite: Topic) -> bool:
         """Check a lite topic that may have expired; returns whether it was checked."""
-        state = self._states.setdefault(lite.topic_id, _LiteTopicState())
-        self._states.move_to_end(lite.topic_id)
-        if len(self._states) > STATES_MAX:
-            self._states.popitem(last=False)
-        if max(state.last_message_ms, lite.created_at_ms) + parent.lite_ttl_ms > self._now_ms():
+        known = self._closed.get(lite.topic_id)
+        if known is not None and known.topic.version == lite.version:
+            return False
+        last_message_ms = self._last_messages_ms.get(lite.topic_id, 0)
+        self._remember(lite, last_message_ms)
+        if max(last_message_ms, lite.created_at_ms) + parent.lite_ttl_ms > self._now_ms():
             return False
         with contextlib.suppress(OrtooError):  # unreachable, or changed concurrently: a later sweep retries
-            await self._check_topic(state, parent, lite)
+            if await self._is_expired(parent, lite):
+                if lite.writable:
+                    lite = await self.cluster.name_server.set_permission(lite.name, Permission.READ_ONLY)
+                self._closed.pop(lite.topic_id, None)
+                self._closed[lite.topic_id] = _Closed(parent.name, lite, self.clock.monotonic_s())
         return True
 
-    async def _check_topic(self, state: _LiteTopicState, parent: Topic, lite: Topic) -> None:
-        """Close or delete a lite topic if it has expired. Errors: Unavailable, Conflict or NotFound if changed."""
-        state.last_message_ms = await self._last_message_ms(lite)
-        if state.last_message_ms + parent.lite_ttl_ms > self._now_ms():
-            return
-        if lite.writable:
-            await self.cluster.name_server.set_permission(lite.name, Permission.READ_ONLY)
-            return
-        now_s = self.clock.monotonic_s()
-        if state.closed_version != lite.version:
-            state.closed_version, state.closed_since_s = lite.version, now_s
-        if now_s - state.closed_since_s >= CLOSED_GRACE_S:
-            await self.cluster.name_server.delete_topic(lite.name, version=lite.version)
-            _log.emit(log_events.LITE_TOPIC_EXPIRED, topic=lite.name)
+    async def _delete_closed_topics(self) -> None:
+        """Delete the lite topics that have been closed for long enough and are still expired. Errors: Unavailable."""
+        until_s = self.clock.monotonic_s() - CLOSED_GRACE_S
+        for topic_id, closed in list(islice(self._closed.items(), CHECKS_PER_SWEEP_MAX)):
+            if closed.since_s > until_s:
+                return
+            parent, lite = self.cluster.directory.find_topic(closed.parent), closed.topic
+            is_expired = False
+            with contextlib.suppress(OrtooError):  # unreachable: a later sweep finds it closed
+                is_expired = parent is not None and parent.lite_ttl_ms > 0 and await self._is_expired(parent, lite)
+            with contextlib.suppress(Conflict, NotFound):  # a sender opened it again, or another snode deleted it
+                if is_expired:
+                    await self.cluster.name_server.delete_topic(lite.name, version=lite.version)
+                    _log.emit(log_events.LITE_TOPIC_EXPIRED, topic=lite.name)
+            del self._closed[topic_id]
+
+    async def _is_expired(self, parent: Topic, lite: Topic) -> bool:
+        """Whether no message was stored for the parent's lifetime, as the enode knows. Errors: Unavailable."""
+        last_message_ms = await self._last_message_ms(lite)
+        self._remember(lite, last_message_ms)
+        return last_message_ms + parent.lite_ttl_ms <= self._now_ms()
+
+    def _remember(self, lite: Topic, last_message_ms: int) -> None:
+        self._last_messages_ms[lite.topic_id] = last_message_ms
+        self._last_messages_ms.move_to_end(lite.topic_id)
+        if len(self._last_messages_ms) > TIMES_MAX:
+            self._last_messages_ms.popitem(last=False)
 
     def _now_ms(self) -> int:
         """The wall clock without its jumps forward since the first sweep, so that a wrong clock expires nothing."""
