@@ -9,6 +9,7 @@ from pathlib import Path
 from bench.report import Figures, main
 from bench.route_watchers import store_topics
 from bench.stores import open_store
+from ortoo.common.directory.topic import Permission, Placement
 from ortoo.common.process.clock import SystemClock
 from ortoo.common.process.randomness import Randomness
 from ortoo.enode.cluster.topic_copies import TopicCopies
@@ -53,8 +54,8 @@ async def name_server_ms(topics: int, changes: int) -> float:
 
 def snode_ms(topics: int, changes: int) -> float:
     """The processor time of a snode for a changed topic."""
-    placed = (routes.Placement(ENODE, 1, 1),)
-    known = [routes.Topic(f"t{n}", n, 1, routes.Permission.READ_WRITE, placed) for n in range(1, topics + 1)]
+    placed = (Placement(ENODE, 1, 1),)
+    known = [routes.Topic(f"t{n}", n, 1, Permission.READ_WRITE, placed) for n in range(1, topics + 1)]
     directory = DirectoryCache()
     directory.apply(routes.DirectoryUpdate(1, True, tuple(known)))
     before_s = time.process_time()

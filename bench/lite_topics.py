@@ -18,11 +18,12 @@ from bench.directory_size import starter
 from bench.processes import memory_mib, memory_peak_mib, running_s
 from bench.report import Figures, main
 from ortoo.cli.demo import role_subprocess
+from ortoo.common.directory.topic import MessageType, Permission, Placement
 from ortoo.namesrv.catalog import tables
 from ortoo.namesrv.catalog.catalog import Catalog
 from ortoo.namesrv.catalog.engine import create_database_engine, database_url_of
-from ortoo.namesrv.decisions.placements import Placement, PlacementSet
-from ortoo.namesrv.decisions.topics import LITE_TOPICS_OF_PARENT_MAX, MessageType, Permission, Topic
+from ortoo.namesrv.decisions.placements import PlacementSet
+from ortoo.namesrv.decisions.topics import LITE_TOPICS_OF_PARENT_MAX, Topic
 
 METHOD = (
     "name server, one enode and a snode, each a process. The database has `lite` lite topics, 9,000 below each parent. "

@@ -14,11 +14,12 @@ import sqlalchemy as sa
 from bench.processes import memory_mib, memory_peak_mib, running_s
 from bench.report import Figures, main
 from ortoo.cli.demo.role_subprocess import RoleSubprocess
+from ortoo.common.directory.topic import Permission, Placement
 from ortoo.namesrv.catalog import tables
 from ortoo.namesrv.catalog.catalog import Catalog
 from ortoo.namesrv.catalog.engine import create_database_engine, database_url_of
-from ortoo.namesrv.decisions.placements import Placement, PlacementSet
-from ortoo.namesrv.decisions.topics import Permission, Topic
+from ortoo.namesrv.decisions.placements import PlacementSet
+from ortoo.namesrv.decisions.topics import Topic
 from ortoo.v1.namesrv_pb2 import CreateTopicRequest, RegisterEnodeRequest, WatchRoutesRequest, WatchRoutesResponse
 from ortoo.v1.namesrv_pb2_grpc import NameServiceStub
 from ortoo.v1.topic_pb2 import Enode

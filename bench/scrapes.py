@@ -14,10 +14,10 @@ from bench.processes import cluster
 from bench.report import Figures, main
 from bench.route_watchers import store_topics
 from ortoo.client import Producer, connect
+from ortoo.common.directory.group import Group
 from ortoo.common.process.clock import SystemClock
 from ortoo.namesrv.catalog import tables
 from ortoo.namesrv.catalog.engine import create_database_engine, database_url_of
-from ortoo.namesrv.decisions.groups import Group
 from ortoo.v1 import enode_pb2, findings_pb2, lag_pb2
 from ortoo.v1.enode_pb2_grpc import EnodeServiceStub
 from ortoo.v1.findings_pb2_grpc import FindingsServiceStub

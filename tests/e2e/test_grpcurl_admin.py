@@ -57,7 +57,6 @@ CALLS: dict[str, tuple[dict[str, Any], str]] = {
     "CloneOffsets": ({"from_group": GROUP, "to_group": "another", "topic": TOPIC}, "{"),
     "ListDeliveryModes": ({"group": GROUP}, "DELIVERY_MODE_OFFSETS"),
     "SetDeliveryMode": ({"group": "another", "topic": TOPIC, "mode": "DELIVERY_MODE_POP"}, "{"),
-    "DescribeFlowControl": ({}, "{"),
     "UpdateFlowControl": (
         {"rules": [FLOW_RULE]},
         "1000",
@@ -72,13 +71,8 @@ CALLS: dict[str, tuple[dict[str, Any], str]] = {
     "DeleteTopic": ({"name": "new"}, "due_at_ms"),
     "ListDeletedTopics": ({}, "new"),
     "UndeleteTopic": ({"name": "new"}, "topic_id"),
-    "ListOrphanedTopics": ({}, "{"),
     "AdoptTopics": ({"all": True}, "{"),
-    "ListReplicas": ({}, "{"),
     "ListDisks": ({}, "free_bytes"),
-    "ListPermissions": ({}, "{"),
-    "ListRoles": ({}, "{"),
-    "DescribeAccess": ({}, "{"),
     "ListAuditEntries": ({}, "AdminService/DeleteTopic"),
 }
 REFUSED: dict[str, tuple[dict[str, Any], str]] = {
@@ -93,11 +87,10 @@ REFUSED: dict[str, tuple[dict[str, Any], str]] = {
     "RemoveReplica": ({"enode": "enode-0", "replica": {"number": 2, "disk": "disk"}}, "enode"),
 }
 """Methods that need the result of a fault: they answer with a reason."""
-
-
-def test_every_method_is_used() -> None:
-    """A new method of AdminService needs a call here."""
-    assert sorted([*CALLS, *REFUSED]) == sorted(method.name for method in SERVICE.methods)
+WITHOUT_ARGUMENTS: dict[str, tuple[dict[str, Any], str]] = {
+    method.name: ({}, "{") for method in SERVICE.methods if method.name not in CALLS | REFUSED
+}
+"""All others. A new method that needs arguments fails here, until it has a row above."""
 
 
 async def test_every_admin_method_works_by_grpcurl(tmp_path: Path) -> None:
@@ -126,7 +119,7 @@ async def test_every_admin_method_works_by_grpcurl(tmp_path: Path) -> None:
                 received.ack()
                 break
             wrong = []
-            for method, (request, wanted) in CALLS.items():
+            for method, (request, wanted) in (CALLS | WITHOUT_ARGUMENTS).items():
                 answer = await call(method, request)
                 if answer.exit_code or wanted not in answer.stdout:
                     wrong.append((method, answer.stderr or answer.stdout))

@@ -11,6 +11,7 @@ from typing import Any
 
 import pytest
 
+from ortoo.common.directory.group import Group
 from ortoo.common.groups.pop import Finish, LeasePart, PopRequest, PopRules
 from ortoo.common.process.background import Background
 from ortoo.common.process.randomness import Randomness
@@ -27,7 +28,6 @@ from ortoo.enode.store.store import Store
 from ortoo.enode.transactions.checks import CheckSchedule
 from ortoo.enode.transactions.coordinator import TransactionCoordinator
 from ortoo.namesrv.catalog.catalog import Catalog
-from ortoo.namesrv.decisions.groups import Group
 from ortoo.namesrv.decisions.topics import Topic
 from ortoo.namesrv.directory.directory import Directory
 from ortoo.verification.store.single_store import SingleStore, open_single_store

@@ -7,15 +7,15 @@ from typing import Any
 import pytest
 
 from ortoo.common.cluster.route_watch import assemble_changes
+from ortoo.common.directory.group import Group
+from ortoo.common.directory.topic import MessageType, Permission, Placement, PublishPlace
 from ortoo.common.groups.retry_policy import RetryKind, RetryPolicy
 from ortoo.common.grpc.channels import MESSAGE_BYTES_MAX, Channels
 from ortoo.common.grpc.server import GrpcServer
-from ortoo.namesrv.decisions.groups import Group
-from ortoo.namesrv.decisions.placements import Placement, PublishPlace
 from ortoo.namesrv.decisions.process_leases import Enode
 from ortoo.namesrv.decisions.routes.route_change import RouteChange
 from ortoo.namesrv.decisions.routes.route_changes import Routes, StoredDirectory, WatchStart
-from ortoo.namesrv.decisions.topics import MessageType, Permission, Topic
+from ortoo.namesrv.decisions.topics import Topic
 from ortoo.namesrv.rpc import service
 from ortoo.namesrv.rpc.route_encoding import PART_BYTES, RouteEncoder
 from ortoo.v1 import namesrv_pb2 as pb

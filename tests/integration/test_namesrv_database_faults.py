@@ -8,11 +8,11 @@ import pytest
 import pytest_asyncio
 import sqlalchemy as sa
 
+from ortoo.common.directory.group import Group
 from ortoo.common.errors import DataLoss, Unavailable
 from ortoo.namesrv.catalog import tables
 from ortoo.namesrv.catalog.catalog import Catalog
 from ortoo.namesrv.catalog.transaction import CatalogTransaction
-from ortoo.namesrv.decisions.groups import Group
 from ortoo.namesrv.decisions.replicas import Proposal, ReplicaId
 from ortoo.verification.servers.postgres import Postgres, postgres
 from tests.e2e.deaf_relay import deaf_relay

@@ -6,8 +6,9 @@ from dataclasses import dataclass, field
 from hypothesis import given
 from hypothesis import strategies as st
 
+from ortoo.common.directory.topic import Permission, Placement
 from ortoo.snode.cluster.lite_cache import LiteTopicCache
-from ortoo.snode.cluster.routes import Permission, Placement, Topic
+from ortoo.snode.cluster.routes import Topic
 
 PARENT, PLACED = "p", (Placement("e", 1, 1),)
 NAMES = [f"%LMQ%|{PARENT}|{letter}" for letter in "abc"]

@@ -7,13 +7,13 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from ortoo.common.cluster.route_watch import RoutePosition
+from ortoo.common.directory.topic import Permission, Placement
 from ortoo.common.errors import Conflict
 from ortoo.common.grpc.messages import read
 from ortoo.namesrv.decisions import deletions
-from ortoo.namesrv.decisions.placements import Placement
 from ortoo.namesrv.decisions.routes.route_change import RouteChange
 from ortoo.namesrv.decisions.routes.route_changes import Routes, StoredDirectory, WatchStart
-from ortoo.namesrv.decisions.topics import Permission, Topic
+from ortoo.namesrv.decisions.topics import Topic
 from ortoo.namesrv.rpc import wire
 from ortoo.namesrv.rpc.route_encoding import RouteEncoder
 from ortoo.v1.namesrv_pb2 import WatchRoutesResponse

@@ -3,12 +3,12 @@
 from hypothesis import given
 from hypothesis import strategies as st
 
-from ortoo.namesrv.decisions.groups import Group
-from ortoo.namesrv.decisions.placements import Placement
+from ortoo.common.directory.group import Group
+from ortoo.common.directory.topic import Permission, Placement
 from ortoo.namesrv.decisions.process_leases import Enode, Snode
 from ortoo.namesrv.decisions.routes.route_change import RouteChange
 from ortoo.namesrv.decisions.routes.route_changes import Routes, StoredDirectory
-from ortoo.namesrv.decisions.topics import Permission, Topic
+from ortoo.namesrv.decisions.topics import Topic
 
 NAMES = st.sampled_from(["a", "b", "c"])
 Change = tuple[str, str, int]

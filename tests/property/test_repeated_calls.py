@@ -11,6 +11,7 @@ from hypothesis.stateful import RuleBasedStateMachine, invariant, rule
 
 from apache.rocketmq.v2 import definition_pb2 as d
 from apache.rocketmq.v2 import service_pb2 as pb
+from ortoo.common.directory.topic import Permission, Placement
 from ortoo.common.errors import NotFound
 from ortoo.common.grpc.layers.coding import Decoding, Encoding
 from ortoo.common.grpc.layers.direct import DirectHandler
@@ -19,7 +20,7 @@ from ortoo.common.process.memory_budget import MemoryBudget
 from ortoo.common.process.randomness import Randomness
 from ortoo.common.telemetry.call_metrics import CallMetrics
 from ortoo.snode.cluster.directory import DirectoryCache
-from ortoo.snode.cluster.routes import DirectoryUpdate, Permission, Placement, Topic
+from ortoo.snode.cluster.routes import DirectoryUpdate, Topic
 from ortoo.snode.cluster.watch import DirectoryWatch
 from ortoo.snode.membership.group_members import GroupMember
 from ortoo.snode.membership.group_membership import Membership

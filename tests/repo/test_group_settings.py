@@ -6,7 +6,7 @@ import pytest
 
 from ortoo.cli.cluster.declarations import GROUP_SETTINGS
 from ortoo.client import GroupChanges, GroupInfo
-from ortoo.namesrv.decisions.groups import SETTINGS
+from ortoo.common.directory.group import SETTINGS
 from ortoo.v1 import client_pb2, topic_pb2
 
 CREATED = {"auto_created"}

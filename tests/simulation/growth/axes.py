@@ -18,13 +18,14 @@ from ortoo.client import (
     TransactionCheck,
     TransactionVerdict,
 )
+from ortoo.common.directory.group import Group
+from ortoo.common.directory.topic import Permission, Placement
 from ortoo.common.grpc.channels import Channels
 from ortoo.enode.app import RunningEnode
 from ortoo.enode.changes.kinds import OffsetsCommitted
 from ortoo.namesrv.catalog import tables
-from ortoo.namesrv.decisions.groups import Group
-from ortoo.namesrv.decisions.placements import Placement, PlacementSet
-from ortoo.namesrv.decisions.topics import Permission, Topic
+from ortoo.namesrv.decisions.placements import PlacementSet
+from ortoo.namesrv.decisions.topics import Topic
 from ortoo.snode.membership.group_members import GroupMember, Subscription
 from ortoo.testing.simulation.cluster.cluster import ClusterShape
 from ortoo.testing.simulation.world import World

@@ -15,9 +15,10 @@ from dataclasses import dataclass, field
 import sqlalchemy as sa
 
 from ortoo.client import Client, ConsumerSettings
+from ortoo.common.directory.topic import Permission, Placement
 from ortoo.namesrv.catalog import tables
-from ortoo.namesrv.decisions.placements import Placement, PlacementSet
-from ortoo.namesrv.decisions.topics import Permission, Topic
+from ortoo.namesrv.decisions.placements import PlacementSet
+from ortoo.namesrv.decisions.topics import Topic
 from ortoo.testing.simulation.cluster.cluster import ClusterShape
 from ortoo.testing.simulation.cluster.machine import Machine
 from ortoo.testing.simulation.world import World

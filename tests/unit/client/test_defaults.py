@@ -2,8 +2,8 @@
 
 from ortoo.client import ConsumerSettings, FlowLimits, HandlerOptions, PullSettings
 from ortoo.client.pull.pull_handlers import SUSPEND_MIN_MS
+from ortoo.common.directory.group import Group
 from ortoo.enode.store.lock_table import LIFETIME_S
-from ortoo.snode.cluster.routes import Group
 from ortoo.snode.settings import SnodeSettings
 
 

@@ -5,11 +5,12 @@ from collections.abc import Callable
 import pytest
 
 from ortoo.common.cluster.route_watch import checksum_of
+from ortoo.common.directory.topic import Permission, Placement
 from ortoo.enode.cluster.topic_copies import TopicCopies
-from ortoo.namesrv.decisions.placements import Placement, PlacementSet
+from ortoo.namesrv.decisions.placements import PlacementSet
 from ortoo.namesrv.decisions.routes.route_change import Contents, RouteChange
 from ortoo.namesrv.decisions.routes.route_changes import NO_START, Routes, StoredDirectory
-from ortoo.namesrv.decisions.topics import TOPICS_MAX, Permission, Topic
+from ortoo.namesrv.decisions.topics import TOPICS_MAX, Topic
 from ortoo.namesrv.rpc.route_encoding import RouteEncoder
 from ortoo.snode.cluster.directory import DirectoryCache
 from ortoo.snode.cluster.wire import decode_update

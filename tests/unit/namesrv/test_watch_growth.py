@@ -7,11 +7,11 @@ from typing import Any
 
 import pytest
 
-from ortoo.namesrv.decisions.placements import Placement
+from ortoo.common.directory.topic import Permission, Placement
 from ortoo.namesrv.decisions.process_leases import Enode
 from ortoo.namesrv.decisions.routes.route_change import RouteChange
 from ortoo.namesrv.decisions.routes.route_changes import Routes, StoredDirectory
-from ortoo.namesrv.decisions.topics import Permission, Topic
+from ortoo.namesrv.decisions.topics import Topic
 from ortoo.namesrv.directory import watches
 from ortoo.namesrv.directory.watches import SNAPSHOTS_AT_ONCE, RouteWatchers
 from ortoo.namesrv.rpc.service import NameService

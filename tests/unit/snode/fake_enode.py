@@ -5,6 +5,7 @@ import dataclasses
 from collections import deque
 from collections.abc import Callable, Iterable, Sequence
 
+from ortoo.common.directory.topic import Permission, Placement
 from ortoo.common.errors import NotFound, OrtooError, OutOfRange, Unavailable
 from ortoo.common.groups.sinks import SinkIdentity
 from ortoo.common.records.sealed_batch import SealedBatch, StoredBatch
@@ -12,7 +13,7 @@ from ortoo.enode.pops import interruptions as enode_interruptions
 from ortoo.enode.store.lock_table import LockGranted, LockTable
 from ortoo.enode.store.lock_table import LockRequest as TableRequest
 from ortoo.snode.cluster.directory import DirectoryCache
-from ortoo.snode.cluster.routes import DeliveryMode, DirectoryUpdate, EnodeEntry, Permission, Placement, Topic
+from ortoo.snode.cluster.routes import DeliveryMode, DirectoryUpdate, EnodeEntry, Topic
 from ortoo.snode.enodes.grpc_link import GrpcEnodeLink
 from ortoo.snode.enodes.link import (
     AppendedBatch,

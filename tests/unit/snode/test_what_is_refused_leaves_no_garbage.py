@@ -7,11 +7,11 @@ from collections.abc import Awaitable, Iterator
 from types import SimpleNamespace
 from typing import Any
 
+from ortoo.common.directory.group import Group
 from ortoo.common.errors import Conflict, Invalid, OrtooError
 from ortoo.common.process.memory_budget import MemoryBudget
 from ortoo.snode.clients.session import RegistrationResult
 from ortoo.snode.cluster.directory import DirectoryCache
-from ortoo.snode.cluster.routes import Group
 from ortoo.snode.rpc.pop import PopConsumerHandlers
 from ortoo.snode.rpc.session import ConnectCall
 from ortoo.snode.rpc.streams import RequestMemory

@@ -6,7 +6,8 @@ import pytest
 
 from ortoo.cli.cluster.declarations import GROUP_SETTINGS, Entry, as_toml, plan_changes, read_declarations
 from ortoo.client import Invalid
-from ortoo.namesrv.decisions.groups import Group, with_defaults
+from ortoo.common.directory.group import Group
+from ortoo.namesrv.decisions.groups import with_defaults
 
 TOPIC: Entry = {"name": "orders", "queues": 4, "permission": "read_write", "type": "fifo"}
 GROUP: Entry = {"name": "billing", "consume": True, "attempts": 16, "retry": "list:1000,5000", "in_flight": 0,

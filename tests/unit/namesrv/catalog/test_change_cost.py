@@ -8,13 +8,13 @@ from typing import Any
 import pytest
 import sqlalchemy as sa
 
+from ortoo.common.directory.group import Group
+from ortoo.common.directory.topic import Permission, Placement
 from ortoo.common.errors import NotFound
 from ortoo.namesrv.catalog.catalog import Catalog
 from ortoo.namesrv.catalog.transaction import CatalogTransaction
 from ortoo.namesrv.decisions.deletions import TopicDeletion
-from ortoo.namesrv.decisions.groups import Group
-from ortoo.namesrv.decisions.placements import Placement
-from ortoo.namesrv.decisions.topics import Permission, Topic
+from ortoo.namesrv.decisions.topics import Topic
 from ortoo.namesrv.directory import deletion
 
 FEW, MANY = 50, 200

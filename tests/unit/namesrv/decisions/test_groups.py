@@ -4,16 +4,9 @@ import dataclasses
 
 import pytest
 
+from ortoo.common.directory.group import Group
 from ortoo.common.errors import AlreadyExists, Invalid, NotFound, Overloaded
-from ortoo.namesrv.decisions.groups import (
-    GROUPS_MAX,
-    FieldSelection,
-    Group,
-    merge_request,
-    put,
-    require_group,
-    with_defaults,
-)
+from ortoo.namesrv.decisions.groups import GROUPS_MAX, FieldSelection, merge_request, put, require_group, with_defaults
 from ortoo.namesrv.rpc.wire import group_of, selection_of
 from ortoo.v1 import namesrv_pb2, topic_pb2
 

@@ -1,9 +1,9 @@
 """Deleted names are sorted: with the order of a set, one seed of the simulation was another run in each process."""
 
+from ortoo.common.directory.topic import Permission, Placement
 from ortoo.namesrv.decisions import deletions
-from ortoo.namesrv.decisions.placements import Placement
 from ortoo.namesrv.decisions.routes.route_changes import Routes, StoredDirectory
-from ortoo.namesrv.decisions.topics import Permission, Topic
+from ortoo.namesrv.decisions.topics import Topic
 
 NAMES = [f"t{number:02}" for number in range(30)]
 TOPICS = tuple(

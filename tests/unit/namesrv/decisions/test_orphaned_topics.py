@@ -2,9 +2,9 @@
 
 import pytest
 
+from ortoo.common.directory.topic import Permission, Placement
 from ortoo.namesrv.decisions.orphaned_topics import OrphanedTopics, StoredTopic, adopted_topic, select_named
-from ortoo.namesrv.decisions.placements import Placement
-from ortoo.namesrv.decisions.topics import Permission, Topic
+from ortoo.namesrv.decisions.topics import Topic
 
 
 @pytest.mark.parametrize(("write", "expected"), [(4, 8), (2, 2), (0, 0)])

@@ -3,7 +3,8 @@
 from hypothesis import given
 from hypothesis import strategies as st
 
-from ortoo.namesrv.decisions.placements import Placement, PlacementSet, PlacementSetUses
+from ortoo.common.directory.topic import Placement
+from ortoo.namesrv.decisions.placements import PlacementSet, PlacementSetUses
 
 ENODES = ("a", "b", "c")
 SETS = st.lists(st.sampled_from(ENODES), max_size=3, unique=True).map(

@@ -5,12 +5,12 @@ from typing import Any
 
 import pytest
 
+from ortoo.common.directory.topic import Permission, Placement, PublishPlace
 from ortoo.common.errors import AlreadyExists, Conflict, Invalid, NotFound, OrtooError, Overloaded
-from ortoo.namesrv.decisions.placements import Placement, PublishPlace, format_order, parse_order
+from ortoo.namesrv.decisions.placements import format_order, parse_order
 from ortoo.namesrv.decisions.topics import (
     TOPICS_MAX,
     NewTopic,
-    Permission,
     Topic,
     TopicChange,
     change_topic,

@@ -4,9 +4,11 @@ import dataclasses
 
 import pytest
 
+from ortoo.common.directory.group import Group
+from ortoo.common.directory.topic import Permission, Placement
 from ortoo.common.errors import Invalid, NotFound
 from ortoo.snode.cluster.directory import DirectoryCache, check_readable, check_writable
-from ortoo.snode.cluster.routes import DirectoryUpdate, EnodeEntry, Group, Permission, Placement, Queue, Topic
+from ortoo.snode.cluster.routes import DirectoryUpdate, EnodeEntry, Queue, Topic
 
 
 def topic(name: str, version: int = 1, permission: Permission = Permission.READ_WRITE) -> Topic:

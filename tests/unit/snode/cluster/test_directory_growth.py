@@ -2,8 +2,10 @@
 
 import pytest
 
+from ortoo.common.directory.group import Group
+from ortoo.common.directory.topic import Permission, Placement
 from ortoo.snode.cluster.directory import DirectoryCache
-from ortoo.snode.cluster.routes import DirectoryUpdate, EnodeEntry, Group, Permission, Placement, Topic
+from ortoo.snode.cluster.routes import DirectoryUpdate, EnodeEntry, Topic
 from ortoo.snode.enodes.link import EnodeLinks
 from tests.work_done import WorkDone, count_work
 

@@ -4,11 +4,12 @@ from typing import Any
 
 import pytest
 
+from ortoo.common.directory.topic import Permission, Placement
 from ortoo.common.process.randomness import Randomness
 from ortoo.snode.cluster.directory import DirectoryCache
 from ortoo.snode.cluster.lite_cache import LiteTopicCache
 from ortoo.snode.cluster.name_server import TopicsAnswer
-from ortoo.snode.cluster.routes import DirectoryUpdate, Permission, Placement, Topic
+from ortoo.snode.cluster.routes import DirectoryUpdate, Topic
 from ortoo.snode.cluster.watch import DirectoryWatch
 from ortoo.verification.time.virtual_time import in_virtual_time, running_clock
 

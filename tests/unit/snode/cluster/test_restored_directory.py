@@ -3,9 +3,10 @@
 from collections.abc import AsyncIterator
 
 from ortoo.common.cluster.route_watch import RoutePosition
+from ortoo.common.directory.topic import Permission
 from ortoo.namesrv.decisions.routes.route_change import RouteChange
 from ortoo.namesrv.decisions.routes.route_changes import Routes, StoredDirectory, WatchStart
-from ortoo.namesrv.decisions.topics import Permission, Topic
+from ortoo.namesrv.decisions.topics import Topic
 from ortoo.namesrv.rpc.route_encoding import RouteEncoder
 from ortoo.snode.cluster.directory import DirectoryCache
 from ortoo.snode.cluster.wire import decode_update

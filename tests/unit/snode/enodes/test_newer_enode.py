@@ -3,12 +3,13 @@
 import asyncio
 from typing import Any
 
+from ortoo.common.directory.topic import MessageType, Permission
 from ortoo.common.groups.retry_policy import RetryKind
 from ortoo.common.grpc.channels import Channels
 from ortoo.common.grpc.server import GrpcServer
 from ortoo.common.process.background import Background
 from ortoo.common.process.clock import SystemClock
-from ortoo.snode.cluster.routes import DeliveryMode, EnodeReplicaState, MessageType, Permission
+from ortoo.snode.cluster.routes import DeliveryMode, EnodeReplicaState
 from ortoo.snode.cluster.wire import decode_update
 from ortoo.snode.enodes.grpc_links import GrpcLinks
 from ortoo.snode.enodes.link import AppendedBatch, FlushMode

@@ -4,11 +4,10 @@ from typing import Any
 
 import pytest
 
-from apache.rocketmq.v2 import service_pb2
 from ortoo.common.errors import Forbidden, Invalid
 from ortoo.snode.policy.access_rules import ADMIN, Grant, RequiredPermission, Resource, parse_access_rules
-from ortoo.snode.policy.required_permissions import REQUIRED_PERMISSIONS, required_permissions
-from ortoo.v1 import admin_pb2, consumer_pb2, dead_letter_pb2, producer_pb2, pull_pb2, session_pb2, topic_pb2
+from ortoo.snode.policy.required_permissions import required_permissions
+from ortoo.v1 import consumer_pb2, pull_pb2, topic_pb2
 
 RULES = """
 trusted_addresses = ["10.1.0.0/16", "::1"]
@@ -20,17 +19,6 @@ access_key = "shop"
 topics = { orders = "PUB", "stock-*" = "PUB|SUB", "stock-secret-*" = "DENY" }
 groups = { "shop-*" = "SUB", "shop-old" = "DENY" }
 """
-SERVICES = [
-    file.DESCRIPTOR.services_by_name[name]
-    for file, name in (
-        (producer_pb2, "ProducerService"),
-        (consumer_pb2, "ConsumerService"),
-        (session_pb2, "SessionService"),
-        (dead_letter_pb2, "DeadLetterService"),
-        (admin_pb2, "AdminService"),
-        (service_pb2, "MessagingService"),
-    )
-]
 
 
 def topic(name: str, grant: Grant) -> RequiredPermission:
@@ -90,15 +78,6 @@ def test_wrong_files_are_refused(text: str) -> None:
     """No permission is guessed, and an empty file is wrong."""
     with pytest.raises(Invalid):
         parse_access_rules(text)
-
-
-def test_every_method_has_needs_or_is_an_admins() -> None:
-    """E-247: a new method without a row needs an admin."""
-    methods = {
-        f"{service.name}/{name}": method for service in SERVICES for name, method in service.methods_by_name.items()
-    }
-    assert methods.keys() <= REQUIRED_PERMISSIONS.keys()
-    assert list(required_permissions("AdminService/OfTomorrow", None, str)) == [ADMIN]
 
 
 QUEUE = topic_pb2.Queue(topic="t", enode="e", queue_id=0)

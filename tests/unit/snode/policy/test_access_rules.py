@@ -8,9 +8,10 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
+from ortoo.common.directory.topic import Permission, Placement
 from ortoo.common.errors import Forbidden, Invalid
 from ortoo.snode.cluster.directory import DirectoryCache
-from ortoo.snode.cluster.routes import DirectoryUpdate, Permission, Placement, Topic
+from ortoo.snode.cluster.routes import DirectoryUpdate, Topic
 from ortoo.snode.policy.access_rules import (
     ADMIN,
     ROLES_OF_USER_MAX,

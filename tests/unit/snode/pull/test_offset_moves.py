@@ -5,8 +5,9 @@ from typing import Any
 
 import pytest
 
+from ortoo.common.directory.topic import Permission, Placement
 from ortoo.common.errors import Invalid, Unavailable
-from ortoo.snode.cluster.routes import Permission, Placement, Queue, Topic
+from ortoo.snode.cluster.routes import Queue, Topic
 from ortoo.snode.enodes.link import OffsetRow, QueueRange
 from ortoo.snode.pull.offsets import OffsetOperations, OffsetTarget
 

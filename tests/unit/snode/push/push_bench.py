@@ -5,6 +5,7 @@ import contextlib
 from collections.abc import AsyncIterator
 from typing import Any, TypeVar
 
+from ortoo.common.directory.group import Group
 from ortoo.common.errors import NotFound
 from ortoo.common.process.background import Background
 from ortoo.common.process.memory_budget import MemoryBudget
@@ -12,7 +13,7 @@ from ortoo.common.process.randomness import Randomness
 from ortoo.common.records.batch import encode
 from ortoo.common.telemetry.metrics import Metrics
 from ortoo.snode.cluster import ClusterView
-from ortoo.snode.cluster.routes import Group, Queue
+from ortoo.snode.cluster.routes import Queue
 from ortoo.snode.cluster.runtime import Runtime
 from ortoo.snode.cluster.stream_ages import StreamAges
 from ortoo.snode.cluster.watch import DirectoryWatch

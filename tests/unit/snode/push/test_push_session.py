@@ -5,8 +5,10 @@ import dataclasses
 import gc
 import weakref
 
+from ortoo.common.directory.group import Group
+from ortoo.common.directory.topic import Placement
 from ortoo.common.errors import Unavailable
-from ortoo.snode.cluster.routes import DirectoryUpdate, Group, Placement, Queue
+from ortoo.snode.cluster.routes import DirectoryUpdate, Queue
 from ortoo.snode.membership.consumer_groups import REOPEN_TIMEOUT_S
 from ortoo.snode.membership.group_members import CloseReason, Subscription
 from ortoo.snode.pull.offsets import SessionStart, StartFrom

@@ -5,11 +5,13 @@ from typing import Any
 
 import pytest
 
+from ortoo.common.directory.group import Group
+from ortoo.common.directory.topic import Placement
 from ortoo.common.errors import DataLoss, Unavailable
 from ortoo.common.filters.message_filter import compile_filter
 from ortoo.common.records.batch import encode
 from ortoo.common.records.message import Message
-from ortoo.snode.cluster.routes import DirectoryUpdate, Group, Placement, Queue, Topic
+from ortoo.snode.cluster.routes import DirectoryUpdate, Queue, Topic
 from ortoo.snode.enodes.link import LockRequest, LockResult
 from ortoo.snode.membership.group_members import CloseReason
 from ortoo.snode.push.outbox import Assignment, Delivery, DurableOffsets, SessionOpened

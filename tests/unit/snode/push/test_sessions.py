@@ -7,8 +7,10 @@ from typing import Any
 
 import pytest
 
+from ortoo.common.directory.group import Group
+from ortoo.common.directory.topic import Permission
 from ortoo.common.errors import Conflict, Forbidden, Invalid, NotFound, OrtooError, Overloaded
-from ortoo.snode.cluster.routes import DeliveryMode, DirectoryUpdate, Group, Permission, Topic
+from ortoo.snode.cluster.routes import DeliveryMode, DirectoryUpdate, Topic
 from ortoo.snode.membership.group_members import CloseReason, Subscription
 from ortoo.snode.push.outbox import Delivery, SessionClosed
 from ortoo.snode.push.session import PushSession

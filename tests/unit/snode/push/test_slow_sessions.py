@@ -3,8 +3,8 @@
 import dataclasses
 from typing import Any
 
+from ortoo.common.directory.group import Group
 from ortoo.common.errors import Unavailable
-from ortoo.snode.cluster.routes import Group
 from ortoo.snode.membership.group_members import CloseReason
 from ortoo.snode.push.outbox import DurableOffsets, SessionClosed
 from ortoo.snode.push.session import PushSession

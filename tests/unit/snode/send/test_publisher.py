@@ -8,6 +8,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
+from ortoo.common.directory.topic import Placement
 from ortoo.common.errors import NOT_ACCEPTED_FIELD, Invalid, OrtooError, Overloaded, Unavailable
 from ortoo.common.groups.queue_choice import queue_of_group
 from ortoo.common.process.background import Background
@@ -19,7 +20,7 @@ from ortoo.common.records.message_id import message_id_text
 from ortoo.common.records.sealed_batch import SealedBatch
 from ortoo.common.telemetry.metrics import Metrics
 from ortoo.snode.cluster.directory import DirectoryCache
-from ortoo.snode.cluster.routes import DirectoryUpdate, EnodeEntry, Placement, Queue, Topic
+from ortoo.snode.cluster.routes import DirectoryUpdate, EnodeEntry, Queue, Topic
 from ortoo.snode.cluster.runtime import Runtime
 from ortoo.snode.cluster.stream_ages import StreamAges
 from ortoo.snode.enodes.grpc_link import GrpcEnodeLink

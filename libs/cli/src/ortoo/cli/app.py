@@ -6,16 +6,15 @@ Modules that are slow to import are imported by the functions that need them.
 import copy
 import os
 import sys
-from collections.abc import Callable
 from pathlib import Path
-from typing import Annotated, Any
+from typing import Annotated
 
 import typer
 
 from ortoo.cli.cluster import bundle, declarations, draining, processes, profiles, replicas, top, users
 from ortoo.cli.commands import bench, dead_letters, groups, messages, sinks, topics
 from ortoo.cli.commands.deferred import delays, schedules, transactions
-from ortoo.cli.terminal.command import Address, AsJson, command, run
+from ortoo.cli.terminal.command import Address, AsJson, Commands, command, run
 from ortoo.cli.terminal.completion import complete_groups, complete_profiles, complete_topics
 from ortoo.cli.terminal.examples import epilog
 from ortoo.cli.terminal.printing import print_note, print_text
@@ -25,7 +24,7 @@ app = typer.Typer(
     help="Ortoo, a message queue.", no_args_is_help=True, add_completion=True, pretty_exceptions_enable=False
 )
 
-COMMANDS: dict[str, Callable[..., Any]] = {
+COMMANDS: Commands = {
     "send": messages.send,
     "tail": messages.tail,
     "consume": messages.consume,
@@ -44,105 +43,24 @@ COMMANDS: dict[str, Callable[..., Any]] = {
     "audit": users.audit,
     "bundle": bundle.bundle,
 }
-FAMILIES: dict[str, tuple[str, dict[str, Callable[..., Any]]]] = {
-    "topic": (
-        "Create, show and delete topics.",
-        {
-            "create": topics.create,
-            "list": topics.show_all,
-            "describe": topics.describe,
-            "update": topics.update,
-            "delete": topics.delete,
-            "trim": topics.trim,
-            "purge": topics.purge,
-            "undelete": topics.undelete,
-            "deleted": topics.deleted,
-            "offered": topics.orphaned,
-            "adopt": topics.adopt,
-        },
-    ),
-    "group": (
-        "Show and change consumer groups.",
-        {
-            "list": groups.show_all,
-            "describe": groups.describe,
-            "update": groups.update,
-            "mode": groups.mode,
-            "delete": groups.delete,
-            "undelete": groups.undelete,
-            "deleted": groups.deleted,
-            "clone": groups.clone,
-        },
-    ),
-    "message": ("Find single messages.", {"get": messages.get, "at": messages.at, "find": messages.find}),
-    "delay": ("Show and cancel delayed messages.", {"list": delays.show_all, "cancel": delays.cancel}),
-    "schedule": (
-        "Create, show, suspend and delete schedules of recurring messages.",
-        {
-            "create": schedules.create,
-            "list": schedules.show_all,
-            "describe": schedules.describe,
-            "suspend": schedules.suspend,
-            "resume": schedules.resume,
-            "delete": schedules.delete,
-        },
-    ),
-    "sink": (
-        "Show and reset exactly-once sinks, such as that of the Spark connector.",
-        {"list": sinks.show_all, "describe": sinks.describe, "reset": sinks.reset},
-    ),
+FAMILIES: dict[str, tuple[str, Commands]] = {
+    "topic": ("Create, show and delete topics.", topics.COMMANDS),
+    "group": ("Show and change consumer groups.", groups.COMMANDS),
+    "message": ("Find single messages.", messages.COMMANDS),
+    "delay": ("Show and cancel delayed messages.", delays.COMMANDS),
+    "schedule": ("Create, show, suspend and delete schedules of recurring messages.", schedules.COMMANDS),
+    "sink": ("Show and reset exactly-once sinks, such as that of the Spark connector.", sinks.COMMANDS),
     "enode": (
         "Drain an enode; show and change the replicas of enodes and their leader.",
-        {
-            "drain": draining.drain,
-            "fill": draining.fill,
-            "replicas": replicas.show,
-            "disks": replicas.disks,
-            "hand-over": replicas.transfer_leadership,
-            "elect": replicas.elect,
-            "add": replicas.add,
-            "remove": replicas.remove,
-            "accept-store": replicas.accept_store,
-            "forget": replicas.forget,
-        },
+        draining.COMMANDS | replicas.COMMANDS,
     ),
-    "settings": (
-        "Show and change the settings of running processes.",
-        {"get": processes.get_settings, "set": processes.set_settings, "history": processes.settings_history},
-    ),
-    "tx": (
-        "Show open transactions; commit them or roll them back.",
-        {
-            "list": transactions.show_all,
-            "commit": transactions.commit,
-            "rollback": transactions.rollback,
-            "resume": transactions.resume,
-        },
-    ),
-    "role": (
-        "Show the roles that the access file of a snode gives to users.",
-        {"list": users.show_roles, "describe": users.describe_role},
-    ),
-    "user": (
-        "Show, create and change the users who sign requests.",
-        {
-            "list": users.show_all,
-            "access": users.access,
-            "permissions": users.permissions,
-            "put": users.put,
-            "delete": users.delete,
-        },
-    ),
-    "dlq": (
-        "Show dead letters, send them again, and park messages.",
-        {
-            "list": dead_letters.show_all,
-            "show": dead_letters.show,
-            "replay": dead_letters.replay,
-            "park": dead_letters.park,
-        },
-    ),
+    "settings": ("Show and change the settings of running processes.", processes.SETTINGS_COMMANDS),
+    "tx": ("Show open transactions; commit them or roll them back.", transactions.COMMANDS),
+    "role": ("Show the roles that the access file of a snode gives to users.", users.ROLE_COMMANDS),
+    "user": ("Show, create and change the users who sign requests.", users.COMMANDS),
+    "dlq": ("Show dead letters, send them again, and park messages.", dead_letters.COMMANDS),
 }
+"""Commands of two words: the first word, its help, and the second words, which each module lists."""
 
 
 def _version(requested: bool) -> None:

@@ -3,7 +3,8 @@
 import pytest
 
 from apache.rocketmq.v2.definition_pb2 import Address, AddressScheme, Endpoints, MessageType, Permission, Resource
-from ortoo.snode.cluster import routes
+from ortoo.common.directory import topic as stored
+from ortoo.snode.cluster.routes import Topic
 from ortoo.snode.rocketmq.clients.routes import (
     ACCEPTED_TYPES,
     ANY_QUEUE,
@@ -20,10 +21,10 @@ from ortoo.snode.rocketmq.protocol.codes import GrpcProxyError
 OWN = endpoints_of("10.0.0.1:8081")
 
 
-def topic(read: int, write: int, permission: routes.Permission = routes.Permission.READ_WRITE) -> routes.Topic:
+def topic(read: int, write: int, permission: stored.Permission = stored.Permission.READ_WRITE) -> Topic:
     """A topic on two enodes, of which only the second has the counts given."""
-    places = (routes.Placement("b", read, write), routes.Placement("a", 1, 1))
-    return routes.Topic("t", 1, 1, permission, places)
+    places = (stored.Placement("b", read, write), stored.Placement("a", 1, 1))
+    return Topic("t", 1, 1, permission, places)
 
 
 @pytest.mark.parametrize(
@@ -88,7 +89,7 @@ def test_each_queue_says_what_may_be_done_with_it(read: int, write: int, expecte
 def test_a_topic_that_allows_nothing_is_forbidden() -> None:
     """A route without queues would look like a topic that does not exist."""
     with pytest.raises(GrpcProxyError, match="NONE"):
-        route_queues(topic(1, 1, routes.Permission.NONE), Resource(name="t"), OWN)
+        route_queues(topic(1, 1, stored.Permission.NONE), Resource(name="t"), OWN)
 
 
 def test_every_member_is_assigned_all_queues_of_each_broker() -> None:
@@ -97,12 +98,12 @@ def test_every_member_is_assigned_all_queues_of_each_broker() -> None:
     assert [(a.message_queue.broker.name, a.message_queue.id) for a in found] == [("a", ANY_QUEUE), ("b", ANY_QUEUE)]
     assert {a.message_queue.topic.resource_namespace for a in found} == {"n"}
     with pytest.raises(GrpcProxyError, match="WRITE_ONLY"):
-        assignments(topic(4, 4, routes.Permission.WRITE_ONLY), Resource(name="t"), OWN)
+        assignments(topic(4, 4, stored.Permission.WRITE_ONLY), Resource(name="t"), OWN)
 
 
 def test_what_a_topic_accepts_is_told_for_every_kind() -> None:
     """Clients compare a message's type with the list before they send; an empty one would refuse everything."""
-    assert set(ACCEPTED_TYPES) == set(routes.MessageType)
+    assert set(ACCEPTED_TYPES) == set(stored.MessageType)
     assert all(
         accepted and MessageType.MESSAGE_TYPE_UNSPECIFIED not in accepted for accepted in ACCEPTED_TYPES.values()
     )

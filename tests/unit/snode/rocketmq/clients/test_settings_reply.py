@@ -9,8 +9,8 @@ from apache.rocketmq.v2.definition_pb2 import (
     Subscription,
     SubscriptionEntry,
 )
+from ortoo.common.directory.group import Group
 from ortoo.common.groups.retry_policy import RetryPolicy
-from ortoo.snode.cluster.routes import Group
 from ortoo.snode.rocketmq.clients.settings_reply import NODE_JS, make_settings_reply, pop_rules
 from ortoo.snode.rocketmq.protocol.messages import to_ms
 

@@ -3,11 +3,12 @@
 from types import SimpleNamespace
 from typing import Any
 
+from ortoo.common.directory.topic import MessageType, Permission, Placement
 from ortoo.common.process.randomness import Randomness
 from ortoo.snode.cluster.directory import DirectoryCache
 from ortoo.snode.cluster.lite_cache import LiteTopicCache
 from ortoo.snode.cluster.name_server import TopicsAnswer
-from ortoo.snode.cluster.routes import DirectoryUpdate, EnodeEntry, MessageType, Permission, Placement, Topic
+from ortoo.snode.cluster.routes import DirectoryUpdate, EnodeEntry, Topic
 from ortoo.snode.cluster.watch import DirectoryWatch
 from ortoo.snode.rocketmq.lite.topics import LiteTopics
 from ortoo.verification.time.virtual_time import in_virtual_time, running_clock

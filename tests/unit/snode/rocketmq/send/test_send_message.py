@@ -6,10 +6,11 @@ from typing import Any, cast
 import pytest
 
 from apache.rocketmq.v2.definition_pb2 import LITE, TRANSACTION, Code
+from ortoo.common.directory.topic import MessageType, Permission, Placement
 from ortoo.common.errors import Invalid, OrtooError, Unavailable
 from ortoo.common.process.clock import SystemClock
 from ortoo.common.records.message import Message
-from ortoo.snode.cluster.routes import MessageType, Permission, Placement, Queue, Topic
+from ortoo.snode.cluster.routes import Queue, Topic
 from ortoo.snode.rocketmq.protocol.codes import GrpcProxyError
 from ortoo.snode.rocketmq.protocol.messages import SentMessage
 from ortoo.snode.rocketmq.send.send_message import SendMessageActivity

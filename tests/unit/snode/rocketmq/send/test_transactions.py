@@ -5,10 +5,11 @@ from types import SimpleNamespace
 from typing import Any
 
 from apache.rocketmq.v2.service_pb2 import TelemetryCommand
+from ortoo.common.directory.topic import Permission
 from ortoo.common.process.memory_budget import MemoryBudget
 from ortoo.common.records.batch import Message, encode
 from ortoo.snode.cluster.directory import DirectoryCache
-from ortoo.snode.cluster.routes import Permission, Topic
+from ortoo.snode.cluster.routes import Topic
 from ortoo.snode.enodes.link import DueHalf, OpenHalf
 from ortoo.snode.rocketmq.clients.table import COMMANDS_MAX, ClientTable, CommandStream, ConnectedClient
 from ortoo.snode.rocketmq.protocol.caller import Caller

@@ -5,7 +5,7 @@ from typing import TYPE_CHECKING, Annotated
 
 import typer
 
-from ortoo.cli.terminal.command import EnodeName
+from ortoo.cli.terminal.command import Commands, EnodeName
 from ortoo.cli.terminal.output import CommandOutput, OutputTable
 from ortoo.common.logs.counts import counted
 
@@ -66,3 +66,7 @@ async def _end_offset_sum(mq: "Client", enode: str, topics: "Sequence[TopicInfo]
     """The sum of the end offsets of all queues of the topics on the enode."""
     described = [(await mq.admin.describe_topic(topic.name)).queues for topic in topics]
     return sum(one.end_offset for queues in described for one in queues if one.queue.enode == enode)
+
+
+COMMANDS: Commands = {"drain": drain, "fill": fill}
+"""The commands of `ortoo enode`, by name."""

@@ -6,6 +6,7 @@ from typing import TYPE_CHECKING, Annotated
 
 import typer
 
+from ortoo.cli.terminal.command import Commands
 from ortoo.cli.terminal.completion import complete_groups
 from ortoo.cli.terminal.output import Columns, CommandOutput, OutputTable, text_of_time
 
@@ -146,3 +147,7 @@ _QUEUE_COLUMNS: Columns = {
     "HELD": "held_messages",
     "LOCKED": "locked",
 }
+
+
+SETTINGS_COMMANDS: Commands = {"get": get_settings, "set": set_settings, "history": settings_history}
+"""The commands of `ortoo settings`, by name."""

@@ -5,7 +5,7 @@ from typing import TYPE_CHECKING, Annotated
 
 import typer
 
-from ortoo.cli.terminal.command import EnodeName
+from ortoo.cli.terminal.command import Commands, EnodeName
 from ortoo.cli.terminal.completion import complete_enodes
 from ortoo.cli.terminal.output import Columns, CommandOutput, OutputTable
 
@@ -152,3 +152,16 @@ async def forget(
         if names
     ]
     return CommandOutput({"enode": enode, **asdict(found)}, (f"enode {enode} is forgotten", *lines))
+
+
+COMMANDS: Commands = {
+    "replicas": show,
+    "disks": disks,
+    "hand-over": transfer_leadership,
+    "elect": elect,
+    "add": add,
+    "remove": remove,
+    "accept-store": accept_store,
+    "forget": forget,
+}
+"""The commands of `ortoo enode`, by name."""

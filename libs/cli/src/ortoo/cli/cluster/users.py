@@ -5,6 +5,7 @@ from typing import TYPE_CHECKING, Annotated
 
 import typer
 
+from ortoo.cli.terminal.command import Commands
 from ortoo.cli.terminal.output import Columns, CommandOutput, OutputTable, text_of_time
 from ortoo.common.errors import Invalid
 
@@ -163,3 +164,11 @@ def secret_of(variable: str, field: str) -> str:
     if not (secret := os.environ.get(variable, "")):
         raise Invalid(f"the environment variable {variable} is not set; expected the user's secret key", field=field)
     return secret
+
+
+ROLE_COMMANDS: Commands = {"list": show_roles, "describe": describe_role}
+"""The commands of `ortoo role`, by name."""
+
+
+COMMANDS: Commands = {"list": show_all, "access": access, "permissions": permissions, "put": put, "delete": delete}
+"""The commands of `ortoo user`, by name."""

@@ -5,7 +5,7 @@ from typing import TYPE_CHECKING, Annotated
 
 import typer
 
-from ortoo.cli.terminal.command import AsJson, GroupName, TopicName
+from ortoo.cli.terminal.command import AsJson, Commands, GroupName, TopicName
 from ortoo.cli.terminal.completion import complete_enodes, complete_groups, complete_topics
 from ortoo.cli.terminal.output import Columns, CommandOutput, OutputTable, body_start, message_fields, text_of_time
 from ortoo.cli.terminal.printing import print_progress
@@ -161,3 +161,7 @@ def _fields(letter: "DeadLetter") -> dict[str, object]:
         "parked_at_ms": letter.parked_at_ms,
         "replayed": letter.replayed,
     }
+
+
+COMMANDS: Commands = {"list": show_all, "show": show, "replay": replay, "park": park}
+"""The commands of `ortoo dlq`, by name."""

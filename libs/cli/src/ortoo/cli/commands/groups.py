@@ -6,7 +6,7 @@ from typing import TYPE_CHECKING, Annotated, Any
 import typer
 
 from ortoo.cli.cluster.declarations import GROUP_SETTINGS, GroupSetting, group_changes
-from ortoo.cli.terminal.command import GroupName, TopicName, with_options
+from ortoo.cli.terminal.command import Commands, GroupName, TopicName, with_options
 from ortoo.cli.terminal.completion import complete_deleted_groups, complete_groups, complete_topics
 from ortoo.cli.terminal.output import Columns, CommandOutput, OutputTable, text_of_time
 from ortoo.cli.terminal.targets import target_of
@@ -308,3 +308,16 @@ _DELIVERY_COLUMNS: Columns = {
     "CONSUMER": lambda row: row.consumer or "-",
     "SAID": lambda row: row.error or "-",
 }
+
+
+COMMANDS: Commands = {
+    "list": show_all,
+    "describe": describe,
+    "update": update,
+    "mode": mode,
+    "delete": delete,
+    "undelete": undelete,
+    "deleted": deleted,
+    "clone": clone,
+}
+"""The commands of `ortoo group`, by name."""

@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING, Annotated, NamedTuple, TypeVar
 
 import typer
 
-from ortoo.cli.terminal.command import GroupName, TopicName
+from ortoo.cli.terminal.command import Commands, GroupName, TopicName
 from ortoo.cli.terminal.completion import complete_enodes
 from ortoo.cli.terminal.output import (
     Columns,
@@ -358,3 +358,7 @@ def _receipt_output(receipt: "Receipt") -> CommandOutput:
 def _warn_unavailable(found: "FoundMessages") -> None:
     if found.unreachable_enodes:
         print_note(f"enodes that could not be searched: {', '.join(found.unreachable_enodes)}")
+
+
+COMMANDS: Commands = {"get": get, "at": at, "find": find}
+"""The commands of `ortoo message`, by name."""

@@ -5,7 +5,7 @@ from typing import TYPE_CHECKING, Annotated
 
 import typer
 
-from ortoo.cli.terminal.command import TopicName
+from ortoo.cli.terminal.command import Commands, TopicName
 from ortoo.cli.terminal.completion import complete_topics
 from ortoo.cli.terminal.output import Columns, CommandOutput, OutputTable, text_of_time
 from ortoo.cli.terminal.printing import print_note
@@ -70,3 +70,7 @@ def _changed(one: "SinkInfo") -> str:
 
 def _state(one: "SinkInfo") -> str:
     return "reset" if one.reset else "open"
+
+
+COMMANDS: Commands = {"list": show_all, "describe": describe, "reset": reset}
+"""The commands of `ortoo sink`, by name."""

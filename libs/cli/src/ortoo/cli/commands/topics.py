@@ -4,7 +4,7 @@ from typing import TYPE_CHECKING, Annotated
 
 import typer
 
-from ortoo.cli.terminal.command import TopicName
+from ortoo.cli.terminal.command import Commands, TopicName
 from ortoo.cli.terminal.completion import complete_deleted_topics, complete_enodes, complete_orphaned_topics
 from ortoo.cli.terminal.output import Columns, CommandOutput, OutputTable, text_of_time
 from ortoo.cli.terminal.targets import target_of
@@ -224,3 +224,19 @@ def _publish_order(text: str) -> list[tuple[str, int]] | None:
 
 def _queue_count(topic: "TopicInfo | OrphanedTopic") -> int:
     return sum(placement.read_queue_count for placement in topic.placements)
+
+
+COMMANDS: Commands = {
+    "create": create,
+    "list": show_all,
+    "describe": describe,
+    "update": update,
+    "delete": delete,
+    "trim": trim,
+    "purge": purge,
+    "undelete": undelete,
+    "deleted": deleted,
+    "offered": orphaned,
+    "adopt": adopt,
+}
+"""The commands of `ortoo topic`, by name."""

@@ -18,6 +18,8 @@ from ortoo.cli.terminal.completion import complete_enodes, complete_groups, comp
 from ortoo.cli.terminal.output import show
 
 Work = TypeVar("Work", bound=Callable[..., Any])
+Commands = dict[str, Callable[..., Any]]
+"""Commands with a common first word, each by its second word."""
 Address = Annotated[
     str,
     typer.Option(

@@ -222,8 +222,6 @@ NUMBERS: Final = {column.name: column.number for column in COLUMNS}
 """Field name -> field number."""
 MESSAGE_COLUMNS: Final = tuple(column for column in COLUMNS if isinstance(column, MessageColumn))
 """The columns with one value for each message; they follow the body."""
-HEAD_COLUMNS: Final = tuple(column for column in COLUMNS if not isinstance(column, MessageColumn))
-"""The fields without which no batch can be opened, and the bodies."""
 RARE_COLUMNS: Final = tuple(column for column in MESSAGE_COLUMNS if not column.is_common)
 """The columns that few messages use."""
 

@@ -17,7 +17,6 @@ class Answer(Generic[T]):
 
     value: T | None = None
     error: str = ""
-    is_forbidden: bool = False
     is_not_found: bool = False
 
 
@@ -28,7 +27,7 @@ async def ask(call: Awaitable[T]) -> Answer[T]:
     except Forbidden as error:
         if error.field == AUTHORIZATION:
             raise
-        return Answer(error=error.message, is_forbidden=True)
+        return Answer(error=error.message)
     except NotFound as error:
         return Answer(error=error.message, is_not_found=True)
     except OrtooError as error:

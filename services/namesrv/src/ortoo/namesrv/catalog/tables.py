@@ -3,17 +3,19 @@
 A column for a field of a value has the name of the field: `row_of` and `Topic(**row._mapping)` depend on it.
 """
 
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
+from dataclasses import fields
 from enum import IntEnum
 from typing import Any
 
 import sqlalchemy as sa
 
+from ortoo.common.directory.group import DEFAULTS, Group
+from ortoo.common.directory.topic import MessageType, Permission
 from ortoo.common.groups.retry_policy import RetryPolicy
 from ortoo.common.grpc.enum_values import known_or
 from ortoo.namesrv.decisions.placements import format_order, parse_order
 from ortoo.namesrv.decisions.replicas import ReplicaId
-from ortoo.namesrv.decisions.topics import MessageType, Permission
 
 SCHEMA_VERSION = 1
 """The schema version in databases from before there were migrations."""
@@ -72,6 +74,10 @@ def _replicas_of_text(text: str) -> tuple[ReplicaId, ...]:
 ID64 = EncodedColumn(sa.BigInteger(), _signed, _unsigned)
 """Unsigned 64-bit ids, since the integers of databases have a sign."""
 RETRY = EncodedColumn(sa.String(1_024), RetryPolicy.text, RetryPolicy.read)
+
+COLUMN_NAMES = {"auto_created": "by_use"}
+"""Fields whose column has another name."""
+FIELD_NAMES = {column: field for field, column in COLUMN_NAMES.items()}
 
 metadata = sa.MetaData()
 
@@ -140,29 +146,25 @@ placement_sets = sa.Table(
 """The placements of topics. Topics with equal placements name the same set; a set never changes."""
 
 
+_GROUP_TYPES: Mapping[type, tuple[sa.types.TypeEngine[Any], Callable[[Any], Any]]] = {
+    bool: (sa.Boolean(), lambda value: sa.true() if value else sa.false()),
+    int: (sa.BigInteger(), str),
+    RetryPolicy: (RETRY, RetryPolicy.text),
+}
+"""For each class of a group's settings: the type of its column, and the default as SQL."""
+_OF_32_BITS = ("attempts_max", "in_flight_max")
+"""The columns of numbers that are no BIGINT, since the revisions 0003 and 0007."""
+
+
 def _group_columns() -> list[sa.Column[Any]]:
-    """The columns of a group."""
-    return [
-        sa.Column("name", sa.String(120), primary_key=True),
-        sa.Column("version", sa.BigInteger, nullable=False),
-        sa.Column("consume_enabled", sa.Boolean, nullable=False),
-        sa.Column("slow_consumer_threshold_messages", sa.BigInteger, nullable=False),
-        sa.Column("slow_consumer_grace_ms", sa.BigInteger, nullable=False),
-        sa.Column("created_at_ms", sa.BigInteger, nullable=False),
-        # Since revision 0003.
-        sa.Column("broadcast_enabled", sa.Boolean, nullable=False, server_default=sa.true()),
-        sa.Column("notify_members_changed", sa.Boolean, nullable=False, server_default=sa.true()),
-        sa.Column("unacknowledged_bytes_max", sa.BigInteger, nullable=False, server_default=str(64 << 20)),
-        sa.Column("attempts_max", sa.Integer, nullable=False, server_default="16"),
-        # Since revision 0007.
-        sa.Column("retry", RETRY, nullable=False, server_default="classic"),
-        sa.Column("in_flight_max", sa.Integer, nullable=False, server_default="0"),
-        sa.Column("park_expired", sa.Boolean, nullable=False, server_default=sa.false()),
-        # Since revision 0010.
-        sa.Column("by_use", sa.Boolean, nullable=False, server_default=sa.false()),
-        # Since revision 0012.
-        sa.Column("lite_exclusive", sa.Boolean, nullable=False, server_default=sa.false()),
-    ]
+    """The columns of a group, one for each field of `Group`."""
+    columns: list[sa.Column[Any]] = [sa.Column("name", sa.String(120), primary_key=True)]
+    for name in [field.name for field in fields(Group)][1:]:
+        default = getattr(DEFAULTS, name)
+        kind, as_sql = _GROUP_TYPES[type(default)]
+        stored = sa.Integer() if name in _OF_32_BITS else kind
+        columns.append(sa.Column(COLUMN_NAMES.get(name, name), stored, nullable=False, server_default=as_sql(default)))
+    return columns
 
 
 groups = sa.Table("groups", metadata, *_group_columns())
@@ -226,10 +228,6 @@ stores = sa.Table(
     sa.Column("log_end", sa.BigInteger, nullable=False, server_default="0"),
 )
 """The registered store of each enode."""
-
-
-FIELD_NAMES = {"by_use": "auto_created"}
-"""Columns whose field has another name."""
 
 
 def row_of(table: sa.Table, value: object, **given: object) -> dict[str, object]:

@@ -8,14 +8,15 @@ from typing import Any, TypeVar
 
 import sqlalchemy as sa
 
+from ortoo.common.directory.group import Group
+from ortoo.common.directory.topic import Placement
 from ortoo.common.groups.group_topics import parent_of_topic
 from ortoo.common.groups.handle_seal import HandleKey
 from ortoo.namesrv.catalog import tables
 from ortoo.namesrv.catalog.encryption import Encryption
 from ortoo.namesrv.catalog.tables import row_of
 from ortoo.namesrv.decisions.deletions import LOW_BITS, GroupDeletion, RowSums, StoredChanges, TopicDeletion
-from ortoo.namesrv.decisions.groups import Group
-from ortoo.namesrv.decisions.placements import Placement, PlacementSet
+from ortoo.namesrv.decisions.placements import PlacementSet
 from ortoo.namesrv.decisions.routes.route_changes import StoredDirectory
 from ortoo.namesrv.decisions.topics import Topic
 

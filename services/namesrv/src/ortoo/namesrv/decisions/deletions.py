@@ -7,9 +7,9 @@ from dataclasses import dataclass
 from typing import Final, NamedTuple, TypeVar
 
 from ortoo.common.cluster.names import check_group_name, check_topic_name
+from ortoo.common.directory.group import Group
 from ortoo.common.errors import AlreadyExists, Conflict, NotFound
 from ortoo.common.groups.handle_seal import HandleKey
-from ortoo.namesrv.decisions.groups import Group
 from ortoo.namesrv.decisions.topics import Topic
 
 DELETIONS_RETENTION_MS = 90 * 86_400_000

@@ -5,73 +5,26 @@ from collections.abc import Collection, Sequence
 from dataclasses import dataclass
 
 from ortoo.common.cluster.names import check_group_name
+from ortoo.common.directory.group import DEFAULTS, MAXIMA, SETTINGS, ZERO_IS_DEFAULT, Group
 from ortoo.common.errors import AlreadyExists, Invalid, NotFound, Overloaded
-from ortoo.common.groups.failure_rule import ATTEMPTS_LIMIT, ATTEMPTS_MAX
-from ortoo.common.groups.retry_policy import RetryPolicy
 
 GROUPS_MAX = 100_000
-SLOW_THRESHOLD_DEFAULT_MESSAGES = 1024
-SLOW_THRESHOLD_MAX_MESSAGES = 1_000_000_000
-SLOW_GRACE_DEFAULT_MS = 10_000
-SLOW_GRACE_MAX_MS = 86_400_000
-UNACKNOWLEDGED_DEFAULT_BYTES = 64 << 20
-UNACKNOWLEDGED_MAX_BYTES = 16 << 30
-IN_FLIGHT_MAX = 1_000_000
 EXCLUSIVE_NAME_MAX = 115
 """The longest name of a group with `lite_exclusive`; the owners of its lite topics are stored under a longer one."""
-
-
-@dataclass(frozen=True, slots=True)
-class Group:
-    """The configuration of a consumer group. In a request, 0 is the default, except for `slow_consumer_grace_ms`."""
-
-    name: str
-    version: int
-    consume_enabled: bool = True
-    slow_consumer_threshold_messages: int = 0
-    slow_consumer_grace_ms: int = SLOW_GRACE_DEFAULT_MS
-    created_at_ms: int = 0
-    broadcast_enabled: bool = True
-    notify_members_changed: bool = True
-    unacknowledged_bytes_max: int = 0
-    attempts_max: int = 0
-    retry: RetryPolicy = RetryPolicy()
-    in_flight_max: int = 0
-    park_expired: bool = False
-    auto_created: bool = False
-    """Whether the group was created automatically because a consumer named it. All other groups are *declared*."""
-    lite_exclusive: bool = False
 
 
 def with_defaults(request: Group) -> Group:
     """Check a requested group and fill in its defaults. Errors: Invalid, naming the field."""
     check_group_name(request.name, "group.name")
-    group = dataclasses.replace(
-        request,
-        slow_consumer_threshold_messages=request.slow_consumer_threshold_messages or SLOW_THRESHOLD_DEFAULT_MESSAGES,
-        unacknowledged_bytes_max=request.unacknowledged_bytes_max or UNACKNOWLEDGED_DEFAULT_BYTES,
-        attempts_max=request.attempts_max or ATTEMPTS_MAX,
-        retry=request.retry.with_defaults("group.retry"),
-    )
-    for field, most in (
-        ("slow_consumer_threshold_messages", SLOW_THRESHOLD_MAX_MESSAGES),
-        ("slow_consumer_grace_ms", SLOW_GRACE_MAX_MS),
-        ("unacknowledged_bytes_max", UNACKNOWLEDGED_MAX_BYTES),
-        ("attempts_max", ATTEMPTS_LIMIT),
-        ("in_flight_max", IN_FLIGHT_MAX),
-    ):
+    defaults = {name: getattr(request, name) or getattr(DEFAULTS, name) for name in ZERO_IS_DEFAULT}
+    group = dataclasses.replace(request, **defaults, retry=request.retry.with_defaults("group.retry"))
+    for field, most in MAXIMA.items():
         if getattr(group, field) > most:
             raise Invalid(f"{getattr(group, field)}; give at most {most}", field=f"group.{field}")
     if group.lite_exclusive and len(group.name) > EXCLUSIVE_NAME_MAX:
         what = f"the name has {len(group.name)} characters; at most {EXCLUSIVE_NAME_MAX} with lite_exclusive"
         raise Invalid(what, field="group.lite_exclusive")
     return group
-
-
-SETTINGS = tuple(
-    field.name for field in dataclasses.fields(Group) if field.name not in ("name", "version", "created_at_ms")
-)
-"""The settings of a group that can be changed."""
 
 
 @dataclass(frozen=True, slots=True)

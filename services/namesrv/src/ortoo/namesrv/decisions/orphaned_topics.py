@@ -6,10 +6,10 @@ from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
 
 from ortoo.common.cluster.names import check_process_name, check_topic_name
+from ortoo.common.directory.topic import Permission, Placement
 from ortoo.common.errors import Conflict, Invalid, NotFound
 from ortoo.common.groups.group_topics import parent_of_topic
-from ortoo.namesrv.decisions.placements import Placement
-from ortoo.namesrv.decisions.topics import QUEUE_COUNT_MAX, Permission, Topic
+from ortoo.namesrv.decisions.topics import QUEUE_COUNT_MAX, Topic
 
 ORPHANED_TOPICS_MAX = 100_000
 """The maximum number of topics kept of all enodes together; further ones are only counted."""

@@ -5,11 +5,11 @@ Most topics have the same placements, so each set of placements is kept and sent
 
 from collections import Counter
 from collections.abc import Iterable, Mapping, Sequence
-from dataclasses import dataclass
 from functools import cached_property, lru_cache
 from hashlib import blake2b
 
 from ortoo.common.cluster.names import check_process_name
+from ortoo.common.directory.topic import Placement, PublishPlace
 from ortoo.common.errors import Invalid
 
 SHARED_SETS_MAX = 4_096
@@ -17,15 +17,6 @@ SHARED_SETS_MAX = 4_096
 ORDER_FIELD = "publish_order"
 SET_BYTES = 24
 """The size of a set on the wire without its placements, bytes, rounded up."""
-
-
-@dataclass(frozen=True, slots=True)
-class Placement:
-    """The queues of one topic on one enode. Queue ids start at 0."""
-
-    enode: str
-    read_queue_count: int
-    write_queue_count: int
 
 
 class PlacementSet(tuple[Placement, ...]):
@@ -93,14 +84,6 @@ class PlacementSetUses:
     def enodes(self) -> set[str]:
         """The enodes on which topics have queues."""
         return set(self._set_counts)
-
-
-@dataclass(frozen=True, slots=True)
-class PublishPlace:
-    """An entry of a publish order: producers use the first `queue_count` queues of a topic on one enode."""
-
-    enode: str
-    queue_count: int
 
 
 PublishOrder = tuple[PublishPlace, ...]

@@ -1,16 +1,16 @@
 """Decisions about topics: validated creations and changes, as pure functions of the current state."""
 
 import dataclasses
-import enum
 from collections.abc import Collection, Mapping, Sequence
 from dataclasses import dataclass
 
 from ortoo.common.cluster.names import check_process_name, check_topic_name
 from ortoo.common.cluster.sorted_names import SortedNames
+from ortoo.common.directory.topic import MessageType, Permission, Placement
 from ortoo.common.errors import AlreadyExists, Conflict, Invalid, NotFound, Overloaded
 from ortoo.common.groups.group_topics import LITE_PREFIX, parent_of_topic
 from ortoo.common.logs.counts import counted
-from ortoo.namesrv.decisions.placements import Placement, PlacementSet, PublishOrder, check_publish_order
+from ortoo.namesrv.decisions.placements import PlacementSet, PublishOrder, check_publish_order
 
 QUEUE_COUNT_MAX = 1024
 QUEUE_COUNT_DEFAULT = 4
@@ -24,29 +24,6 @@ LOST_SHOWN_MAX = 10
 """Maximum number of names in a refusal to forget an enode."""
 LITE_TTL_MIN_MS = 60_000
 LITE_TTL_MAX_MS = 365 * 86_400_000
-
-
-class Permission(enum.IntEnum):
-    """The operations that a topic allows; the numbers are used on the wire."""
-
-    UNSPECIFIED = 0
-    READ_WRITE = 1
-    READ_ONLY = 2
-    WRITE_ONLY = 3
-    NONE = 4
-
-
-class MessageType(enum.IntEnum):
-    """The message type that a topic accepts; the numbers are used on the wire."""
-
-    UNSPECIFIED = 0
-    """Every type."""
-    NORMAL = 1
-    FIFO = 2
-    DELAY = 3
-    TRANSACTION = 4
-    PRIORITY = 5
-    LITE = 6
 
 
 @dataclass(frozen=True, slots=True)

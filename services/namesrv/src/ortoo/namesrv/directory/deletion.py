@@ -1,10 +1,10 @@
 """Deletion and restoration of topics and groups: the stored change and the change for watchers."""
 
+from ortoo.common.directory.group import Group
 from ortoo.common.errors import Conflict
 from ortoo.namesrv.catalog.transaction import CatalogTransaction
 from ortoo.namesrv.decisions import deletions, groups, topics
 from ortoo.namesrv.decisions.deletions import GroupDeletion, TopicDeletion
-from ortoo.namesrv.decisions.groups import Group
 from ortoo.namesrv.decisions.routes.route_change import RouteChange
 from ortoo.namesrv.decisions.topics import Topic
 

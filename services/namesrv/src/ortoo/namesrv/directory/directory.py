@@ -7,6 +7,7 @@ from functools import partial
 from typing import Any, TypeVar
 
 from ortoo.common.cluster.sorted_names import SortedNames
+from ortoo.common.directory.group import Group
 from ortoo.common.errors import DataLoss, OrtooError, Overloaded, Unavailable
 from ortoo.common.groups.handle_seal import HandleKey, HandleKeys
 from ortoo.common.logs.logger import get_logger
@@ -17,7 +18,7 @@ from ortoo.namesrv.catalog.catalog import Catalog
 from ortoo.namesrv.catalog.transaction import CatalogTransaction
 from ortoo.namesrv.decisions import deletions, groups, orphaned_topics, topics
 from ortoo.namesrv.decisions.deletions import GroupDeletion, TopicDeletion
-from ortoo.namesrv.decisions.groups import ALL_FIELDS, FieldSelection, Group
+from ortoo.namesrv.decisions.groups import ALL_FIELDS, FieldSelection
 from ortoo.namesrv.decisions.handle_keys import KeyRotation
 from ortoo.namesrv.decisions.orphaned_topics import OrphanedTopic, OrphanedTopics, StoredTopic
 from ortoo.namesrv.decisions.process_leases import Enode, ProcessLeases, Snode

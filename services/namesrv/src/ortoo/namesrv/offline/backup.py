@@ -16,6 +16,7 @@ from typing import Any
 
 import sqlalchemy as sa
 
+from ortoo.common.directory.topic import Placement
 from ortoo.common.errors import Conflict, DataLoss, Invalid, NotFound, Unsupported
 from ortoo.common.logs.counts import counted
 from ortoo.common.records.sealed_batch import crc32c
@@ -24,7 +25,7 @@ from ortoo.namesrv.catalog.database import TransactionRunner
 from ortoo.namesrv.catalog.database_file import exclusive_access
 from ortoo.namesrv.catalog.engine import create_database_engine, database_url_of
 from ortoo.namesrv.catalog.schema import HEAD, migrate_to_head, stored_revision
-from ortoo.namesrv.decisions.placements import Placement, PlacementSet
+from ortoo.namesrv.decisions.placements import PlacementSet
 
 FORMAT = "ortoo-directory"
 VERSION = 1

@@ -6,10 +6,10 @@ from itertools import chain
 from typing import TypeVar
 
 from ortoo.common.cluster.route_watch import CHECKSUM_MODULUS, checksum_of
+from ortoo.common.directory.group import Group
 from ortoo.common.groups.handle_seal import HandleKeys
 from ortoo.common.grpc.messages import write
 from ortoo.namesrv.decisions.deletions import GroupDeletion
-from ortoo.namesrv.decisions.groups import Group
 from ortoo.namesrv.decisions.placements import PlacementSet
 from ortoo.namesrv.decisions.process_leases import Enode, Snode
 from ortoo.namesrv.decisions.routes.route_change import Contents, RouteChange

@@ -1,11 +1,12 @@
 """Conversions between values of the name server and protobuf messages, for fields with different names."""
 
 from ortoo.common.cluster.names import check_process_name
+from ortoo.common.directory.group import Group
+from ortoo.common.directory.topic import PublishPlace
 from ortoo.common.grpc.messages import read, read_request, write
 from ortoo.namesrv.catalog.users import User
 from ortoo.namesrv.decisions.deletions import TopicDeletion
-from ortoo.namesrv.decisions.groups import FieldSelection, Group
-from ortoo.namesrv.decisions.placements import PublishPlace
+from ortoo.namesrv.decisions.groups import FieldSelection
 from ortoo.namesrv.decisions.replicas import Proposal, ReplicaSet, ReplicaState, ReplicaStatus, majority
 from ortoo.namesrv.decisions.topics import Topic, TopicChange
 from ortoo.v1 import namesrv_pb2, replica_admin_pb2, replica_report_pb2, topic_pb2

@@ -5,12 +5,13 @@ from collections.abc import Iterable, Mapping, Sequence
 from typing import TypeVar
 
 from ortoo.common.cluster.sorted_names import SortedNames
+from ortoo.common.directory.group import Group
 from ortoo.common.errors import NOT_ACCEPTED_FIELD, Forbidden, Invalid, NotFound, Unavailable
 from ortoo.common.groups.group_topics import group_of_topic, parent_of_topic
 from ortoo.common.groups.handle_seal import HandleSeals
 from ortoo.snode.cluster.lite_cache import LiteTopicCache
 from ortoo.snode.cluster.placement_index import PlacementIndex
-from ortoo.snode.cluster.routes import DirectoryUpdate, EnodeEntry, Group, Queue, SnodeEntry, Topic
+from ortoo.snode.cluster.routes import DirectoryUpdate, EnodeEntry, Queue, SnodeEntry, Topic
 
 Kind = TypeVar("Kind", Topic, Group)
 AVAILABLE_CACHE_MAX = 4_096

@@ -7,12 +7,14 @@ from typing import NamedTuple, TypeVar
 
 from ortoo.common.cluster.name_servers import NameServers
 from ortoo.common.cluster.route_watch import RoutePosition
+from ortoo.common.directory.group import Group
+from ortoo.common.directory.topic import MessageType, Permission
 from ortoo.common.errors import AlreadyExists, Forbidden, NotFound, OrtooError, Unavailable, Unsupported
 from ortoo.common.errors.status import rpc_errors
 from ortoo.common.grpc.channels import Channels, Headers
 from ortoo.common.grpc.cluster_token import ADMIN_TOKEN
 from ortoo.common.process.clock import Clock
-from ortoo.snode.cluster.routes import DirectoryUpdate, Group, MessageType, Permission, Topic
+from ortoo.snode.cluster.routes import DirectoryUpdate, Topic
 from ortoo.snode.cluster.wire import decode_group, decode_in_slices, decode_topic
 from ortoo.v1 import namesrv_pb2, topic_pb2
 from ortoo.v1.namesrv_pb2_grpc import NameServiceStub

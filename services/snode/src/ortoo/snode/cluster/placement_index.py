@@ -2,7 +2,8 @@
 
 from itertools import chain
 
-from ortoo.snode.cluster.routes import Placement, Topic
+from ortoo.common.directory.topic import Placement
+from ortoo.snode.cluster.routes import Topic
 
 
 class PlacementIndex:

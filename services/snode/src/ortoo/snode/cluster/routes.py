@@ -6,34 +6,9 @@ from dataclasses import dataclass
 from functools import lru_cache
 from typing import NamedTuple
 
-from ortoo.common.groups.failure_rule import ATTEMPTS_MAX
+from ortoo.common.directory.group import Group
+from ortoo.common.directory.topic import MessageType, Permission, Placement, PublishPlace
 from ortoo.common.groups.handle_seal import HandleKeys
-from ortoo.common.groups.retry_policy import RetryPolicy
-
-UNACKNOWLEDGED_BYTES_MAX = 64 << 20
-
-
-class Permission(enum.IntEnum):
-    """The operations that a topic allows; the values are those of the protobuf enum."""
-
-    READ_WRITE = 1
-    READ_ONLY = 2
-    WRITE_ONLY = 3
-    NONE = 4
-
-
-class MessageType(enum.IntEnum):
-    """The type of a message, and the type that a topic accepts; the values are those of the protobuf enum."""
-
-    UNSPECIFIED = 0
-    """As the type of a topic: all types."""
-    NORMAL = 1
-    FIFO = 2
-    DELAY = 3
-    TRANSACTION = 4
-    PRIORITY = 5
-    LITE = 6
-    """As the type of a topic: the parent of lite topics."""
 
 
 class DeliveryMode(enum.IntEnum):
@@ -54,22 +29,6 @@ class Queue(NamedTuple):
 
     def __str__(self) -> str:
         return f"{self.topic}/{self.enode}/{self.queue_id}"
-
-
-@dataclass(frozen=True, slots=True)
-class Placement:
-    """The queues of one topic on one enode. Queue ids begin at 0."""
-
-    enode: str
-    read_queue_count: int
-    write_queue_count: int
-
-
-class PublishPlace(NamedTuple):
-    """The number of queues of a topic on one enode that producers use, from queue 0."""
-
-    enode: str
-    queue_count: int
 
 
 @dataclass(frozen=True, slots=True)
@@ -126,27 +85,6 @@ def _write_queues(
     if order:
         return tuple(Queue(name, p.enode, i) for p in order for i in range(p.queue_count))
     return tuple(sorted(Queue(name, p.enode, i) for p in placements for i in range(p.write_queue_count)))
-
-
-@dataclass(frozen=True, slots=True)
-class Group:
-    """A consumer group's configuration."""
-
-    name: str
-    version: int = 0
-    consume_enabled: bool = True
-    slow_consumer_threshold_messages: int = 1024
-    slow_consumer_grace_ms: int = 10_000
-    created_at_ms: int = 0
-    broadcast_enabled: bool = True
-    notify_members_changed: bool = True
-    unacknowledged_bytes_max: int = UNACKNOWLEDGED_BYTES_MAX
-    attempts_max: int = ATTEMPTS_MAX
-    retry: RetryPolicy = RetryPolicy()
-    in_flight_max: int = 0
-    park_expired: bool = False
-    lite_exclusive: bool = False
-    """Whether each lite topic is for one group member alone, the last one that subscribed."""
 
 
 class EnodeReplicaState(enum.IntEnum):

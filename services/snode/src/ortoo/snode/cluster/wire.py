@@ -5,8 +5,9 @@ from collections.abc import Callable, Iterable, Mapping
 from functools import lru_cache
 from typing import Any, Final
 
+from ortoo.common.directory.group import DEFAULTS, ZERO_IS_DEFAULT, Group
+from ortoo.common.directory.topic import MessageType, Permission, Placement, PublishPlace
 from ortoo.common.errors import DataLoss
-from ortoo.common.groups.failure_rule import ATTEMPTS_MAX
 from ortoo.common.groups.group_topics import parent_of_topic
 from ortoo.common.groups.handle_seal import HandleKey, HandleKeys
 from ortoo.common.groups.retry_policy import RetryKind, RetryPolicy
@@ -19,20 +20,7 @@ from ortoo.common.records.columns import KEYS, RARE_COLUMNS, TAG, Layout, Messag
 from ortoo.common.records.message import Message
 from ortoo.common.records.message_fields import NO_RARE_FIELDS, RareFields
 from ortoo.common.records.sealed_batch import SealedBatch
-from ortoo.snode.cluster.routes import (
-    UNACKNOWLEDGED_BYTES_MAX,
-    DirectoryUpdate,
-    EnodeEntry,
-    EnodeReplica,
-    EnodeReplicaState,
-    Group,
-    MessageType,
-    Permission,
-    Placement,
-    PublishPlace,
-    Queue,
-    Topic,
-)
+from ortoo.snode.cluster.routes import DirectoryUpdate, EnodeEntry, EnodeReplica, EnodeReplicaState, Queue, Topic
 from ortoo.v1 import namesrv_pb2, record_pb2, topic_pb2
 
 NO_SETS: Mapping[int, tuple[Placement, ...]] = {}
@@ -56,7 +44,7 @@ def decode_topic(topic: topic_pb2.Topic, sets: Mapping[int, tuple[Placement, ...
     return read(
         Topic,
         topic,
-        permission=known_or(Permission, topic.permission, Permission.READ_WRITE),
+        permission=known_or(Permission, topic.permission or Permission.READ_WRITE, Permission.READ_WRITE),
         message_type=known_or(MessageType, topic.message_type, MessageType.UNSPECIFIED),
         placements=sets.get(topic.placement_set_id) or _decode_placements(topic.placements),
         publish_order=tuple(read(PublishPlace, place) for place in topic.publish_order.places),
@@ -81,9 +69,8 @@ def decode_group(group: topic_pb2.Group) -> Group:
         Group,
         group,
         slow_consumer_grace_ms=group.slow_consumer_grace_ms,
-        unacknowledged_bytes_max=group.unacknowledged_bytes_max or UNACKNOWLEDGED_BYTES_MAX,
-        attempts_max=group.attempts_max or ATTEMPTS_MAX,
         retry=decode_retry_policy(group.retry),
+        **{name: getattr(group, name) or getattr(DEFAULTS, name) for name in ZERO_IS_DEFAULT},
     )
 
 

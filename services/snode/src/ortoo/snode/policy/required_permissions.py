@@ -1,6 +1,6 @@
 """The permissions that each method of the snode needs for a request.
 
-A method that is not listed needs an admin.
+A method that is not listed needs an admin: it changes or shows the cluster or other users' clients.
 
 A request with a handle needs the permissions for the topic and group in it. The method refuses a forged handle.
 """
@@ -176,11 +176,6 @@ def _signed_in(request: Any, _: TopicNameOf) -> tuple[()]:
     return ()
 
 
-def _admins(request: Any, _: TopicNameOf) -> tuple[RequiredPermission]:
-    """The permission for requests that change or show the cluster or other users' clients."""
-    return (ADMIN,)
-
-
 REQUIRED_PERMISSIONS: Mapping[str, PermissionsOf] = {
     "ProducerService/Publish": _sends,
     "ProducerService/BeginTransaction": _begins,
@@ -225,24 +220,7 @@ REQUIRED_PERMISSIONS: Mapping[str, PermissionsOf] = {
     **{f"AdminService/{name}": _schedules for name in ("SuspendSchedule", "ResumeSchedule", "DeleteSchedule")},
     "AdminService/DescribeGroup": lambda request, _: [_group(request.name, READING)],
     "AdminService/DescribeAccess": _signed_in,
-    "Admin/ChangeLogLevel": _admins,
-    "FindingsService/ListFindings": _admins,
-    **{f"SettingsService/{name}": _admins for name in ("ListSettings", "UpdateSettings", "ListSettingChanges")},
     **{f"DeliveryService/{name}": _reads for name in ("ListDeliveries", "ExplainConsumption")},
-    **{
-        f"AdminService/{name}": _admins
-        for name in (
-            *("CreateTopic", "UpdateTopic", "DeleteTopic", "ListTopics", "ListDelayedMessages", "ListTopicGroups"),
-            *("PutGroup", "UpdateGroup", "DeleteGroup", "ListGroups", "ResetOffsets", "CloneOffsets", "ParkMessages"),
-            *("PutUser", "DeleteUser", "ListUsers", "DescribeCluster", "ListTransactions", "ResumeTransaction"),
-            *("ListClients", "DescribeClient", "CallClient", "ListConsumers", "SetDeliveryMode", "ListDeliveryModes"),
-            *("DescribeFlowControl", "UpdateFlowControl", "UndeleteTopic", "ListDeletedTopics"),
-            *("ListOrphanedTopics", "AdoptTopics", "UndeleteGroup", "ListDeletedGroups"),
-            *("ListReplicas", "HandOver", "ElectReplica", "AddReplica", "RemoveReplica", "AcceptStore"),
-            *("ForgetEnode", "ListSchedules", "TrimTopic", "ListDisks", "ListPermissions", "ListAuditEntries"),
-            *("ListRoles", "DescribeRole", "ListSinks", "ResetSink"),
-        )
-    },
     **{f"ExternalScaler/{name}": _scales for name in ("IsActive", "StreamIsActive", "GetMetricSpec", "GetMetrics")},
     "MessagingService/QueryRoute": lambda request, _: [_topic(request.topic.name, ANY)],
     "MessagingService/SendMessage": lambda request, _: [_topic(one.topic.name, PUB) for one in request.messages],

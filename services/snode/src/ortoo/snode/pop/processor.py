@@ -5,6 +5,7 @@ import math
 from collections.abc import Callable, Iterable, Sequence
 from dataclasses import replace
 
+from ortoo.common.directory.topic import MessageType
 from ortoo.common.errors import Conflict, OrtooError, Unavailable
 from ortoo.common.groups.pop import (
     AwaitRequest,
@@ -17,7 +18,7 @@ from ortoo.common.groups.pop import (
     ranges_of,
 )
 from ortoo.snode.cluster import ClusterView
-from ortoo.snode.cluster.routes import DeliveryMode, MessageType, Queue, Topic
+from ortoo.snode.cluster.routes import DeliveryMode, Queue, Topic
 from ortoo.snode.cluster.runtime import Runtime
 from ortoo.snode.enodes.link import EnodeLinks
 from ortoo.snode.membership.group_filters import GroupFilters

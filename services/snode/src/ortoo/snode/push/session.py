@@ -6,12 +6,13 @@ import dataclasses
 from collections.abc import Callable, Iterator, Mapping
 from typing import Any
 
+from ortoo.common.directory.group import DEFAULTS
 from ortoo.common.errors import Fenced
 from ortoo.common.filters.message_filter import MessageFilter
 from ortoo.common.grpc.layers.call_memory import open_call_share
 from ortoo.common.logs.logger import get_logger
 from ortoo.snode import log_events
-from ortoo.snode.cluster.routes import UNACKNOWLEDGED_BYTES_MAX, Queue
+from ortoo.snode.cluster.routes import Queue
 from ortoo.snode.enodes.link import FETCH_BYTES_MAX, Interruption, LockRequest
 from ortoo.snode.membership.group_members import CloseReason, GroupMember
 from ortoo.snode.pull.offsets import SessionStart, StartFrom
@@ -82,7 +83,7 @@ class PushSession:
     def unacknowledged_bytes_max(self) -> int:
         """The limit of unacknowledged bytes, above which no message is sent."""
         group = self._context.directory.group(self.group)
-        return group.unacknowledged_bytes_max if group is not None else UNACKNOWLEDGED_BYTES_MAX
+        return group.unacknowledged_bytes_max if group is not None else DEFAULTS.unacknowledged_bytes_max
 
     def leave_group(self, member: GroupMember) -> None:
         """Remove the session from its group. A client that also has a client session stays an inactive group member."""

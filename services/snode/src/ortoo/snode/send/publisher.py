@@ -9,6 +9,7 @@ from collections.abc import Callable, Collection, Sequence
 from dataclasses import dataclass, field
 from typing import Any
 
+from ortoo.common.directory.topic import MessageType
 from ortoo.common.errors import NOT_ACCEPTED_FIELD, Invalid, OrtooError, Unavailable
 from ortoo.common.groups.handle_seal import HandleSeals
 from ortoo.common.groups.queue_choice import queue_of_group
@@ -21,7 +22,7 @@ from ortoo.common.records.message_id import message_id_text
 from ortoo.common.records.sealed_batch import MESSAGES_MAX, RECORDS_BYTES_MAX
 from ortoo.common.records.text_rules import REQUEST_LIMITS
 from ortoo.snode.cluster.directory import DirectoryCache, resolve_write_queues
-from ortoo.snode.cluster.routes import MessageType, Queue, Topic
+from ortoo.snode.cluster.routes import Queue, Topic
 from ortoo.snode.cluster.runtime import Runtime
 from ortoo.snode.enodes.link import EnodeLinks, explain_error
 from ortoo.snode.send.ambiguous_outcome import AmbiguousOutcome

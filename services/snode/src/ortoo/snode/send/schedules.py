@@ -4,13 +4,14 @@ from collections.abc import Sequence
 from dataclasses import dataclass, replace
 
 from ortoo.common.cluster.names import check_schedule_name
+from ortoo.common.directory.topic import MessageType
 from ortoo.common.errors import Invalid, NotFound, Unavailable
 from ortoo.common.groups.queue_choice import queue_of_group
 from ortoo.common.records.batch import encode
 from ortoo.common.records.message import Message
 from ortoo.snode.cluster import ClusterView
 from ortoo.snode.cluster.directory import check_client_writes, resolve_write_queues
-from ortoo.snode.cluster.routes import MessageType, Queue, Topic
+from ortoo.snode.cluster.routes import Queue, Topic
 from ortoo.snode.enodes.link import EnodeLinks, ScheduleChange, StoredSchedule
 from ortoo.snode.send.delayed import LIST_DEFAULT, LIST_MAX
 from ortoo.snode.send.queue_choice import queue_of_level

@@ -9,6 +9,7 @@ from collections.abc import Iterable
 from dataclasses import KW_ONLY, dataclass, field
 from weakref import WeakValueDictionary
 
+from ortoo.common.directory.topic import Placement
 from ortoo.common.errors import AlreadyExists, NotFound, OrtooError
 from ortoo.common.groups.group_topics import DEAD_LETTER_PREFIX, RETRY_PREFIX
 from ortoo.common.logs.logger import get_logger
@@ -16,7 +17,7 @@ from ortoo.common.process.clock import Clock
 from ortoo.snode import log_events
 from ortoo.snode.cluster import ClusterView
 from ortoo.snode.cluster.directory import check_client_writes
-from ortoo.snode.cluster.routes import Placement, Topic
+from ortoo.snode.cluster.routes import Topic
 from ortoo.snode.cluster.watch import DirectoryWatch
 from ortoo.snode.enodes.link import EnodeLinks
 

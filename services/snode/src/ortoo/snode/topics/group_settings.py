@@ -5,6 +5,7 @@ from collections.abc import Iterable
 from dataclasses import dataclass
 
 from ortoo.common.cluster.names import check_group_name
+from ortoo.common.directory.group import Group
 from ortoo.common.errors import Conflict, Forbidden, NotFound, OrtooError
 from ortoo.common.groups.group_topics import RETRY_PREFIX
 from ortoo.common.logs.logger import get_logger
@@ -12,7 +13,7 @@ from ortoo.common.process.clock import Clock
 from ortoo.snode import log_events
 from ortoo.snode.cluster.directory import DirectoryCache
 from ortoo.snode.cluster.name_server import NameServerClient
-from ortoo.snode.cluster.routes import DeliveryMode, Group
+from ortoo.snode.cluster.routes import DeliveryMode
 from ortoo.snode.cluster.watch import DirectoryWatch
 from ortoo.snode.enodes.link import EnodeLinks, explain_error
 from ortoo.snode.membership.group_members import SlowConsumerRule

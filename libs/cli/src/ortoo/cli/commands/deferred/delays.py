@@ -5,7 +5,7 @@ from typing import TYPE_CHECKING, Annotated
 
 import typer
 
-from ortoo.cli.terminal.command import TopicName
+from ortoo.cli.terminal.command import Commands, TopicName
 from ortoo.cli.terminal.output import Columns, CommandOutput, OutputTable, text_of_time
 
 if TYPE_CHECKING:
@@ -35,3 +35,7 @@ async def cancel(
     for handle in handles:
         await mq.recall(handle)
         yield CommandOutput({"recalled": handle}, f"recalled {handle}")
+
+
+COMMANDS: Commands = {"list": show_all, "cancel": cancel}
+"""The commands of `ortoo delay`, by name."""

@@ -8,6 +8,7 @@ from typing import TYPE_CHECKING, Annotated
 import typer
 
 from ortoo.cli.commands.deferred.delays import Limit
+from ortoo.cli.terminal.command import Commands
 from ortoo.cli.terminal.completion import complete_topics
 from ortoo.cli.terminal.output import Columns, CommandOutput, OutputTable, content_fields, text_of_time
 from ortoo.cli.terminal.printing import print_note
@@ -117,3 +118,14 @@ def _rule(one: "ScheduleInfo") -> str:
 
 def _next(one: "ScheduleInfo") -> str:
     return "suspended" if one.suspended else text_of_time(one.next_ms) if one.next_ms else "never"
+
+
+COMMANDS: Commands = {
+    "create": create,
+    "list": show_all,
+    "describe": describe,
+    "suspend": suspend,
+    "resume": resume,
+    "delete": delete,
+}
+"""The commands of `ortoo schedule`, by name."""

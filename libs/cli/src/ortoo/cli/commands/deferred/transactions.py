@@ -6,6 +6,7 @@ from typing import TYPE_CHECKING, Annotated
 import typer
 
 from ortoo.cli.commands.deferred.delays import Limit
+from ortoo.cli.terminal.command import Commands
 from ortoo.cli.terminal.completion import complete_topics
 from ortoo.cli.terminal.output import Columns, CommandOutput, OutputTable, text_of_time
 
@@ -65,3 +66,7 @@ async def resume(mq: "Client", transaction_ids: TransactionIds) -> AsyncIterator
 
 def _outcome_output(transaction_id: str, outcome: str) -> CommandOutput:
     return CommandOutput({"transaction_id": transaction_id, "outcome": outcome}, f"{outcome} {transaction_id}")
+
+
+COMMANDS: Commands = {"list": show_all, "commit": commit, "rollback": rollback, "resume": resume}
+"""The commands of `ortoo tx`, by name."""

@@ -3,9 +3,9 @@
 from collections.abc import Sequence
 from dataclasses import dataclass
 
+from ortoo.common.directory.group import Group
 from ortoo.common.groups.handle_seal import HandleKeys
 from ortoo.namesrv.decisions.deletions import GroupDeletion, TopicDeletion
-from ortoo.namesrv.decisions.groups import Group
 from ortoo.namesrv.decisions.process_leases import Enode, Snode
 from ortoo.namesrv.decisions.topics import Topic
 

@@ -9,9 +9,9 @@ from itertools import islice
 from typing import TypeVar
 
 from ortoo.common.cluster.sorted_names import SortedNames
+from ortoo.common.directory.group import Group
 from ortoo.common.groups.handle_seal import HandleKey, HandleKeys
 from ortoo.namesrv.decisions.deletions import GroupDeletion, RowSums, TopicDeletion
-from ortoo.namesrv.decisions.groups import Group
 from ortoo.namesrv.decisions.placements import PlacementSetUses
 from ortoo.namesrv.decisions.process_leases import Enode, Snode
 from ortoo.namesrv.decisions.routes.lite_counts import LiteCounts

@@ -6,8 +6,9 @@ from operator import attrgetter
 import sqlalchemy as sa
 from alembic import op
 
+from ortoo.common.directory.topic import Placement
 from ortoo.namesrv.catalog.tables import ID64
-from ortoo.namesrv.decisions.placements import Placement, PlacementSet
+from ortoo.namesrv.decisions.placements import PlacementSet
 
 revision = "0015"
 down_revision = "0014"

@@ -16,11 +16,12 @@ from apache.rocketmq.v2.definition_pb2 import (
     Permission,
     Resource,
 )
+from ortoo.common.directory import topic as stored
+from ortoo.common.directory.topic import Placement
 from ortoo.common.groups.group_topics import group_of_topic
 from ortoo.common.grpc.layers.arrival import RepeatCaller
 from ortoo.common.grpc.layers.repeats import Repeatable
-from ortoo.snode.cluster import routes
-from ortoo.snode.cluster.routes import Placement, Topic
+from ortoo.snode.cluster.routes import Topic
 from ortoo.snode.cluster.watch import DirectoryWatch
 from ortoo.snode.rocketmq.protocol.caller import LANGUAGE, VERSION, Caller, is_client_id
 from ortoo.snode.rocketmq.protocol.codes import GrpcProxyError, ok_status
@@ -31,8 +32,8 @@ ANY_QUEUE = -1
 """The queue id of an assignment that means all queues of a broker."""
 MIXED_TYPES = (MessageType.NORMAL, MessageType.FIFO, MessageType.DELAY, MessageType.TRANSACTION, MessageType.PRIORITY)
 """The types that a topic without a type accepts. UNSPECIFIED is left out, because the Java client cannot read it."""
-ACCEPTED_TYPES = {kind: (MessageType.Value(kind.name),) for kind in routes.MessageType if kind} | {
-    routes.MessageType.UNSPECIFIED: MIXED_TYPES
+ACCEPTED_TYPES = {kind: (MessageType.Value(kind.name),) for kind in stored.MessageType if kind} | {
+    stored.MessageType.UNSPECIFIED: MIXED_TYPES
 }
 """The types that a topic of each type accepts."""
 JAVA_PRIORITY_VERSION = (5, 2, 0)

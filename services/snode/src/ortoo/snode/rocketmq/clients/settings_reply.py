@@ -5,9 +5,9 @@ seconds. A producer that receives no maximum body size sends nothing.
 """
 
 from apache.rocketmq.v2 import definition_pb2 as pb
+from ortoo.common.directory.group import Group
 from ortoo.common.groups.pop import PopRules
 from ortoo.common.records.message import BODY_BYTES_MAX
-from ortoo.snode.cluster.routes import Group
 from ortoo.snode.rocketmq.protocol.caller import WAIT_MS_MAX
 from ortoo.snode.rocketmq.protocol.messages import duration
 from ortoo.snode.rocketmq.protocol.names import LITE_LENGTH_MAX

@@ -9,12 +9,13 @@ from collections import OrderedDict
 from dataclasses import dataclass, field
 from itertools import islice
 
+from ortoo.common.directory.topic import Permission
 from ortoo.common.errors import Conflict, NotFound, OrtooError
 from ortoo.common.logs.logger import get_logger
 from ortoo.common.process.clock import Clock
 from ortoo.snode import log_events
 from ortoo.snode.cluster import ClusterView
-from ortoo.snode.cluster.routes import Permission, Queue, Topic
+from ortoo.snode.cluster.routes import Queue, Topic
 from ortoo.snode.enodes.link import EnodeLinks, FetchBatchesRequest
 from ortoo.snode.rocketmq.lite.subscriptions import LiteSubscriptions
 from ortoo.snode.rocketmq.protocol.names import stored_topic

@@ -6,9 +6,10 @@ from dataclasses import dataclass, field
 
 from apache.rocketmq.v2.definition_pb2 import Code, LiteSubscriptionAction, OffsetOption
 from apache.rocketmq.v2.service_pb2 import SyncLiteSubscriptionRequest, SyncLiteSubscriptionResponse
+from ortoo.common.directory.topic import MessageType
 from ortoo.common.errors import Overloaded
 from ortoo.common.process.clock import Clock
-from ortoo.snode.cluster.routes import MessageType, Queue, Topic
+from ortoo.snode.cluster.routes import Queue, Topic
 from ortoo.snode.cluster.watch import DirectoryWatch
 from ortoo.snode.rocketmq.clients.settings_reply import LITE_TOPICS_MAX
 from ortoo.snode.rocketmq.lite.owners import LiteOwners

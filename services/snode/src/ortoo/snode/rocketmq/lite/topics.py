@@ -5,10 +5,11 @@ import contextlib
 from collections.abc import Iterable
 
 from apache.rocketmq.v2.definition_pb2 import Code
+from ortoo.common.directory.topic import MessageType, Permission
 from ortoo.common.errors import AlreadyExists, NotFound, OrtooError, Overloaded
 from ortoo.common.groups.queue_choice import queue_of_group
 from ortoo.snode.cluster import ClusterView
-from ortoo.snode.cluster.routes import MessageType, Permission, Queue, Topic
+from ortoo.snode.cluster.routes import Queue, Topic
 from ortoo.snode.rocketmq.protocol.codes import GrpcProxyError
 from ortoo.snode.rocketmq.protocol.names import stored_topic
 from ortoo.snode.topics.creation import TopicPropagation

@@ -7,6 +7,7 @@ from dataclasses import dataclass, field, replace
 
 from apache.rocketmq.v2.definition_pb2 import Code
 from apache.rocketmq.v2.service_pb2 import ReceiveMessageRequest, ReceiveMessageResponse
+from ortoo.common.directory.topic import MessageType
 from ortoo.common.errors import OrtooError
 from ortoo.common.grpc.layers.answers import Answers
 from ortoo.common.grpc.layers.call_memory import current_memory_share
@@ -14,7 +15,6 @@ from ortoo.common.process.clock import Clock
 from ortoo.common.records.batch import open_batch
 from ortoo.common.records.message_id import message_id_text
 from ortoo.snode.cluster.directory import DirectoryCache
-from ortoo.snode.cluster.routes import MessageType
 from ortoo.snode.cluster.watch import DirectoryWatch
 from ortoo.snode.pop.call import PopCall, PoppedMessages, PopResult
 from ortoo.snode.pop.processor import PopProcessor

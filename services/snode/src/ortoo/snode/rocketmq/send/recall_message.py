@@ -6,10 +6,10 @@ from dataclasses import dataclass
 
 from apache.rocketmq.v2.definition_pb2 import Code
 from apache.rocketmq.v2.service_pb2 import RecallMessageRequest, RecallMessageResponse
+from ortoo.common.directory.topic import MessageType
 from ortoo.common.errors import Conflict, NotFound
 from ortoo.common.groups.handle import HandleKind, read_handle
 from ortoo.snode.cluster import ClusterView
-from ortoo.snode.cluster.routes import MessageType
 from ortoo.snode.rocketmq.protocol.caller import Caller
 from ortoo.snode.rocketmq.protocol.codes import GrpcProxyError, ok_status
 from ortoo.snode.rocketmq.protocol.names import check_same_topic, topic_name

@@ -7,11 +7,11 @@ from dataclasses import dataclass
 from apache.rocketmq.v2 import definition_pb2
 from apache.rocketmq.v2.definition_pb2 import Code, MessageType
 from apache.rocketmq.v2.service_pb2 import SendMessageRequest, SendMessageResponse, SendResultEntry
+from ortoo.common.directory.topic import MessageType as MessageKind
 from ortoo.common.errors import OrtooError, Overloaded
 from ortoo.common.grpc.enum_values import name_of
 from ortoo.common.process.clock import Clock
 from ortoo.common.records.sealed_batch import MESSAGES_MAX
-from ortoo.snode.cluster.routes import MessageType as MessageKind
 from ortoo.snode.cluster.routes import Topic
 from ortoo.snode.rocketmq.clients.routes import ACCEPTED_TYPES
 from ortoo.snode.rocketmq.clients.table import ClientTable, ConnectedClient
