@@ -6,7 +6,7 @@ Each flood returns its connections, still open, so that their memory can be meas
 import asyncio
 import gzip
 import socket
-from collections.abc import Awaitable, Callable
+from collections.abc import Awaitable, Callable, Iterator
 from dataclasses import dataclass
 
 from ortoo.common.grpc.channels import MESSAGE_BYTES_MAX
@@ -70,10 +70,12 @@ async def empty_elements(target: Target, scale: float) -> list[Stranger]:
 async def _calls(target: Target, count: int, block: bytes, data: bytes | None) -> list[Stranger]:
     """Open calls by the hundred; without `data` their requests never arrive."""
     strangers = await _connections(target, -(-count // A_CONNECTION))
-    for stranger in strangers:
-        streams = stranger.streams(min(count, A_CONNECTION))
-        said = [opening(stream, block) + (b"" if data is None else request(stream, data)) for stream in streams]
-        await stranger.send(*said)
+
+    def frames(stranger: Stranger) -> Iterator[bytes]:
+        for stream in stranger.streams(min(count, A_CONNECTION)):
+            yield opening(stream, block) + (b"" if data is None else request(stream, data))
+
+    await asyncio.gather(*(stranger.send_all(frames(stranger)) for stranger in strangers))
     return strangers
 
 

@@ -5,7 +5,7 @@ import contextlib
 import ssl
 import struct
 from collections import Counter
-from collections.abc import Sequence
+from collections.abc import Iterable, Sequence
 from typing import Self
 
 PREFACE = b"PRI * HTTP/2.0\r\n\r\nSM\r\n\r\n"
@@ -16,6 +16,8 @@ CANCELLED = struct.pack(">I", 8)
 LARGEST_WINDOWS = b"\x00\x04\x7f\xff\xff\xff"
 """A setting: every stream may receive 2 GiB."""
 READ_TIMEOUT_S = 5.0
+TOGETHER_BYTES = 64 << 10
+"""Number of bytes that are written before the server has to read some. It limits the memory of the attacker."""
 
 
 def frame(kind: int, flags: int, stream: int, payload: bytes = b"") -> bytes:
@@ -110,8 +112,22 @@ class Stranger:
 
     async def send(self, *frames: bytes) -> bool:
         """Send these frames; whether the server still accepts any."""
+        return await self.send_all(frames)
+
+    async def send_all(self, frames: Iterable[bytes]) -> bool:
+        """The same for many frames, which are made as fast as the server reads them."""
+        unsent = bytearray()
+        for one in frames:
+            unsent += one
+            if len(unsent) >= TOGETHER_BYTES:
+                if not await self._write(unsent):
+                    return False
+                unsent.clear()
+        return await self._write(unsent)
+
+    async def _write(self, data: bytes | bytearray) -> bool:
         if self.is_open:
-            self._writer.write(b"".join(frames))
+            self._writer.write(bytes(data))
             try:
                 async with asyncio.timeout(READ_TIMEOUT_S):
                     await self._writer.drain()

@@ -28,6 +28,7 @@ from ortoo.common.process.clock import SystemClock
 from ortoo.common.records.batch import encode
 from ortoo.verification.servers.processes import ProcessCluster, RoleProcess, process_cluster
 from tests.hostile import attacks
+from tests.hostile.honest import REPORT_S
 from tests.hostile.nonsense import Words, request_of
 from tests.hostile.surface import Method, methods_of
 
@@ -46,6 +47,8 @@ WAKES = 4
 """A message waits this often for the processor: at the snode, the enode, the snode, the client."""
 WINDOW_REPORTS = 4
 """The consecutive reports of the honest client that make one window; the median of the windows counts."""
+WINDOW_MS = WINDOW_REPORTS * REPORT_S * 1000
+"""The length of a window."""
 STALL_MS = 100.0
 """A window with a longer sleep delay of the honest client measures the machine and not the servers."""
 OUR_FAULT = frozenset({grpc.StatusCode.INTERNAL, grpc.StatusCode.UNKNOWN, grpc.StatusCode.DATA_LOSS})
@@ -132,14 +135,14 @@ class Honest:
         """The median over windows of the 99th percentile latency since the last call.
 
         Also the delay of sleeps meanwhile, ms. Windows in which the machine stalled are ignored, unless most did; their
-        number is returned as well.
+        number is returned as well. A window in which no message arrived counts with its length.
         """
         reports, self._reports = self._reports, []
         windows = [reports[start : start + WINDOW_REPORTS] for start in range(0, len(reports), WINDOW_REPORTS)]
         quiet = [window for window in windows if max(late_ms for _, late_ms in window) < STALL_MS]
         chosen = quiet if 2 * len(quiet) >= len(windows) else windows
         took = [[one for took_ms, _ in window for one in took_ms] for window in chosen]
-        p99s = [statistics.quantiles(one, n=100)[98] for one in took if len(one) > 1]
+        p99s = [statistics.quantiles(one, n=100)[98] if len(one) > 1 else WINDOW_MS for one in took]
         said = f"{len(windows) - len(quiet)} of {len(windows)}"
         late = statistics.median(max(late_ms for _, late_ms in window) for window in chosen) if chosen else 0.0
         return statistics.median(p99s) if p99s else float("inf"), late, said

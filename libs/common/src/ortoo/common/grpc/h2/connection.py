@@ -12,6 +12,7 @@ from ortoo.common.grpc.h2.peers import auth_context_of, peer_name, spread_of
 from ortoo.common.grpc.h2.ports import Port
 from ortoo.common.grpc.h2.shared.endpoint import ENHANCE_YOUR_CALM, NO_ERROR, Endpoint
 from ortoo.common.grpc.h2.shared.tls_session import LINGER_S
+from ortoo.common.grpc.h2.turns import Turn, Turns
 from ortoo.common.grpc.layers.repeats import ITEM_BYTES_MAX
 from ortoo.common.process.clock import Clock
 
@@ -34,6 +35,7 @@ class Owner(Protocol):
     ended: Counter[str]
     """The number of connections that were broken because of their peers' behaviour, by reason."""
     repeated: RepeatedRequests
+    turns: Turns
 
     def find_method(self, path: str) -> Any:
         """The method of a path; None if there is none."""
@@ -61,6 +63,9 @@ class H2Connection(Endpoint):
         self.auth_context: dict[str, list[bytes]] = {}
         """The TLS properties of the peer, with gRPC's names."""
         self._is_retired = False
+        self._turn = Turn()
+        self._is_waiting = False
+        """Whether nothing is read until the connection's next turn."""
         self._headers: Headers = ()
         self._call_headers: CallHeaders | None = None
         self._opening: tuple[RepeatedRequest, Headers] | None = None
@@ -87,7 +92,25 @@ class H2Connection(Endpoint):
         self.auth_context = auth_context_of(transport.get_extra_info("ssl_object"))
         self.begin(self.limits.settings(), spread_of(name))
 
+    def get_buffer(self, sizehint: int) -> memoryview:
+        """The buffer for the next bytes of the peer."""
+        return self._received[: self._turn.read_bytes]
+
+    def buffer_updated(self, nbytes: int) -> None:
+        """Bytes of the peer have arrived."""
+        super().buffer_updated(nbytes)
+        if self._turn.on_read(nbytes) and not (self.is_lost or self._is_waiting):
+            self._is_waiting = True
+            self._transport.pause_reading()
+            self.server.turns.wait(self)
+
     # Called by calls and by the server.
+
+    def resume_reading(self) -> None:
+        """Read again, because it is the connection's turn. No effect on a connection that has ended."""
+        self._is_waiting = False
+        if not self.is_lost:
+            self._transport.resume_reading()
 
     def send_headers(self, stream_id: int, headers: Headers, *, is_last: bool = False) -> None:
         """Queue the initial headers of an answer, or with `is_last` an answer of headers only."""
@@ -181,6 +204,7 @@ class H2Connection(Endpoint):
         self._open(None)
 
     def _receive(self, stream_id: int, headers: Headers, *, is_last: bool) -> None:
+        self._turn.calls += 1
         repeated = None if is_last else self.server.repeated.find(stream_id, headers, self)
         if repeated is None:
             self._begin(stream_id, headers, is_last=is_last)

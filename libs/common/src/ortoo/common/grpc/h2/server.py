@@ -17,6 +17,7 @@ from ortoo.common.grpc.h2.limits import WireLimits
 from ortoo.common.grpc.h2.methods import CallDetails, H2Method, InterceptedMethod
 from ortoo.common.grpc.h2.ports import BACKLOG, Port
 from ortoo.common.grpc.h2.shared.tls_session import LINGER_S, TlsSession
+from ortoo.common.grpc.h2.turns import Turns
 from ortoo.common.grpc.layers.direct import direct_handler
 from ortoo.common.grpc.layers.layer import Layers
 from ortoo.common.grpc.tls import Contexts
@@ -42,6 +43,7 @@ class H2Server(grpc.aio.Server):
         self.ended: Counter[str] = Counter()
         """The number of connections that were broken because of their peers' behaviour, by reason."""
         self.repeated = RepeatedRequests()
+        self.turns = Turns()
         self._interceptors = tuple(interceptors)
         self._layers = interceptors[0] if len(interceptors) == 1 and isinstance(interceptors[0], Layers) else None
         self._registered: dict[str, Any] = {}

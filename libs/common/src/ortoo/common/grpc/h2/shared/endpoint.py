@@ -42,7 +42,8 @@ class Endpoint(asyncio.BufferedProtocol):
         self._received = _RECEIVED.buffer
         self._transport: Any = None
         self._lifetime: Lifetime
-        self._timer: asyncio.TimerHandle | None = None
+        self._timers: list[asyncio.TimerHandle] = []
+        """The next look at the connection, followed by the limits of its set-up."""
         self._is_begun = self._is_due = self._is_receiving = self._is_paused = self._is_closing = False
         self._held: dict[int, int] = {}
         """By stream: the number of received bytes by which the peer's windows were not opened again."""
@@ -57,9 +58,9 @@ class Endpoint(asyncio.BufferedProtocol):
         self._lifetime = Lifetime(self.limits, self.loop.time(), spread)
         self.h2.initiate_connection(settings)
         self.h2.set_local_window_size(CONNECTION_WINDOW_BYTES)
-        for wait_s in {self.limits.set_up_max_s, self.limits.settings_max_s}:
-            self.loop.call_later(wait_s, self._check_set_up)
-        self._look_later(self.loop.time())
+        limits = {self.limits.set_up_max_s, self.limits.settings_max_s}
+        self._timers = [self._next_look(self.loop.time())]
+        self._timers += [self.loop.call_later(wait_s, self._check_set_up) for wait_s in limits]
         self.flush()
 
     def admit(self, transport: Any) -> bool:
@@ -221,8 +222,8 @@ class Endpoint(asyncio.BufferedProtocol):
         if self.is_lost:
             return
         self.is_lost = True
-        if self._timer is not None:
-            self._timer.cancel()
+        for timer in self._timers:
+            timer.cancel()
         self._end_calls()
         self._on_lost()
 
@@ -248,10 +249,10 @@ class Endpoint(asyncio.BufferedProtocol):
             self.h2.ping()
             self.flush()
         if not self.is_lost:
-            self._look_later(now_s)
+            self._timers[0] = self._next_look(now_s)
 
-    def _look_later(self, now_s: float) -> None:
-        self._timer = self.loop.call_later(self._lifetime.next_look_s(now_s) - now_s, self._look)
+    def _next_look(self, now_s: float) -> asyncio.TimerHandle:
+        return self.loop.call_later(self._lifetime.next_look_s(now_s) - now_s, self._look)
 
     def retire(self) -> None:
         """Begin no further calls on this connection, and close it after its last call."""

@@ -44,7 +44,7 @@ class Secured(Protocol):
         """The connection has ended. `error` is the failure of TLS, if there was one, such as the peer's alert."""
 
 
-class TlsSession(asyncio.Protocol):
+class TlsSession(asyncio.BufferedProtocol):
     """The protocol of a socket, and the transport of its end of the connection.
 
     A server lets the peer read the alert of a failed handshake, before it closes the connection.
@@ -63,6 +63,7 @@ class TlsSession(asyncio.Protocol):
         self._received, self._unsent = ssl.MemoryBIO(), ssl.MemoryBIO()
         self._tls = context.wrap_bio(self._received, self._unsent, self._is_server, server_name)
         self._socket: Any = None
+        self._buffer = memoryview(b"")
         self._timer: asyncio.TimerHandle | None = None
         self._is_open = self._is_ended = False
         self._error: Exception | None = None
@@ -78,11 +79,16 @@ class TlsSession(asyncio.Protocol):
         self._timer = asyncio.get_running_loop().call_later(self._handshake_max_s, self.abort)
         self._shake_hands()
 
-    def data_received(self, data: bytes) -> None:
+    def get_buffer(self, sizehint: int) -> memoryview:
+        """The buffer for the next encrypted bytes, which has the size of the end's buffer."""
+        self._buffer = self._end.get_buffer(sizehint)
+        return self._buffer
+
+    def buffer_updated(self, nbytes: int) -> None:
         """Encrypted bytes have arrived."""
         if self._is_ended:
             return
-        self._received.write(data)
+        self._received.write(self._buffer[:nbytes])
         if self._is_open or self._shake_hands():
             self._read()
 
@@ -123,6 +129,14 @@ class TlsSession(asyncio.Protocol):
             self._tls.unwrap()
         self._flush()
         self._socket.write_eof()
+
+    def pause_reading(self) -> None:
+        """Read nothing from the socket until `resume_reading`. Bytes that were read are still decrypted."""
+        self._socket.pause_reading()
+
+    def resume_reading(self) -> None:
+        """Read from the socket again."""
+        self._socket.resume_reading()
 
     def abort(self) -> None:
         """Break the connection."""
