@@ -10,7 +10,7 @@ from ortoo.common.grpc.h2.headers import CallHeaders, RepeatedRequest, RepeatedR
 from ortoo.common.grpc.h2.limits import WireLimits
 from ortoo.common.grpc.h2.peers import auth_context_of, peer_name, spread_of
 from ortoo.common.grpc.h2.ports import Port
-from ortoo.common.grpc.h2.shared.endpoint import ENHANCE_YOUR_CALM, NO_ERROR, Endpoint
+from ortoo.common.grpc.h2.shared.endpoint import ENHANCE_YOUR_CALM, NO_ERROR, PROTOCOL_ERROR, Endpoint
 from ortoo.common.grpc.h2.shared.tls_session import LINGER_S
 from ortoo.common.grpc.layers.repeats import ITEM_BYTES_MAX
 from ortoo.common.process.clock import Clock
@@ -46,6 +46,9 @@ class Owner(Protocol):
 
     def on_call_ended(self) -> None:
         """A call of a connection has ended."""
+
+    def on_invalid_headers(self, peer: str) -> None:
+        """Headers of a peer have violated HTTP/2, so that libnghttp2 reset their stream and made no call."""
 
 
 class H2Connection(Endpoint):
@@ -173,6 +176,8 @@ class H2Connection(Endpoint):
                 self._release(event.stream_id)
                 if (call := calls.pop(event.stream_id, None)) is not None:
                     self._end(call, event.error_code)
+                elif event.error_code == PROTOCOL_ERROR:
+                    self.server.on_invalid_headers(self.peer)
             elif kind is engine.StreamReset:
                 if (call := calls.get(event.stream_id)) is not None:
                     call.on_reset()
