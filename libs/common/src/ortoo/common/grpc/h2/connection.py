@@ -173,11 +173,7 @@ class H2Connection(Endpoint):
             elif kind is engine.RequestReceived:
                 self._receive(event.stream_id, event.headers, is_last=event.end_stream)
             elif kind is engine.StreamClosed:
-                self._release(event.stream_id)
-                if (call := calls.pop(event.stream_id, None)) is not None:
-                    self._end(call, event.error_code)
-                elif event.error_code == PROTOCOL_ERROR:
-                    self.server.on_invalid_headers(self.peer)
+                self._end(event.stream_id, event.error_code)
             elif kind is engine.StreamReset:
                 if (call := calls.get(event.stream_id)) is not None:
                     call.on_reset()
@@ -253,7 +249,12 @@ class H2Connection(Endpoint):
         if self._is_retired and not self.calls:
             self.loop.call_soon(self.close)
 
-    def _end(self, call: H2Call, error_code: int) -> None:
+    def _end(self, stream_id: int, error_code: int) -> None:
+        self._release(stream_id)
+        if (call := self.calls.pop(stream_id, None)) is None:
+            if error_code == PROTOCOL_ERROR:
+                self.server.on_invalid_headers(self.peer)
+            return
         is_empty = bool(error_code) and not call.is_served
         call.on_closed(is_reset=bool(error_code))
         now_s = self.loop.time()
