@@ -1,5 +1,7 @@
 """Calls whose headers violate HTTP/2 are reset by libnghttp2, and an operator finds their caller in the log."""
 
+from typing import Any
+
 import grpc
 import pytest
 import structlog
@@ -16,7 +18,7 @@ async def test_the_log_names_the_caller_once_in_a_while() -> None:
         GrpcServer("127.0.0.1:0", (), wire=H2) as server,
         grpc.aio.insecure_channel(server.address) as channel,
     ):
-        check = channel.unary_unary(CHECK)
+        check: Any = channel.unary_unary(CHECK)
         with structlog.testing.capture_logs() as lines:
             for _ in range(CALLS):
                 with pytest.raises(grpc.aio.AioRpcError):
