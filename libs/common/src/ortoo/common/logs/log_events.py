@@ -67,7 +67,7 @@ CALL_HEADERS_INVALID = warning(
 TRANSPORT_H2_UNAVAILABLE = warning(
     "transport_h2_unavailable",
     "The setting `transport` is h2, but the package ngh2 is not installed. The process serves by grpc.aio.",
-    "Install ortoo-common[h2], or set `transport` to grpc.",
+    "Install ngh2, or set `transport` to grpc.",
 )
 CERTIFICATES_RELOADED = info(
     "certificates_reloaded",
