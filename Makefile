@@ -18,7 +18,7 @@ export PYTHONDONTWRITEBYTECODE :=
 export OPENBLAS_NUM_THREADS := 1
 
 # Every distribution, dependencies first; common includes its compressors.
-MEMBERS := libs/wire libs/common[zstd,lz4,tracing,h2] libs/client[avro] services/namesrv[postgresql] services/enode services/snode services/console libs/cli libs/ortoo libs/testing libs/verification
+MEMBERS := libs/wire libs/common[zstd,lz4,tracing] libs/client[avro] services/namesrv[postgresql] services/enode services/snode services/console libs/cli libs/ortoo libs/testing libs/verification
 # The Spark package. Its dependencies are 400 MB, so only targets that run Spark install them (`make spark-setup`).
 SPARK_MEMBERS := libs/spark[lake,msgpack]
 PROJECTS := pyproject.toml $(wildcard libs/*/pyproject.toml services/*/pyproject.toml)

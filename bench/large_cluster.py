@@ -44,8 +44,8 @@ UNITS: Mapping[str, Unit] = {
     "poll": Unit(
         0.5, "ms", "poll of 20 s without messages", "of its snode for each enode of the topic", "`bench.idle_polls`"
     ),
-    "call": Unit(0.2, "ms", "heartbeat, query of an assignment or of a route", "of its snode", "`bench.idle_polls`"),
-    "call over h2": Unit(0.05, "ms", 'the same with `transport = "h2"`', "of its snode", "`bench.idle_polls`"),
+    "call": Unit(0.05, "ms", "heartbeat, query of an assignment or of a route", "of its snode", "`bench.idle_polls`"),
+    "call over grpc": Unit(0.2, "ms", 'the same with `transport = "grpc"`', "of its snode", "`bench.idle_polls`"),
     "client": Unit(
         36, "KiB", "connected client", "in its snode, with ten clients on a connection", "`bench.idle_polls`"
     ),
@@ -85,7 +85,7 @@ class Cluster:
     groups: int = 1_000_000
     clients: int = 1_000_000
     enodes_of_a_topic: int = 1
-    is_h2: bool = False
+    is_grpc: bool = False
 
 
 @dataclass(frozen=True, slots=True)
@@ -120,7 +120,7 @@ def need(cluster: Cluster) -> Need:
     cost = {name: unit.cost for name, unit in UNITS.items()}
     clients = cluster.clients / cluster.snodes
     polls, heartbeats, queries = clients / POLL_S, clients / HEARTBEAT_S, clients / QUERY_S
-    call_ms = cost["call over h2" if cluster.is_h2 else "call"]
+    call_ms = cost["call over grpc" if cluster.is_grpc else "call"]
     calls_cores = (polls * cluster.enodes_of_a_topic * cost["poll"] + (heartbeats + queries) * call_ms) / 1_000
     # Each client has a group of its own, so a group has members at one snode.
     places = min(cluster.groups, cluster.clients) * TOPICS_OF_GROUP * cluster.enodes_of_a_topic
@@ -276,7 +276,7 @@ def main() -> None:
     usual = Cluster()
     for name in ("enodes", "snodes", "topics", "groups", "clients", "enodes_of_a_topic"):
         parser.add_argument(f"--{name.replace('_', '-')}", type=int, default=getattr(usual, name))
-    parser.add_argument("--h2", dest="is_h2", action="store_true", help='with transport = "h2"')
+    parser.add_argument("--grpc", dest="is_grpc", action="store_true", help='with transport = "grpc"')
     chosen = vars(parser.parse_args())
     if chosen.pop("page"):
         PAGE.write_text(page(PAGE.read_text()))

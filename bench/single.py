@@ -37,6 +37,8 @@ METHOD = (
     "an echo of the same bytes by the queue front alone. Then ReceiveMessage of up to 32 of them and AckMessage of "
     "each, by an asyncio client, 16 calls in flight. Medians over the rounds, processor microseconds a call"
 )
+ON_GRPC = {"TRANSPORT": "grpc"}
+"""The queue front is a part of this transport."""
 SHAPES = {1: (1, 1), 16: (4, 4), 64: (4, 16)}
 SPREAD = 16
 """The number of connections that reaches all workers."""
@@ -148,7 +150,9 @@ async def measure(options: argparse.Namespace) -> Figures:
         address, process_id = await stack.enter_async_context(echo())
         targets: dict[str, tuple[str, str, dict[str, int]]] = {"echo": (address, ECHO, {"echo": process_id})}
         for name, module in (("before", "bench.unfronted"), ("front", "")):
-            roles = await stack.enter_async_context(cluster(snode_module=module, enode_module=module))
+            roles = await stack.enter_async_context(
+                cluster(snode_settings=ON_GRPC, snode_module=module, enode_module=module, TRANSPORT="grpc")
+            )
             await make_topic(roles.address, "bench", 8)
             processes = {"snode": roles.snode.process_id, "enode": roles.enode.process_id}
             targets[name] = (roles.address, SEND, processes)

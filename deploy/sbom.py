@@ -16,7 +16,7 @@ LISTER = ROOT / ".tools/lister"
 REQUIREMENTS = ROOT / "deploy/requirements-sbom.txt"
 WHEELS = ROOT / "build/wheels"
 OURS = (
-    *("libs/wire", "libs/common[zstd,lz4,tracing,h2]", "libs/client", "services/namesrv[postgresql]"),
+    *("libs/wire", "libs/common[zstd,lz4,tracing]", "libs/client", "services/namesrv[postgresql]"),
     *("services/enode", "services/snode", "services/console", "libs/cli"),
 )
 """As in deploy/docker/Dockerfile."""

@@ -1,4 +1,4 @@
-"""`ortoo dev` serves the console at its port, or at a free one if another program has that port, and by grpc.aio."""
+"""`ortoo dev` serves the console at its port, or at a free one if another program has that port."""
 
 import asyncio
 import urllib.request
@@ -8,7 +8,7 @@ import pytest
 
 from ortoo.cli.dev.cluster import open_dev_cluster, open_dev_console
 from ortoo.client import connect
-from ortoo.common.grpc.transport import H2Transport
+from ortoo.common.grpc.transport import SocketTransport
 from ortoo.verification.servers.ports import free_address
 
 
@@ -42,9 +42,9 @@ async def test_two_clusters_have_a_console_each(tmp_path: Path) -> None:
 async def test_settings_of_processes_do_not_change_the_transport(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    """The roles in its process serve by grpc.aio, whatever the environment sets for other processes."""
+    """The roles in its process serve by libnghttp2, whatever the environment sets for other processes."""
     for role in ("NAMESRV", "ENODE", "SNODE"):
-        monkeypatch.setenv(f"ORTOO_{role}_TRANSPORT", "h2")
-    monkeypatch.setattr(H2Transport, "server", lambda *_: pytest.fail("a server by libnghttp2"))
+        monkeypatch.setenv(f"ORTOO_{role}_TRANSPORT", "grpc")
+    monkeypatch.setattr(SocketTransport, "server", lambda *_: pytest.fail("a server by grpc.aio"))
     async with open_dev_cluster(tmp_path, "127.0.0.1:0") as snode, connect(snode.address) as mq:
         assert await mq.admin.list_topics() == []

@@ -2,6 +2,7 @@
 
 import asyncio
 import stat
+from collections.abc import AsyncIterator
 from datetime import timedelta
 from pathlib import Path
 from typing import Any
@@ -201,12 +202,14 @@ async def test_a_client_id_belongs_to_who_used_it_first(tmp_path: Path) -> None:
         assert left.status.code == d.FORBIDDEN
         beat = s.HeartbeatRequest(client_type=d.SIMPLE_CONSUMER, group=resource("g"))
         assert (await stub.Heartbeat(beat, metadata=reader)).status.code == d.FORBIDDEN
-        stolen = stub.Telemetry(metadata=reader)
         subscription = d.Subscription(group=resource("g"))
-        await stolen.write(
-            s.TelemetryCommand(settings=d.Settings(client_type=d.SIMPLE_CONSUMER, subscription=subscription))
-        )
-        refused = await stolen.read()
+        theirs = d.Settings(client_type=d.SIMPLE_CONSUMER, subscription=subscription)
+
+        async def commands() -> AsyncIterator[s.TelemetryCommand]:
+            yield s.TelemetryCommand(settings=theirs)
+
+        # A `write` after the stream was refused would fail, and lose the answer.
+        refused = await stub.Telemetry(commands(), metadata=reader).read()
         assert isinstance(refused, s.TelemetryCommand)
         assert refused.status.code == d.FORBIDDEN
         gone = await stub.NotifyClientTermination(s.NotifyClientTerminationRequest(), metadata=shop)

@@ -91,7 +91,7 @@ async def test_a_handler_that_never_waits_ends_with_its_caller(scene: Scene) -> 
         if connection._waiting:
             break
     connection._wake()
-    connection._end(connection.calls.pop(stream_id), error_code=CANCEL)
+    connection._end(stream_id, error_code=CANCEL)
     await scene.left.wait()
     assert served.is_closed
     call.cancel()

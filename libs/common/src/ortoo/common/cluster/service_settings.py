@@ -19,10 +19,10 @@ TLS_CLUSTER = tuple(f"tls_cluster_{end}" for end in ("listen_address", "certific
 class ServerTransport(enum.StrEnum):
     """The implementation of gRPC's wire in a server."""
 
-    GRPC = "grpc"
-    """grpc.aio."""
     H2 = "h2"
     """libnghttp2, on the event loop of the process."""
+    GRPC = "grpc"
+    """grpc.aio."""
 
 
 @dataclass(frozen=True)
@@ -79,9 +79,9 @@ class ServiceSettings:
     """Maximum number of connections to a port from one address. Above it the process closes the connections from that
     address that have been silent longest. 0 = half of the connections that the port takes. Raise it where all clients
     come through one proxy or address translation."""
-    transport: ServerTransport = ServerTransport.GRPC
-    """The implementation of gRPC's wire on the process's ports, and in a snode of its streams to enodes: `grpc`, or
-    `h2`, which is experimental (docs/operations/transport.md)."""
+    transport: ServerTransport = ServerTransport.H2
+    """The implementation of gRPC's wire on the process's ports, and in a snode of its streams to enodes: `h2`, or
+    `grpc`, the reference (docs/operations/transport.md)."""
     metrics_address: str = ""
     """host:port where Prometheus scrapes (/metrics, /healthz, /readyz). Empty = no such port."""
     metrics_endpoint: str = ""

@@ -58,10 +58,16 @@ COMPLETION_QUEUE_UNAVAILABLE = warning(
     "This version of grpcio lacks the interface that reduces the cost of messages sent one by one.",
     "Install a version of grpcio from the supported range.",
 )
+CALL_HEADERS_INVALID = warning(
+    "call_headers_invalid",
+    "The transport h2 reset a call whose headers violate HTTP/2, such as a metadata value that begins or ends with a "
+    "space. The event has the address of a caller, and the number of such calls since the start.",
+    "Correct the client, or set `transport` to grpc, which accepts outer spaces.",
+)
 TRANSPORT_H2_UNAVAILABLE = warning(
     "transport_h2_unavailable",
     "The setting `transport` is h2, but the package ngh2 is not installed. The process serves by grpc.aio.",
-    "Install ortoo-common[h2], or set `transport` to grpc.",
+    "Install ngh2, or set `transport` to grpc.",
 )
 CERTIFICATES_RELOADED = info(
     "certificates_reloaded",

@@ -10,7 +10,7 @@ from ortoo.common.grpc.h2.headers import CallHeaders, RepeatedRequest, RepeatedR
 from ortoo.common.grpc.h2.limits import WireLimits
 from ortoo.common.grpc.h2.peers import auth_context_of, peer_name, spread_of
 from ortoo.common.grpc.h2.ports import Port
-from ortoo.common.grpc.h2.shared.endpoint import ENHANCE_YOUR_CALM, NO_ERROR, Endpoint
+from ortoo.common.grpc.h2.shared.endpoint import ENHANCE_YOUR_CALM, NO_ERROR, PROTOCOL_ERROR, Endpoint
 from ortoo.common.grpc.h2.shared.tls_session import LINGER_S
 from ortoo.common.grpc.h2.turns import Turn, Turns
 from ortoo.common.grpc.layers.repeats import ITEM_BYTES_MAX
@@ -48,6 +48,9 @@ class Owner(Protocol):
 
     def on_call_ended(self) -> None:
         """A call of a connection has ended."""
+
+    def on_invalid_headers(self, peer: str) -> None:
+        """Headers of a peer have violated HTTP/2, so that libnghttp2 reset their stream and made no call."""
 
 
 class H2Connection(Endpoint):
@@ -193,9 +196,7 @@ class H2Connection(Endpoint):
             elif kind is engine.RequestReceived:
                 self._receive(event.stream_id, event.headers, is_last=event.end_stream)
             elif kind is engine.StreamClosed:
-                self._release(event.stream_id)
-                if (call := calls.pop(event.stream_id, None)) is not None:
-                    self._end(call, event.error_code)
+                self._end(event.stream_id, event.error_code)
             elif kind is engine.StreamReset:
                 if (call := calls.get(event.stream_id)) is not None:
                     call.on_reset()
@@ -272,7 +273,12 @@ class H2Connection(Endpoint):
         if self._is_retired and not self.calls:
             self.loop.call_soon(self.close)
 
-    def _end(self, call: H2Call, error_code: int) -> None:
+    def _end(self, stream_id: int, error_code: int) -> None:
+        self._release(stream_id)
+        if (call := self.calls.pop(stream_id, None)) is None:
+            if error_code == PROTOCOL_ERROR:
+                self.server.on_invalid_headers(self.peer)
+            return
         is_empty = bool(error_code) and not call.is_served
         call.on_closed(is_reset=bool(error_code))
         now_s = self.loop.time()

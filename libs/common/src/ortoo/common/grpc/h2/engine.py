@@ -21,7 +21,7 @@ try:
         StreamReset,
         TrailersReceived,
     )
-except ImportError:  # an optional dependency
+except ImportError:  # no package of this version can be installed
     IS_AVAILABLE = False
 else:
     IS_AVAILABLE = True

@@ -21,10 +21,14 @@ from ortoo.common.grpc.h2.turns import Turns
 from ortoo.common.grpc.layers.direct import direct_handler
 from ortoo.common.grpc.layers.layer import Layers
 from ortoo.common.grpc.tls import Contexts
+from ortoo.common.logs import log_events
+from ortoo.common.logs.logger import get_logger
+from ortoo.common.logs.rate_limit import LogRateLimit
 from ortoo.common.process.clock import Clock, SystemClock
 
 UNAVAILABLE: int = grpc.StatusCode.UNAVAILABLE.value[0]
 STOPPED_DETAILS = "Cancelling all calls"
+_log = get_logger("transport")
 
 
 class H2Server(grpc.aio.Server):
@@ -44,6 +48,9 @@ class H2Server(grpc.aio.Server):
         """The number of connections that were broken because of their peers' behaviour, by reason."""
         self.repeated = RepeatedRequests()
         self.turns = Turns()
+        self._invalid_headers = 0
+        """The number of calls whose headers violated HTTP/2."""
+        self._log_rate = LogRateLimit()
         self._interceptors = tuple(interceptors)
         self._layers = interceptors[0] if len(interceptors) == 1 and isinstance(interceptors[0], Layers) else None
         self._registered: dict[str, Any] = {}
@@ -163,6 +170,12 @@ class H2Server(grpc.aio.Server):
         """A call of a connection has ended."""
         if self._is_stopping:
             self._look_for_calls()
+
+    def on_invalid_headers(self, peer: str) -> None:
+        """Log that headers of a peer have violated HTTP/2."""
+        self._invalid_headers += 1
+        if self._log_rate.acquire("invalid headers", self.clock.monotonic_s()):
+            _log.emit(log_events.CALL_HEADERS_INVALID, peer=peer, since_start=self._invalid_headers)
 
     def _look_for_calls(self) -> None:
         if not any(connection.calls for connection in self.connections):

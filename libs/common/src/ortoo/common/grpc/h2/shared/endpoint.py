@@ -10,7 +10,7 @@ from ortoo.common.grpc.h2.lifetime import Lifetime, Step
 from ortoo.common.grpc.h2.limits import CONNECTION_WINDOW_BYTES, WireLimits
 from ortoo.common.process.containment import record_contained
 
-NO_ERROR, CANCEL, ENHANCE_YOUR_CALM = 0, 8, 11
+NO_ERROR, PROTOCOL_ERROR, CANCEL, ENHANCE_YOUR_CALM = 0, 1, 8, 11
 """Error codes of HTTP/2."""
 READ_BYTES: Final = 256 << 10
 """Maximum number of bytes that are read from the socket at once."""
