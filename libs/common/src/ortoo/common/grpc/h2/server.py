@@ -19,6 +19,7 @@ from ortoo.common.grpc.h2.ports import BACKLOG, Port
 from ortoo.common.grpc.h2.shared.tls_session import LINGER_S, TlsSession
 from ortoo.common.grpc.layers.direct import direct_handler
 from ortoo.common.grpc.layers.layer import Layers
+from ortoo.common.grpc.layers.polls import polls_of
 from ortoo.common.grpc.tls import Contexts
 from ortoo.common.process.clock import Clock, SystemClock
 
@@ -181,6 +182,8 @@ class H2Server(grpc.aio.Server):
         arriving = direct = None
         if self._layers is not None:
             arriving, direct = self._layers.arriving(path, handler), direct_handler(handler, path, self._layers)
+            if (polls := polls_of(handler, path, self._layers)) is not None:
+                self.repeated.add(path, polls)
             handler = self._layers.wrap(handler, path, joins=True)
             if direct is not None and direct.repeats is not None:
                 self.repeated.add(path, direct.repeats)
