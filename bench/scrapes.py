@@ -38,9 +38,9 @@ Request = Callable[[str], Awaitable[object]]
 """Takes an address."""
 
 
-async def nothing(address: str) -> object:
+async def nothing(address: str) -> None:
     """For comparison."""
-    return await CLOCK.sleep(2.0)
+    await CLOCK.sleep(2.0)
 
 
 async def scrape(address: str) -> object:
