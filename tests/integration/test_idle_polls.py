@@ -278,6 +278,38 @@ async def test_the_topic_of_a_poll_is_deleted(opening: Any) -> None:
         assert refused.status.code == Code.TOPIC_NOT_FOUND
 
 
+async def test_polls_follow_the_settings_of_their_group(opening: Any) -> None:
+    """Equal polls are decoded once, but a group that is disabled meanwhile refuses the next one."""
+    async with opening() as polls, connect(polls.cluster.address) as mq:
+        await polls.warm_up()
+        assert (await polls.receive(request(0.1)))[0].status.code == Code.MESSAGE_NOT_FOUND
+        await mq.admin.groups.update("g", consume_enabled=False)
+        while (frames := await polls.receive(request(0.1)))[0].status.code == Code.MESSAGE_NOT_FOUND:
+            pass
+        assert "disabled" in frames[0].status.message
+        await mq.admin.groups.update("g", consume_enabled=True)
+        while (await polls.receive(request(0.1)))[0].status.code != Code.MESSAGE_NOT_FOUND:
+            pass
+
+
+async def test_polls_follow_the_queues_of_their_topic(opening: Any) -> None:
+    """Equal polls are decoded once, but each waits for the messages of all queues that exist when it begins."""
+    async with opening() as polls, connect(polls.cluster.address) as mq:
+        await polls.warm_up()
+        assert (await polls.receive(request(0.1)))[0].status.code == Code.MESSAGE_NOT_FOUND
+        await mq.admin.update_topic("t", read_queue_count=2, write_queue_count=2)
+        received = set[bytes]()
+        call = await polls.begin()
+        collected = polls.background.spawn("poll", _collected(call))
+        async with mq.producer("t") as producer:
+            for number in range(8):
+                await producer.send(b"%d" % number)
+        while len(received) < 8:
+            received |= {one.message.body for one in await collected if one.HasField("message")}
+            collected = polls.background.spawn("poll", polls.receive(request(0.5)))
+        await collected
+
+
 async def test_names_of_a_namespace(opening: Any) -> None:
     """The message that ends a poll has the name by which the client knows its topic."""
     async with opening() as polls:
