@@ -1,4 +1,4 @@
-"""ReceiveMessage calls without messages, on both transports: how each of them ends, and what it leaves behind.
+"""ReceiveMessage calls without messages, on both transports: how each of them ends.
 
 On h2 they wait without a task; on grpc each of them is an ordinary call.
 """
@@ -52,7 +52,7 @@ def request(wait_s: float = LONG_S, **more: Any) -> s.ReceiveMessageRequest:
 
 @dataclass
 class Polls:
-    """A cluster, and what its snode does for polls."""
+    """A cluster, and the polls of its snode."""
 
     cluster: InProcessCluster
     stub: Any

@@ -95,7 +95,7 @@ class Served:
 
 @pytest.fixture
 async def served() -> AsyncIterator[Served]:
-    """A running server, and a client whose first call, which makes the method known, is over."""
+    """A running server, and a client whose first call, which makes the method known, has ended."""
     service = Service(Seen())
     server = H2Server([Layers([service.seen, Decoding()])])
     handlers: dict[str, Any] = {"Call": grpc.unary_stream_rpc_method_handler(service.Call)}

@@ -28,7 +28,7 @@ class IdlePop:
 
     @property
     def woken(self) -> "asyncio.Future[None]":
-        """Done when an enode has to be asked, or when its time is over."""
+        """Done when an enode has to be asked, or when its time has ended."""
         return self.waiting.woken
 
     @property
@@ -100,7 +100,7 @@ class SharedPops:
         return IdlePop(call, watches, until_s, waiting)
 
     def stop_waiting(self, idle: IdlePop) -> None:
-        """Wake an idle pop no more."""
+        """Stop the wait of an idle pop, which is then no longer woken."""
         self._watches.remove(idle.waiting, idle.watches)
         self._forget(idle.waiting, idle.call)
 

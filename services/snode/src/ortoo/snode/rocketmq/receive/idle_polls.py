@@ -28,7 +28,7 @@ KINDS_MAX: Final = 10_000
 
 
 class PollKind(NamedTuple):
-    """What equal polls of several clients have in common."""
+    """The common part of equal polls of several clients."""
 
     call: PopCall
     places: IdlePlaces
@@ -41,7 +41,7 @@ def _no_message(blocked_reason: str) -> bytes:
 
 
 class IdlePoll:
-    """One poll: until its time is over, its client leaves, its caller disconnects, or messages make it a call."""
+    """One poll: until its time has ended, its client leaves, its caller disconnects, or messages make it a call."""
 
     __slots__ = ("_clock", "_has_left", "_idle", "_open", "_pops", "_wait")
 
