@@ -120,8 +120,8 @@ class PopProcessor:
         call = _by_priority(call, topic)
         sources = self._sources(topic, call)
         placed = [one for topic in seen.values() if topic is not None for one in topic.placements]
-        if len(sources) != sum(bool(one.read_queue_count) for one in placed):
-            return None  # an enode is not known yet
+        if not sources or len(sources) != sum(bool(one.read_queue_count) for one in placed):
+            return None  # there is nothing to wait for, or an enode is not known yet
         places = [(one.enode, self._source_pops.await_request(one, call)) for one in sources]
         letters = dead_letter_topic(call.group)
         seen[letters] = directory.find_topic(letters)

@@ -25,6 +25,8 @@ from ortoo.snode.rocketmq.receive.receive_message import ReceiveMessageActivity,
 
 KINDS_MAX: Final = 10_000
 """Maximum of kept kinds of polls."""
+KIND_BYTES_MAX: Final = 1 << 10
+"""Larger requests are always calls, which limits the memory of kept kinds."""
 
 
 class PollKind(NamedTuple):
@@ -97,6 +99,8 @@ class IdlePolls:
 
     def begin(self, data: bytes, key: Key, namespace: str, wait: PollWait) -> Callable[[], None] | None:
         """Begin a poll; None if it has to be a call. Errors: those of a wrong request."""
+        if len(data) > KIND_BYTES_MAX:
+            return None
         request = ReceiveMessageRequest.FromString(data)
         attempt_id, headers = request.attempt_id, wait.headers
         request.ClearField("attempt_id")
