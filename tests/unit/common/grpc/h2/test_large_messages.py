@@ -8,6 +8,7 @@ from typing import Any
 import grpc
 import pytest
 
+from ortoo.common.grpc.h2.call import H2Call
 from ortoo.common.grpc.h2.limits import WireLimits
 from ortoo.common.grpc.h2.server import H2Server
 from ortoo.common.grpc.h2.shared.endpoint import CANCEL, WRITE_BYTES
@@ -87,6 +88,7 @@ async def test_a_handler_that_never_waits_ends_with_its_caller(scene: Scene) -> 
     await call.read()
     [connection] = scene.server.connections
     [[stream_id, served]] = connection.calls.items()
+    assert isinstance(served, H2Call)
     async for _ in turns():
         if connection._waiting:
             break

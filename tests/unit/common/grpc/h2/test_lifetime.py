@@ -4,8 +4,8 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from ortoo.common.grpc.h2.lifetime import EMPTY_RESETS_TOGETHER_MAX, LOOK_S_MIN, Lifetime, Step
 from ortoo.common.grpc.h2.limits import WireLimits
+from ortoo.common.grpc.h2.shared.lifetime import EMPTY_RESETS_TOGETHER_MAX, LOOK_S_MIN, Lifetime, Step
 
 LIMITS = WireLimits(keepalive_s=30, keepalive_timeout_s=10, idle_max_s=300, ping_interval_s=5, pings_max=3)
 

@@ -1,5 +1,6 @@
 """Metrics of the calls of each method: count, status and duration. Log lines of a call get its request id."""
 
+from collections.abc import Callable
 from contextvars import ContextVar
 from typing import Any
 
@@ -78,6 +79,18 @@ class CallMetrics(Layer):
         is_refused = call.error is not None or (call.method.is_response_stream and call.context.code() not in OK)
         status = _status(call.context) if is_refused else _REPORTED.get() or "OK"
         self._count(method, status, (self._clock.monotonic_s() - call.kept[self]) * 1000)
+
+    def on_poll(self, method: Method) -> Callable[[str], None]:
+        """Count a call that waits as an open stream. A call that is made later is counted when it is made."""
+        name, began_s = method.path[1:], self._clock.monotonic_s()
+        self.open_streams[name] = self.open_streams.get(name, 0) + 1
+
+        def end(status: str) -> None:
+            self.open_streams[name] -= 1
+            if status:
+                self._count(name, status, (self._clock.monotonic_s() - began_s) * 1000)
+
+        return end
 
     def on_repeated(self, method: Method) -> None:
         """Count a call that was answered at once."""

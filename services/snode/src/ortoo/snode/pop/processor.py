@@ -2,9 +2,11 @@
 
 import contextlib
 import math
-from collections.abc import Callable, Iterable, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import replace
+from typing import NamedTuple
 
+from ortoo.common.directory.group import Group
 from ortoo.common.directory.topic import MessageType
 from ortoo.common.errors import Conflict, OrtooError, Unavailable
 from ortoo.common.groups.pop import (
@@ -29,7 +31,7 @@ from ortoo.snode.pop.direct_pops import DirectPops
 from ortoo.snode.pop.finish_batchers import FinishBatchers
 from ortoo.snode.pop.lease_release import LeaseReleaser
 from ortoo.snode.pop.receipt_handle import ReceiptHandle
-from ortoo.snode.pop.shared_pops import SharedPops
+from ortoo.snode.pop.shared_pops import IdlePop, SharedPops
 from ortoo.snode.pop.source_pops import SourcePops
 from ortoo.snode.pop.watches import PopWatches
 from ortoo.snode.topics import TopicComponents
@@ -41,6 +43,22 @@ DIRECT_POPS_MAX = 100
 several enodes share their waits, as all other pops do."""
 OTHERS_PAUSE_S = 0.2
 """The pause of a consumer that popped only such messages, so that it does not pop a whole backlog repeatedly."""
+
+
+ENDS_PER_S = 20
+"""The number of times in a second at which idle pops may end, so that many end together."""
+
+
+class IdlePlaces(NamedTuple):
+    """The waits at enodes of equal pops, while the directory's entries on which they depend stay the same."""
+
+    topic: Topic
+    group: Group
+    seen: Mapping[str, Topic | None]
+    """The topics that they depend on, by name."""
+    mode: DeliveryMode
+    places: Sequence[tuple[str, AwaitRequest]]
+    is_at_one_enode: bool
 
 
 class PopProcessor:
@@ -77,10 +95,8 @@ class PopProcessor:
         if not topic.readable:
             raise Conflict(f"topic {topic.name} is {topic.permission.name}: it cannot be read", field="topic")
         await self._topics.group_settings.check(call.group)
-        mode = DeliveryMode.POP_IN_ORDER if call.rules.in_order else DeliveryMode.POP
-        await self._topics.delivery_modes.ensure_mode(call.group, (topic.name,), mode)
-        if topic.message_type is MessageType.PRIORITY:
-            call = replace(call, rules=replace(call.rules, by_priority=True))
+        await self._topics.delivery_modes.ensure_mode(call.group, (topic.name,), _mode(call))
+        call = _by_priority(call, topic)
         sources = self._sources(topic, call)
         if not self._reachable(sources, call):
             raise Unavailable(f"no enode of topic {topic.name} is reachable; retry", retry_after_ms=500)
@@ -94,6 +110,65 @@ class PopProcessor:
             batch = one.popped.batch
             self._traffic.count_delivered(one.queue.topic, call.group, "pop", batch.count, len(batch.records))
         return result
+
+    def idle_places(self, call: PopCall) -> IdlePlaces | None:
+        """The waits of a pop at enodes, for `begin`; None if the pop may fail, or does not share its waits."""
+        directory = self._cluster.directory
+        topic = directory.find_topic(call.topic)
+        group = directory.group(call.group)
+        if topic is None or not topic.readable or group is None or not group.consume_enabled:
+            return None
+        seen = {name: directory.find_topic(name) for name in (topic.name, retry_topic(call.group))}
+        call = _by_priority(call, topic)
+        sources = self._sources(topic, call)
+        placed = [one for topic in seen.values() if topic is not None for one in topic.placements]
+        if not sources or len(sources) != sum(bool(one.read_queue_count) for one in placed):
+            return None  # there is nothing to wait for, or an enode is not known yet
+        places = [(one.enode, self._source_pops.await_request(one, call)) for one in sources]
+        letters = dead_letter_topic(call.group)
+        seen[letters] = directory.find_topic(letters)
+        return IdlePlaces(topic, group, seen, _mode(call), places, len({one.enode for one in sources}) == 1)
+
+    def are_current(self, places: IdlePlaces) -> bool:
+        """Whether `idle_places` would return the same."""
+        directory = self._cluster.directory
+        if directory.group(places.group.name) is not places.group:
+            return False
+        return all(directory.find_topic(name) is topic for name, topic in places.seen.items())
+
+    def begin(self, places: IdlePlaces, call: PopCall) -> IdlePop | None:
+        """Begin a pop that waits for messages without a task; None if it needs `pop`, and then nothing has begun.
+
+        `places` are current. After `woken`, the caller calls `expire`. If that returns None, it calls `pop` for the
+        rest of the time, and then `end`.
+        """
+        now_s = self._runtime.clock.monotonic_s()
+        if (
+            not self._topics.delivery_modes.is_confirmed(places.topic, call.group, places.mode)
+            or (places.is_at_one_enode and self._direct.waiting < DIRECT_POPS_MAX)
+            or self._attempts.begin(call, now_s)
+        ):
+            return None
+        until_s = now_s + call.wait_ms / 1000
+        return self._shared.begin(places.places, call, math.ceil(until_s * ENDS_PER_S) / ENDS_PER_S)
+
+    def expire(self, idle: IdlePop) -> PopResult | None:
+        """End an idle pop that was woken by its time only; None if messages may be available, or there is an error."""
+        self._shared.stop_waiting(idle)
+        if not idle.is_undisturbed or self._runtime.clock.monotonic_s() < idle.deadline_s:
+            return None
+        self.end(idle)
+        return PopResult([], next((one.blocked_reason for one in idle.watches if one.blocked_reason), ""))
+
+    def stop(self, idle: IdlePop) -> None:
+        """End an idle pop before it is woken."""
+        self._shared.stop_waiting(idle)
+        self.end(idle)
+
+    def end(self, idle: IdlePop) -> None:
+        """End an idle pop. If it was woken, other pops are woken."""
+        self._shared.leave(idle)
+        self._attempts.end(idle.call, self._runtime.clock.monotonic_s(), has_messages=False)
 
     async def _pop_or_wait(self, sources: Sequence[PopSource], call: PopCall, *, asks_all: bool) -> PopResult:
         clock = self._runtime.clock
@@ -237,6 +312,16 @@ class PopProcessor:
         except OrtooError as error:
             return error
         return None
+
+
+def _mode(call: PopCall) -> DeliveryMode:
+    return DeliveryMode.POP_IN_ORDER if call.rules.in_order else DeliveryMode.POP
+
+
+def _by_priority(call: PopCall, topic: Topic) -> PopCall:
+    if topic.message_type is not MessageType.PRIORITY:
+        return call
+    return replace(call, rules=replace(call.rules, by_priority=True))
 
 
 def _lease_part(handle: ReceiptHandle, offsets: Sequence[int]) -> LeasePart:

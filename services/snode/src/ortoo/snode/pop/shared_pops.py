@@ -3,9 +3,10 @@
 import asyncio
 from collections import defaultdict
 from collections.abc import Mapping, Sequence
-from dataclasses import replace
+from dataclasses import dataclass, replace
 
 from ortoo.common.errors import Conflict, OrtooError, Unavailable
+from ortoo.common.groups.pop import AwaitRequest
 from ortoo.snode.cluster.runtime import Runtime
 from ortoo.snode.pop.call import PopCall, PopResult, PopSource, merge
 from ortoo.snode.pop.source_pops import SourcePops
@@ -13,6 +14,30 @@ from ortoo.snode.pop.watches import PopWatch, PopWatches, WaitingPop, wake
 
 AttemptKey = tuple[str, str, str]
 """Group, topic, attempt id."""
+
+
+@dataclass(eq=False, slots=True)
+class IdlePop:
+    """A pop that waits without a task, because no enode has messages for it."""
+
+    call: PopCall
+    watches: Sequence[PopWatch]
+    deadline_s: float
+    """The monotonic time at which the pop ends without messages."""
+    waiting: WaitingPop
+
+    @property
+    def woken(self) -> "asyncio.Future[None]":
+        """Done when an enode has to be asked, or when its time has ended."""
+        return self.waiting.woken
+
+    @property
+    def is_undisturbed(self) -> bool:
+        """Whether no enode has to be asked, and there is no error."""
+        waiting = self.waiting
+        return not (waiting.is_cancelled or waiting.failures) and all(
+            one.is_quiet and one.error is None for one in self.watches
+        )
 
 
 class SharedPops:
@@ -61,9 +86,31 @@ class SharedPops:
                         raise error
                     failed[watch] = error
 
+    def begin(self, places: Sequence[tuple[str, AwaitRequest]], call: PopCall, until_s: float) -> IdlePop | None:
+        """Begin to wait without a task, until a monotonic time; None if an enode has to be asked now.
+
+        The caller calls `stop_waiting` and `leave`, in this order, after `woken` or before.
+        """
+        watches = self._watches.use_quiet(places)
+        if watches is None:
+            return None
+        waiting = WaitingPop(asyncio.get_running_loop().create_future())
+        self._waiting[_attempt(call)].add(waiting)
+        self._watches.add(waiting, watches, until_s)
+        return IdlePop(call, watches, until_s, waiting)
+
+    def stop_waiting(self, idle: IdlePop) -> None:
+        """Stop the wait of an idle pop, which is then no longer woken."""
+        self._watches.remove(idle.waiting, idle.watches)
+        self._forget(idle.waiting, idle.call)
+
+    def leave(self, idle: IdlePop) -> None:
+        """End the use of its watches. If it was woken, others are woken instead."""
+        self._watches.leave(idle.watches)
+
     def cancel(self, call: PopCall) -> None:
         """Wake the waiting pops of an attempt. They fail with Conflict."""
-        for pop in self._waiting.get((call.group, call.topic, call.attempt_id), ()):
+        for pop in self._waiting.get(_attempt(call), ()):
             pop.is_cancelled = True
             wake(pop)
 
@@ -104,17 +151,23 @@ class SharedPops:
         self, watches: Sequence[PopWatch], failed: Mapping[PopWatch, OrtooError], call: PopCall, until_s: float
     ) -> dict[PopWatch, OrtooError]:
         pop = WaitingPop(asyncio.get_running_loop().create_future(), failed=failed)
-        key = (call.group, call.topic, call.attempt_id)
-        siblings = self._waiting[key]
-        siblings.add(pop)
+        self._waiting[_attempt(call)].add(pop)
         try:
             return await self._watches.wait([one for one in watches if _is_open(one, failed)], until_s, pop=pop)
         finally:
-            siblings.discard(pop)
-            if not siblings:
-                self._waiting.pop(key, None)
+            self._forget(pop, call)
             if pop.is_cancelled:
                 raise Conflict("this pop was cancelled by its client", field="attempt_id")
+
+    def _forget(self, pop: WaitingPop, call: PopCall) -> None:
+        siblings = self._waiting[_attempt(call)]
+        siblings.discard(pop)
+        if not siblings:
+            del self._waiting[_attempt(call)]
+
+
+def _attempt(call: PopCall) -> AttemptKey:
+    return call.group, call.topic, call.attempt_id
 
 
 def _is_open(watch: PopWatch, failed: Mapping[PopWatch, OrtooError]) -> bool:

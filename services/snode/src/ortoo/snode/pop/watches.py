@@ -33,6 +33,8 @@ class WaitingPop:
     """The watches whose wait at the enode has failed."""
     failed: "Container[PopWatch]" = ()
     """The watches whose enode was unreachable before. If it still is, this pop is not woken again."""
+    deadline: int = 0
+    """The number of its deadline while it waits."""
 
 
 class PopWatch:
@@ -175,12 +177,28 @@ class PopWatches:
         try:
             yield watches
         finally:
-            for watch in watches:
-                watch.users -= 1
-                if not watch.is_quiet:
-                    # Two, so that the number of pops doubles while an enode has messages for all of them.
-                    watch.wake(2)
-                    watch.drop_if_unused()
+            self.leave(watches)
+
+    def use_quiet(self, places: Iterable[tuple[str, AwaitRequest]]) -> list[PopWatch] | None:
+        """The watches of these pairs until `leave`; None if one is not quiet, or its enode cannot be reached."""
+        watches = []
+        for place in places:
+            watch = self._watches.get(place)
+            if watch is None or not watch.is_quiet or watch.error is not None:
+                return None
+            watches.append(watch)
+        for watch in watches:
+            watch.users += 1
+        return watches
+
+    def leave(self, watches: Iterable[PopWatch]) -> None:
+        """End the use of watches. Other pops are woken if an enode is not quiet."""
+        for watch in watches:
+            watch.users -= 1
+            if not watch.is_quiet:
+                # Two, so that the number of pops doubles while an enode has messages for all of them.
+                watch.wake(2)
+                watch.drop_if_unused()
 
     def _watch(self, enode: str, request: AwaitRequest) -> PopWatch:
         watch = self._watches.get((enode, request))
@@ -209,21 +227,29 @@ class PopWatches:
         pop = pop or WaitingPop(asyncio.get_running_loop().create_future())
         if not all(watch.is_quiet for watch in watches):
             return {}
-        for watch in watches:
-            watch.add(pop)
-        deadline = self._wheel.add(until_s, partial(wake, pop))
+        self.add(pop, watches, until_s)
         others = [background.start_future("pop change", event.wait()) for event in events]
         for other in others:
             other.add_done_callback(lambda _: wake(pop))
         try:
             await pop.woken
         finally:
-            self._wheel.cancel(deadline)
-            for watch in watches:
-                watch.remove(pop)
+            self.remove(pop, watches)
             for other in others:
                 other.cancel()
         return pop.failures
+
+    def add(self, pop: WaitingPop, watches: Iterable[PopWatch], until_s: float) -> None:
+        """Wake a pop when one of its watches is no longer quiet, or at a monotonic time."""
+        for watch in watches:
+            watch.add(pop)
+        pop.deadline = self._wheel.add(until_s, partial(wake, pop))
+
+    def remove(self, pop: WaitingPop, watches: Iterable[PopWatch]) -> None:
+        """Forget a pop that no longer waits."""
+        self._wheel.cancel(pop.deadline)
+        for watch in watches:
+            watch.remove(pop)
 
     async def close(self) -> None:
         """End the waits for deadlines."""

@@ -13,7 +13,7 @@ from ortoo.common.process.clock import Clock
 from ortoo.snode import log_events
 from ortoo.snode.cluster.directory import DirectoryCache
 from ortoo.snode.cluster.name_server import NameServerClient
-from ortoo.snode.cluster.routes import DeliveryMode
+from ortoo.snode.cluster.routes import DeliveryMode, Topic
 from ortoo.snode.cluster.watch import DirectoryWatch
 from ortoo.snode.enodes.link import EnodeLinks, explain_error
 from ortoo.snode.membership.group_members import SlowConsumerRule
@@ -114,8 +114,7 @@ class DeliveryModes:
             if name.startswith(RETRY_PREFIX):
                 continue
             topic = await self._watch.topic(name)
-            key = (topic.topic_id, group, mode)
-            if self._cached_until_s.get(key, 0.0) > self._clock.monotonic_s():
+            if self.is_confirmed(topic, group, mode):
                 continue
             for placement in topic.placements:
                 try:
@@ -123,9 +122,13 @@ class DeliveryModes:
                 except OrtooError as error:
                     if not explain_error(error).retriable:
                         raise
-            self._cached_until_s[key] = self._clock.monotonic_s() + MODE_CACHE_TTL_S
+            self._cached_until_s[topic.topic_id, group, mode] = self._clock.monotonic_s() + MODE_CACHE_TTL_S
             while len(self._cached_until_s) > MODE_CACHE_MAX:
                 self._cached_until_s.popitem(last=False)
+
+    def is_confirmed(self, topic: Topic, group: str, mode: DeliveryMode) -> bool:
+        """Whether the enodes of a topic have recently confirmed the delivery mode of a group."""
+        return self._cached_until_s.get((topic.topic_id, group, mode), 0.0) > self._clock.monotonic_s()
 
     async def set_mode(self, group: str, topic_name: str, mode: DeliveryMode, *, force: bool) -> DeliveryMode | int:
         """Change the delivery mode of a group for a topic on all its enodes; returns the previous mode.

@@ -28,6 +28,11 @@ class QueueCallContext(grpc.aio.ServicerContext[Any, Any]):
         self._details = ""
         self._trailing: Metadata = ()
 
+    @property
+    def waited_s(self) -> float:
+        """The time for which the caller already waited before the call was made."""
+        return 0.0
+
     def invocation_metadata(self) -> Any:
         """The caller's metadata."""
         return self._call.metadata

@@ -64,13 +64,23 @@ class H2Call:
         "is_served",
         "stream_id",
         "task",
+        "waited_s",
     )
 
-    def __init__(self, connection: "H2Connection", stream_id: int, method: Any, headers: "CallHeaders") -> None:
+    def __init__(
+        self,
+        connection: "H2Connection",
+        stream_id: int,
+        method: Any,
+        headers: "CallHeaders",
+        waited_s: float = 0.0,
+    ) -> None:
         self._connection = connection
         self._method = method
         self.stream_id = stream_id
         self.headers = headers
+        self.waited_s = waited_s
+        """The time for which its caller already waits."""
         self.arrival: Any = None
         """The state of the call before its request comes."""
         self.is_answered = False
@@ -104,8 +114,8 @@ class H2Call:
         self.deadline_s: float | None = None
         """The caller's deadline, in seconds of the wall clock; None = none."""
         if headers.timeout_s is not None:
-            self.deadline_s = connection.server.clock.now_ms() / 1000 + headers.timeout_s
-            self._timer = connection.loop.call_later(headers.timeout_s, self._expire)
+            self.deadline_s = connection.server.clock.now_ms() / 1000 + headers.timeout_s - waited_s
+            self._timer = connection.loop.call_later(headers.timeout_s - waited_s, self._expire)
 
     @property
     def metadata(self) -> Metadata:

@@ -6,13 +6,15 @@ from typing import Any, Final, Protocol
 from ortoo.common.grpc.h2 import engine
 from ortoo.common.grpc.h2.call import H2Call
 from ortoo.common.grpc.h2.framing import OK_TRAILERS, PREFIX_BYTES, RESPONSE, Headers, trailers
-from ortoo.common.grpc.h2.headers import CallHeaders, RepeatedRequest, RepeatedRequests
+from ortoo.common.grpc.h2.headers import CallHeaders, RepeatedRequest, RepeatedRequests, whole_request
 from ortoo.common.grpc.h2.limits import WireLimits
 from ortoo.common.grpc.h2.peers import auth_context_of, peer_name, spread_of
+from ortoo.common.grpc.h2.polls import H2Poll
 from ortoo.common.grpc.h2.ports import Port
 from ortoo.common.grpc.h2.shared.endpoint import ENHANCE_YOUR_CALM, NO_ERROR, PROTOCOL_ERROR, Endpoint
 from ortoo.common.grpc.h2.shared.tls_session import LINGER_S
 from ortoo.common.grpc.h2.turns import Turn, Turns
+from ortoo.common.grpc.layers.polls import Polls
 from ortoo.common.grpc.layers.repeats import ITEM_BYTES_MAX
 from ortoo.common.process.clock import Clock
 
@@ -60,7 +62,7 @@ class H2Connection(Endpoint):
         super().__init__(server.limits, server.limits.connection())
         self.server = server
         self.port = port
-        self.calls: dict[int, H2Call] = {}
+        self.calls: dict[int, H2Call | H2Poll] = {}
         self.peer = ""
         """The address of the peer as gRPC writes it."""
         self.auth_context: dict[str, list[bytes]] = {}
@@ -216,14 +218,14 @@ class H2Connection(Endpoint):
         """Handle a request that may repeat, with the event after its headers; whether that was its last event."""
         if self._opening is not None:
             (request, headers), self._opening = self._opening, None
-            if type(event) is engine.DataReceived and self._repeat(request, event):
+            if type(event) is engine.DataReceived and self._repeat(request, headers, event):
                 return True
             if not self.is_lost:
                 self._begin(request.stream_id, headers, is_last=False)
         return False
 
-    def _repeat(self, request: RepeatedRequest, event: Any) -> bool:
-        """Answer a request that repeats without making a call; False if it has to be served as usual.
+    def _repeat(self, request: RepeatedRequest, headers: Headers, event: Any) -> bool:
+        """Serve a request that repeats without making a call; False if it has to be served as usual.
 
         Only an answer that is certainly written at once needs no call, which would count its memory.
         """
@@ -234,7 +236,11 @@ class H2Connection(Endpoint):
             room_bytes = min(h2.remote_window_size, h2.stream_remote_window_size(stream_id))
         except engine.NGH2Error:  # its reset has arrived, too
             return False
-        if room_bytes < REPEATED_BYTES_MAX or (answer := request.answer(event.data)) is None:
+        if room_bytes < REPEATED_BYTES_MAX or (data := whole_request(event.data)) is None:
+            return False
+        if isinstance(request.method, Polls):
+            return self._wait(request.method, H2Poll(self, request, headers), event)
+        if (answer := request.answer(data, request.method)) is None:
             return False
         self._drop(event)
         self.send_headers(stream_id, RESPONSE)
@@ -244,6 +250,29 @@ class H2Connection(Endpoint):
         if not self.calls:
             self._lifetime.on_calls(0, self._lifetime.heard_s)
         return True
+
+    def _wait(self, polls: Polls, poll: H2Poll, event: Any) -> bool:
+        """Let a call wait for an event; False if it has to be made now."""
+        if not poll.begin(event.data, polls):
+            return False
+        self._drop(event)
+        self._lifetime.on_request()
+        self._add(poll)
+        return True
+
+    def _add(self, call: H2Call | H2Poll) -> None:
+        if not self.calls:
+            self._lifetime.on_calls(1, self._lifetime.heard_s)
+        self.calls[call.stream_id] = call
+
+    def make(self, stream_id: int, headers: Headers, data: bytes, waited_s: float) -> H2Call | None:
+        """Make the call of a poll, as if its request had just arrived; None if it is refused."""
+        self._begin(stream_id, headers, is_last=False, waited_s=waited_s)
+        call = self.calls.get(stream_id)
+        if not isinstance(call, H2Call):
+            return None
+        call.on_data(data, is_last=True)
+        return call
 
     def _handle_other(self, kind: Any, event: Any) -> None:
         if kind is engine.SettingsReceived:
@@ -289,7 +318,7 @@ class H2Connection(Endpoint):
         if is_empty and self._lifetime.on_empty_reset(now_s):
             self.abort("resets")
 
-    def _begin(self, stream_id: int, headers: Headers, *, is_last: bool) -> None:
+    def _begin(self, stream_id: int, headers: Headers, *, is_last: bool, waited_s: float = 0.0) -> None:
         if self._call_headers is None or headers != self._headers:
             self._headers, self._call_headers = headers, CallHeaders(headers)
         found = self._call_headers
@@ -302,9 +331,8 @@ class H2Connection(Endpoint):
         if method is None:
             self._refuse(stream_id, _refusal(found))
             return
-        if not self.calls:
-            self._lifetime.on_calls(1, self._lifetime.heard_s)
-        call = self.calls[stream_id] = H2Call(self, stream_id, method, found)
+        call = H2Call(self, stream_id, method, found, waited_s)
+        self._add(call)
         method.begin(call)
         if is_last:
             call.on_data(b"", is_last=True)

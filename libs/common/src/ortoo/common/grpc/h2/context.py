@@ -33,6 +33,12 @@ class H2Context(QueueCallContext):
         text: dict[str, str] = self._call.headers.text
         return text
 
+    @property
+    def waited_s(self) -> float:
+        """The time for which the caller already waited before the call was made."""
+        waited_s: float = self._call.waited_s
+        return waited_s
+
     def peer(self) -> str:
         """The address of the caller, also of a call without layers."""
         address: str = self._call.peer()

@@ -12,6 +12,7 @@ from ortoo.common.grpc.h2.framing import (
     read_metadata,
     timeout_s,
 )
+from ortoo.common.grpc.layers.polls import Polls
 from ortoo.common.grpc.layers.repeats import RepeatedAnswers
 
 FIELD_BYTES = 32
@@ -78,14 +79,23 @@ class Peer(Protocol):
 
 
 class RepeatedRequest:
-    """A request whose headers have arrived, to a method with answers that repeat; also its caller."""
+    """A request whose headers have arrived, to a method that may need no call for it; also its caller."""
 
-    __slots__ = ("_answers", "_connection", "headers", "stream_id")
+    __slots__ = ("_connection", "headers", "method", "stream_id", "timeout_s")
 
-    def __init__(self, stream_id: int, headers: RawHeaders, answers: RepeatedAnswers, connection: Peer) -> None:
+    def __init__(
+        self,
+        stream_id: int,
+        headers: RawHeaders,
+        timeout_s: float | None,
+        method: RepeatedAnswers | Polls,
+        connection: Peer,
+    ) -> None:
         self.stream_id = stream_id
         self.headers = headers
-        self._answers = answers
+        self.timeout_s = timeout_s
+        """The time that the caller waits; None = without end."""
+        self.method = method
         self._connection = connection
 
     def peer(self) -> str:
@@ -96,42 +106,48 @@ class RepeatedRequest:
         """The TLS properties of the caller."""
         return self._connection.auth_context
 
-    def answer(self, data: bytes) -> bytes | None:
-        """The answer with its prefix, if `data` is one request that repeats."""
-        if len(data) < PREFIX_BYTES or data[0] or int.from_bytes(data[1:PREFIX_BYTES]) != len(data) - PREFIX_BYTES:
-            return None
-        key = self._answers.key(data[PREFIX_BYTES:], self)
-        found = None if key is None else self._answers.answer(key, self)
+    def answer(self, request: bytes, answers: RepeatedAnswers) -> bytes | None:
+        """The answer with its prefix, if the request repeats."""
+        key = answers.key(request, self)
+        found = None if key is None else answers.answer(key, self)
         return None if found is None else frame(found)
+
+
+def whole_request(data: bytes) -> bytes | None:
+    """The request in these bytes; None if they are not exactly one request without compression."""
+    if len(data) < PREFIX_BYTES or data[0] or int.from_bytes(data[1:PREFIX_BYTES]) != len(data) - PREFIX_BYTES:
+        return None
+    return data[PREFIX_BYTES:]
 
 
 class RepeatedRequests:
     """Finds requests that may repeat, by the paths of their methods."""
 
     def __init__(self) -> None:
-        self._methods: dict[bytes, RepeatedAnswers] = {}
+        self._methods: dict[bytes, RepeatedAnswers | Polls] = {}
 
-    def add(self, path: str, answers: RepeatedAnswers) -> None:
+    def add(self, path: str, method: RepeatedAnswers | Polls) -> None:
         """Recognize the requests of a method."""
-        self._methods[path.encode()] = answers
+        self._methods[path.encode()] = method
 
     def find(self, stream_id: int, headers: Headers, connection: Peer) -> RepeatedRequest | None:
         """The request with these headers if it may repeat; None if it has to be served as usual."""
         raw = dict(headers)
-        answers = self._methods.get(raw.get(b":path", b""))
-        if answers is None or not _is_usual(raw, headers):
+        method = self._methods.get(raw.get(b":path", b""))
+        if method is None or not _is_usual(raw, headers):
             return None
-        return RepeatedRequest(stream_id, RawHeaders(raw), answers, connection)
+        timeout, limit_s = raw.get(b"grpc-timeout"), None
+        if timeout is not None and (limit_s := timeout_s(timeout)) is None:
+            return None
+        return RepeatedRequest(stream_id, RawHeaders(raw), limit_s, method, connection)
 
 
 def _is_usual(raw: Mapping[bytes, bytes], headers: Headers) -> bool:
-    """Whether the headers are valid, short and without binary values. Only such headers need no further checks."""
-    timeout = raw.get(b"grpc-timeout")
+    """Whether the headers are short, and no name contains that of binary values. They need no further checks."""
     return (
         raw.get(b":method") == b"POST"
         and raw.get(b"content-type", b"").startswith(CONTENT_TYPE)
-        and (timeout is None or timeout_s(timeout) is not None)
         and len(raw) == len(headers)
         and sum(map(len, raw)) + sum(map(len, raw.values())) <= REPEATED_HEADERS_MAX
-        and not any(name.endswith(BINARY) for name in raw)
+        and BINARY not in b" ".join(raw)
     )

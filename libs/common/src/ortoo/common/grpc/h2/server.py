@@ -20,6 +20,7 @@ from ortoo.common.grpc.h2.shared.tls_session import LINGER_S, TlsSession
 from ortoo.common.grpc.h2.turns import Turns
 from ortoo.common.grpc.layers.direct import direct_handler
 from ortoo.common.grpc.layers.layer import Layers
+from ortoo.common.grpc.layers.polls import polls_of
 from ortoo.common.grpc.tls import Contexts
 from ortoo.common.logs import log_events
 from ortoo.common.logs.logger import get_logger
@@ -196,6 +197,8 @@ class H2Server(grpc.aio.Server):
         arriving = direct = None
         if self._layers is not None:
             arriving, direct = self._layers.arriving(path, handler), direct_handler(handler, path, self._layers)
+            if (polls := polls_of(handler, path, self._layers)) is not None:
+                self.repeated.add(path, polls)
             handler = self._layers.wrap(handler, path, joins=True)
             if direct is not None and direct.repeats is not None:
                 self.repeated.add(path, direct.repeats)

@@ -6,6 +6,7 @@ when the memory is used up and ending the call did not help.
 """
 
 import asyncio
+from collections.abc import Callable
 from contextvars import ContextVar
 from functools import partial
 from typing import Any
@@ -14,7 +15,7 @@ from ortoo.common.errors import Invalid, Overloaded
 from ortoo.common.grpc.completion_queue.context import QueueCallContext
 from ortoo.common.grpc.completion_queue.server import SMALL_BYTES
 from ortoo.common.grpc.layers.arrival import ARRIVAL, Arrival
-from ortoo.common.grpc.layers.layer import Layer, ServedCall
+from ortoo.common.grpc.layers.layer import Layer, Method, ServedCall
 from ortoo.common.grpc.layers.waiting_calls import WaitingCalls
 from ortoo.common.grpc.limits.connections import Peer, end_connections, peer_of
 from ortoo.common.logs import log_events
@@ -69,6 +70,8 @@ class CallMemory(Layer):
         self.ended = {"unread": 0, "headers": 0, "requests": 0}
         """The number of closed connections whose peers did not read, sent too long headers, or sent no requests."""
         self._log_rate = LogRateLimit()
+        self._polls: MemoryShare | None = None
+        """The memory of calls that wait without being made."""
 
     def arrive(self, arrival: Arrival) -> None:
         """Count the memory of a call without its request, if necessary after ending older calls of this kind.
@@ -91,6 +94,14 @@ class CallMemory(Layer):
         arrival.open_share = partial(self._budget.share, arrival.kind)
         self.waiting.add(arrival, arrival.call_bytes)
         arrival.release_callbacks.append(lambda: self.waiting.remove(arrival))
+
+    def on_poll(self, method: Method) -> Callable[[str], None]:
+        """Count a call that waits like one that was made. Errors: Overloaded."""
+        if self._polls is None:
+            self._polls = self._budget.share(method.path.rpartition("/")[2])
+        share = self._polls
+        share.draw_fixed(CALL_BYTES)
+        return lambda _: share.release_fixed(CALL_BYTES)
 
     def enter(self, call: ServedCall) -> None:
         """Draw the memory of the call. Errors: Overloaded, and for a refused call the error of `arrive`."""

@@ -135,6 +135,10 @@ class Layer:
     def on_repeated(self, method: Method) -> None:
         """Called when a repeated call was answered."""
 
+    def on_poll(self, method: Method) -> Callable[[str], None]:
+        """Called when a call waits without being made (`layers.polls`); returns its `End`. Errors: if it has none."""
+        raise NotImplementedError
+
     def arrive(self, arrival: Arrival) -> None:
         """Called when the headers of a call have arrived. An error refuses the call before its request is received."""
 
@@ -233,7 +237,7 @@ class Layers(grpc.aio.ServerInterceptor):
         handle = getattr(handler, kind)
         method, layers = self.method(handler, path)
         boxed = boxed and inspect.isasyncgenfunction(handle)
-        read = _boxed if method.is_request_stream and boxed else None
+        read = (lambda data: [data]) if method.is_request_stream and boxed else None
         receives = receives and not method.is_request_stream
         if method.is_response_stream and not inspect.isasyncgenfunction(handle):
             # The handler itself writes its answers to the context, as the health service's Watch does.
@@ -385,10 +389,6 @@ def leaving(layers: Sequence[Layer], *, writes: bool = True) -> Callable[[Served
         return None
 
     return leave
-
-
-def _boxed(data: bytes) -> list[bytes]:
-    return [data]
 
 
 def _given(method: Method, layers: Sequence[Layer], *, boxed: bool = False) -> Callable[[ServedCall, Any], Any]:

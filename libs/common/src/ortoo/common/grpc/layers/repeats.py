@@ -26,7 +26,6 @@ ITEM_BYTES_MAX: Final = 4 << 10
 Key = tuple[bytes, ...]
 """The request, and the key of each layer."""
 
-
 Holds = Callable[[RepeatCaller], bool]
 """Serves an equal request of a caller; False = not possible."""
 
@@ -44,7 +43,7 @@ class RepeatedAnswers:
     def __init__(self, method: Method, layers: Sequence[Layer], bytes_max: int = KEPT_BYTES_MAX) -> None:
         """`layers` are those of the method."""
         self._method = method
-        self._layer_keys = [one.repeat_key for one in layers if not one.always_repeats]
+        self._key = layer_key(layers)
         self._observers = [one for one in hooks_of(layers, "on_repeated") if one is not None]
         self._kept: OrderedDict[Key, tuple[bytes, Holds]] = OrderedDict()
         self._bytes_max = bytes_max
@@ -56,13 +55,8 @@ class RepeatedAnswers:
 
     def key(self, request: bytes, caller: RepeatCaller) -> Key | None:
         """The request, and the facts that the layers depend on; None if a layer has to see the call."""
-        key: Key = (request,)
-        for layer_key in self._layer_keys:
-            found = layer_key(caller)
-            if found is None:
-                return None
-            key += (found,)
-        return key
+        of_layers = self._key(caller)
+        return None if of_layers is None else (request, *of_layers)
 
     def answer(self, key: Key, caller: RepeatCaller) -> bytes | None:
         """The answer to a repeated call, which is thereby served; None if the call has to be served as usual."""
@@ -88,6 +82,22 @@ class RepeatedAnswers:
         found = self._kept.pop(key, None)
         if found is not None:
             self._bytes -= _bytes_of(key, found[0])
+
+
+def layer_key(layers: Sequence[Layer]) -> Callable[[RepeatCaller], Key | None]:
+    """A function that returns the facts that layers depend on; None if one of them has to see the call."""
+    keys = [one.repeat_key for one in layers if not one.always_repeats]
+
+    def found(caller: RepeatCaller) -> Key | None:
+        key: Key = ()
+        for one in keys:
+            fact = one(caller)
+            if fact is None:
+                return None
+            key += (fact,)
+        return key
+
+    return found
 
 
 def _bytes_of(key: Key, answer: bytes) -> int:

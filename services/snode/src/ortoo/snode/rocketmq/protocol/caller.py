@@ -30,6 +30,8 @@ class Caller(NamedTuple):
     remaining_s: float | None = None
     """Time until the client's deadline; None = unlimited."""
     context: Context | None = None
+    waited_s: float = 0.0
+    """The time for which the client already waits."""
 
     def peer(self) -> str:
         """The address of the caller, host:port. Reading it takes a tenth of the time of a send, so it is not kept."""
@@ -49,6 +51,8 @@ class Caller(NamedTuple):
 
         With 0, half of the client's timeout for other requests is kept in reserve, as in RocketMQ.
         """
+        if self.waited_s:
+            wanted_ms = max(1, (wanted_ms or WAIT_MS_MAX) - int(self.waited_s * 1000))
         if self.remaining_s is None:
             return min(wanted_ms or WAIT_MS_MAX, WAIT_MS_MAX)
         remaining_ms = int(self.remaining_s * 1000)
@@ -86,6 +90,7 @@ def caller_of(context: Context, headers: HeaderTexts) -> Caller:
         headers.get(VERSION, ""),
         context.time_remaining(),
         context,
+        context.waited_s if isinstance(context, QueueCallContext) else 0.0,
     )
 
 

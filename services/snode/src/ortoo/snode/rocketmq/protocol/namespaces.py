@@ -18,6 +18,8 @@ from ortoo.common.groups.group_topics import DEAD_LETTER_PREFIX, RETRY_PREFIX
 from ortoo.common.grpc.messages import is_repeated
 
 SEPARATOR = "%"
+NAMESPACE_HEADER = "x-mq-namespace"
+"""The header with the namespace of names without one."""
 _RESOURCE = Resource.DESCRIPTOR.full_name
 
 

@@ -1,7 +1,7 @@
 """The polls that clients wait for. They end when their client leaves."""
 
 import asyncio
-from collections.abc import Awaitable
+from collections.abc import Awaitable, Callable
 from typing import TypeVar
 
 T = TypeVar("T")
@@ -12,27 +12,40 @@ class OpenPolls:
 
     def __init__(self) -> None:
         """Start without polls."""
-        self._limits: dict[str, dict[asyncio.Timeout, None]] = {}
+        self._ends: dict[str, dict[Callable[[], object], None]] = {}
+        """By client: functions that end its polls."""
 
     async def run(self, client_id: str, poll: Awaitable[T]) -> T | None:
         """Wait for a poll; None if its client leaves meanwhile. Errors: those of `poll`."""
-        limits = self._limits.setdefault(client_id, {})
         limit = asyncio.timeout(None)
+
+        def end() -> None:
+            limit.reschedule(asyncio.get_running_loop().time())
+
         try:
             async with limit:
-                limits[limit] = None
+                self.add(client_id, end)
                 return await poll
         except TimeoutError:
             if limit.expired():
                 return None
             raise
         finally:
-            limits.pop(limit, None)
-            if not limits and self._limits.get(client_id) is limits:
-                del self._limits[client_id]
+            self.remove(client_id, end)
+
+    def add(self, client_id: str, end: Callable[[], object]) -> None:
+        """Call `end` when a client leaves."""
+        self._ends.setdefault(client_id, {})[end] = None
+
+    def remove(self, client_id: str, end: Callable[[], object]) -> None:
+        """Forget a poll that has ended; does nothing for an unknown one."""
+        ends = self._ends.get(client_id)
+        if ends is not None:
+            ends.pop(end, None)
+            if not ends:
+                del self._ends[client_id]
 
     def end(self, client_id: str) -> None:
         """End all polls of a client that leaves."""
-        now_s = asyncio.get_running_loop().time()
-        for limit in list(self._limits.get(client_id, ())):
-            limit.reschedule(now_s)
+        for end in list(self._ends.get(client_id, ())):
+            end()

@@ -68,6 +68,10 @@ class InitialPosition:
         self._reader = reader
         self._starts_at_end: OrderedDict[tuple[str, str], bool] = OrderedDict()
 
+    def known(self, group: str, topic: str) -> bool | None:
+        """Whether a group begins at the end of queues in which it has no offset; None if that is not cached."""
+        return self._starts_at_end.get((group, topic))
+
     async def starts_at_end(self, group: str, topic: str) -> bool:
         """Whether a group begins at the end of queues in which it has no offset. Errors: NotFound."""
         key = (group, topic)
@@ -79,6 +83,11 @@ class InitialPosition:
             if len(self._starts_at_end) > POSITIONS_MAX:
                 self._starts_at_end.popitem(last=False)
         return self._starts_at_end[key]
+
+
+def beginning(call: PopCall, *, from_last: bool) -> PopCall:
+    """The same pop of a group that begins at the end of queues without an offset, or at their first message."""
+    return replace(call, rules=replace(call.rules, from_last=from_last))
 
 
 def _is_small(result: PopResult) -> bool:
@@ -180,33 +189,39 @@ class ReceiveMessageActivity:
         is_plain = client is not None and client.client_type in PLAIN_TYPES
         return is_plain and not self.lite_pop_processor.subscriptions.is_subscribed(client_id)
 
-    async def _call(self, caller: Caller, request: ReceiveMessageRequest) -> PopCall:
+    def pop_of(self, request: ReceiveMessageRequest) -> PopCall:
+        """The pop that a request describes, without its consumer and its initial position. Errors: GrpcProxyError."""
         group, topic = group_name(request.group), topic_name(request.message_queue.topic)
         message_filter = compile_filter(request.filter_expression)
         invisible_ms = LEASE_MS
         if not request.auto_renew:
             invisible_ms = to_ms(request.invisible_duration)
             check_invisible_duration(invisible_ms, INVISIBLE_MS_MIN)
+        return PopCall(
+            group,
+            topic,
+            min(max(request.batch_size, 1), RECEIVE_BATCH_MAX),
+            invisible_ms,
+            to_ms(request.long_polling_timeout),
+            "",
+            request.attempt_id,
+            message_filter,
+            pop_rules(self.directory.group(group), from_last=False, order_batched=not request.auto_renew),
+        )
+
+    async def _call(self, caller: Caller, request: ReceiveMessageRequest) -> PopCall:
+        call = self.pop_of(request)
         if caller.remaining_s is not None and caller.remaining_s <= 0:
             raise GrpcProxyError(
                 Code.ILLEGAL_POLLING_TIME,
                 "the deadline of the call passed before the poll began; set a longer deadline",
             )
         client = self.clients.touch(caller, self.clock.monotonic_s())
-        client.group = group
+        client.group = call.group
         request_timeout_ms = to_ms(client.settings.request_timeout) if client.settings is not None else 0
-        from_last = await self.initial_position.starts_at_end(group, topic)
-        return PopCall(
-            group,
-            topic,
-            min(max(request.batch_size, 1), RECEIVE_BATCH_MAX),
-            invisible_ms,
-            caller.wait_ms(to_ms(request.long_polling_timeout), request_timeout_ms or REQUEST_TIMEOUT_MS),
-            caller.client_id,
-            request.attempt_id,
-            message_filter,
-            pop_rules(self.directory.group(group), from_last=from_last, order_batched=not request.auto_renew),
-        )
+        from_last = await self.initial_position.starts_at_end(call.group, call.topic)
+        wait_ms = caller.wait_ms(call.wait_ms, request_timeout_ms or REQUEST_TIMEOUT_MS)
+        return replace(beginning(call, from_last=from_last), wait_ms=wait_ms, consumer=caller.client_id)
 
     def _frames(
         self, caller: Caller, request: ReceiveMessageRequest, call: PopCall, result: PopResult

@@ -75,6 +75,10 @@ class UnconfirmedResponses:
         response = self._attempts(receiver).get(attempt_id)
         return response.result if response is not None and self.claim(receiver, response) else None
 
+    def has_attempt(self, receiver: Receiver, attempt_id: str) -> bool:
+        """Whether an answer to this attempt id is not confirmed."""
+        return attempt_id in self._attempts(receiver)
+
     def claim(self, receiver: Receiver, response: UnconfirmedResponse) -> bool:
         """Mark an answer as not received; returns True only for the first call with this answer."""
         attempts = self._attempts(receiver)

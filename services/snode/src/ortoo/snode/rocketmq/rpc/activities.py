@@ -20,6 +20,7 @@ from ortoo.snode.rocketmq.presence.heartbeats import ClientActivity
 from ortoo.snode.rocketmq.presence.telemetry import TelemetryActivity
 from ortoo.snode.rocketmq.protocol.caller import Caller, Context, caller_of
 from ortoo.snode.rocketmq.receive.auto_renewal import AutoRenewedLeases
+from ortoo.snode.rocketmq.receive.idle_polls import IdlePolls
 from ortoo.snode.rocketmq.receive.open_polls import OpenPolls
 from ortoo.snode.rocketmq.receive.pull_message import PullMessageActivity
 from ortoo.snode.rocketmq.receive.receive_message import InitialPosition, ReceiveMessageActivity
@@ -66,6 +67,7 @@ class MessagingActivities:
         self.receive_message = ReceiveMessageActivity(
             directory, pop_processor, clients, leases, initial_position, lite_pop_processor, open_polls, clock
         )
+        self.idle_polls = IdlePolls(self.receive_message)
         self.settlement = SettlementActivity(directory, pop_processor, leases, registration)
         self.recall_message = RecallMessageActivity(cluster, send_components.delayed)
         self.offsets = PullMessageActivity(watch, enodes)

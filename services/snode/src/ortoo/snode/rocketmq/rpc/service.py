@@ -11,11 +11,14 @@ from apache.rocketmq.v2.definition_pb2 import Status
 from apache.rocketmq.v2.service_pb2_grpc import MessagingServiceServicer
 from ortoo.common.errors import Forbidden, Invalid
 from ortoo.common.grpc.layers.answers import Answers
+from ortoo.common.grpc.layers.polls import PollWait
+from ortoo.common.grpc.layers.repeats import Key
 from ortoo.common.logs import logger as logs
 from ortoo.common.process.containment import as_ortoo_error
 from ortoo.common.telemetry.call_metrics import report_status
 from ortoo.snode.rocketmq.protocol.caller import Caller, Context
 from ortoo.snode.rocketmq.protocol.codes import GrpcProxyError, grpc_status_name, status_of
+from ortoo.snode.rocketmq.protocol.namespaces import NAMESPACE_HEADER
 from ortoo.snode.rocketmq.rpc.activities import MessagingActivities
 
 NAME = pb.DESCRIPTOR.services_by_name["MessagingService"].full_name
@@ -90,6 +93,20 @@ def _stream(
     return handler
 
 
+def _polls(handler: Any) -> Any:
+    """The handler of ReceiveMessage, whose calls may wait without being made (`ortoo.common.grpc.layers.polls`)."""
+
+    def poll(service: "MessagingService", request: bytes, key: Key, wait: PollWait) -> Callable[[], None] | None:
+        namespace = wait.headers.get(NAMESPACE_HEADER, "")
+        try:
+            return service.activities.idle_polls.begin(request, key, namespace, wait)
+        except Exception:
+            return None  # the call reports the error
+
+    handler.poll = poll
+    return handler
+
+
 class MessagingService(MessagingServiceServicer):
     """The service for RocketMQ's official clients. An error is a status in the answer, never a gRPC status."""
 
@@ -123,7 +140,7 @@ class MessagingService(MessagingServiceServicer):
         repeats=True,
     )
     """The queues for a push consumer."""
-    ReceiveMessage = _stream(pb.ReceiveMessageResponse, lambda gateway: gateway.receive_message.receive)
+    ReceiveMessage = _polls(_stream(pb.ReceiveMessageResponse, lambda gateway: gateway.receive_message.receive))
     """Wait for messages and lease them."""
     AckMessage = _starts(
         _unary(pb.AckMessageResponse, lambda gateway: gateway.settlement.ack),

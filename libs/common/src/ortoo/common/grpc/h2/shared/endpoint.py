@@ -6,8 +6,8 @@ import threading
 from typing import Any, Final
 
 from ortoo.common.grpc.h2 import engine
-from ortoo.common.grpc.h2.lifetime import Lifetime, Step
 from ortoo.common.grpc.h2.limits import CONNECTION_WINDOW_BYTES, WireLimits
+from ortoo.common.grpc.h2.shared.lifetime import Lifetime, Step
 from ortoo.common.process.containment import record_contained
 
 NO_ERROR, PROTOCOL_ERROR, CANCEL, ENHANCE_YOUR_CALM = 0, 1, 8, 11

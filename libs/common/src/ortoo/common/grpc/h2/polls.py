@@ -1,0 +1,102 @@
+"""A call of an h2 server that waits without being made (`ortoo.common.grpc.layers.polls`)."""
+
+from collections.abc import Callable, Sequence
+from typing import TYPE_CHECKING
+
+from ortoo.common.grpc.h2.framing import OK_TRAILERS, PREFIX_BYTES, RESPONSE, Headers, frame, trailers
+from ortoo.common.grpc.h2.headers import RepeatedRequest
+from ortoo.common.grpc.layers.polls import End, Polls, Stop
+
+if TYPE_CHECKING:
+    from ortoo.common.grpc.h2.connection import H2Connection
+
+OK, CANCELLED = "OK", "CANCELLED"
+
+
+class H2Poll:
+    """One call. For its connection it is like an `H2Call`, whose place it has until the call is made."""
+
+    __slots__ = ("_began_s", "_connection", "_data", "_ends", "_raw", "_stop", "headers", "stream_id", "timeout_s")
+
+    is_served = True
+    task = None
+
+    def __init__(self, connection: "H2Connection", request: RepeatedRequest, raw: Headers) -> None:
+        self._connection = connection
+        self.stream_id = request.stream_id
+        self._raw = raw
+        self.headers = request.headers
+        self.timeout_s = request.timeout_s
+        self._began_s = connection.loop.time()
+        self._data = b""
+        self._stop: Stop | None = None
+        self._ends: list[End] = []
+
+    def peer(self) -> str:
+        """The address of the caller, as gRPC writes it."""
+        return self._connection.peer
+
+    def auth_context(self) -> dict[str, list[bytes]]:
+        """The TLS properties of the caller."""
+        return self._connection.auth_context
+
+    def begin(self, data: bytes, polls: Polls) -> bool:
+        """Wait with a request and its prefix; False if the call has to be made now."""
+        found = polls.begin(data[PREFIX_BYTES:], self)
+        if found is None:
+            return False
+        self._data = data
+        self._stop, self._ends = found
+        return True
+
+    # Called by the handler.
+
+    def answer(self, answers: Sequence[bytes]) -> None:
+        """Answer the call successfully."""
+        self._stop = None
+        connection, stream_id = self._connection, self.stream_id
+        connection.send_headers(stream_id, RESPONSE)
+        connection.send_data(stream_id, b"".join(map(frame, answers)))
+        connection.send_trailers(stream_id, OK_TRAILERS)
+
+    def make(self, over: Callable[[], object]) -> None:
+        """Make the call, with the rest of its time. `over` is called when it has ended."""
+        self._stop = None
+        self._end("")
+        waited_s = self._connection.loop.time() - self._began_s
+        call = self._connection.make(self.stream_id, self._raw, self._data, waited_s)
+        if call is None or call.is_closed:
+            over()
+        else:
+            call.when_over(over)
+
+    # Called by the connection and the server, as for an `H2Call`.
+
+    def on_data(self, data: bytes, *, is_last: bool) -> None:
+        """No data follow the request."""
+
+    def on_reset(self) -> None:
+        """The caller has reset the stream."""
+        self._cancel()
+
+    def on_closed(self, *, is_reset: bool) -> None:
+        """The stream has ended in both directions, or its connection is lost."""
+        self._cancel()
+        self._end(OK)
+
+    def fail(self, code: int, details: str) -> None:
+        """End the call with a status that its handler has not chosen."""
+        if self._stop is not None:
+            self._connection.send_headers(self.stream_id, RESPONSE + trailers(code, details, ()), is_last=True)
+            self._cancel()
+
+    def _cancel(self) -> None:
+        stop, self._stop = self._stop, None
+        if stop is not None:
+            stop()
+            self._end(CANCELLED)
+
+    def _end(self, status: str) -> None:
+        ends, self._ends = self._ends, []
+        for end in ends:
+            end(status)

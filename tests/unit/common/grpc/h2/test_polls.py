@@ -1,0 +1,218 @@
+"""Calls of an h2 server that wait without being made, and how each of them ends."""
+
+import asyncio
+from collections.abc import AsyncIterator, Callable, Sequence
+from typing import Any
+
+import grpc
+import pytest
+
+from ortoo.common.errors import Overloaded
+from ortoo.common.grpc.h2.polls import H2Poll
+from ortoo.common.grpc.h2.server import H2Server
+from ortoo.common.grpc.layers.arrival import RepeatCaller
+from ortoo.common.grpc.layers.coding import Decoding
+from ortoo.common.grpc.layers.layer import Layer, Layers, Method, ServedCall
+from ortoo.common.grpc.layers.repeats import ITEM_BYTES_MAX, Key
+from tests.unit.common.grpc.test_queue_front import until
+
+S = grpc.StatusCode
+
+
+class Seen(Layer):
+    """Counts calls that wait and calls that are made."""
+
+    def __init__(self) -> None:
+        self.events: list[str] = []
+        self.is_full = False
+        self.has_to_see_all = False
+
+    def repeat_key(self, caller: RepeatCaller) -> bytes | None:
+        return None if self.has_to_see_all else caller.headers.get("tenant", "").encode()
+
+    def on_poll(self, method: Method) -> Callable[[str], None]:
+        if self.is_full:
+            raise Overloaded("enough")
+        self.events.append("wait")
+        return lambda status: self.events.append(f"end {status}".strip())
+
+    def enter(self, call: ServedCall) -> None:
+        self.events.append("enter")
+
+    def leave(self, call: ServedCall) -> None:
+        self.events.append("leave")
+
+
+class Service:
+    """Its one method lets calls wait until the test ends them."""
+
+    def __init__(self, seen: Seen) -> None:
+        self.seen = seen
+        self.takes = True
+        self.waiting: dict[bytes, Any] = {}
+        self.over: list[str] = []
+        self.keys: list[Key] = []
+
+    async def Call(self, request: bytes, context: Any) -> AsyncIterator[bytes]:  # gRPC's name
+        yield request
+        remaining_s = context.time_remaining()
+        yield b"made after %d" % round(context.waited_s)
+        if remaining_s is not None:
+            yield b"%d" % remaining_s
+
+    def poll(self, request: bytes, key: Key, wait: Any) -> Callable[[], object] | None:
+        self.keys.append(key)
+        if not self.takes:
+            return None
+        self.waiting[request] = wait
+        return lambda: self.over.append("stop")
+
+    Call.poll = poll  # type: ignore[attr-defined]
+
+
+class Served:
+    """The service, its server, and calls to it."""
+
+    def __init__(self, service: Service, server: H2Server, channel: grpc.aio.Channel) -> None:
+        self.service, self.server, self.channel, self.seen = service, server, channel, service.seen
+        self.call: Any = channel.unary_stream("/t.Service/Call")
+
+    @property
+    def open_calls(self) -> list[Any]:
+        """The calls of all connections."""
+        return [call for one in self.server.connections for call in one.calls.values()]
+
+    async def waiting(self, request: bytes = b"x", **options: Any) -> tuple[Any, Any]:
+        """A call that waits: at its caller, and at the server."""
+        call = self.call(request, **options)
+        await until(lambda: request in self.service.waiting)
+        return call, self.service.waiting[request]
+
+    async def until_over(self) -> None:
+        """Wait until no call is open."""
+        await until(lambda: not self.open_calls)
+
+
+@pytest.fixture
+async def served() -> AsyncIterator[Served]:
+    """A running server, and a client whose first call, which makes the method known, has ended."""
+    service = Service(Seen())
+    server = H2Server([Layers([service.seen, Decoding()])])
+    handlers: dict[str, Any] = {"Call": grpc.unary_stream_rpc_method_handler(service.Call)}
+    server.add_generic_rpc_handlers((grpc.method_handlers_generic_handler("t.Service", handlers),))
+    port = server.add_insecure_port("127.0.0.1:0")
+    await server.start()
+    channel = grpc.aio.insecure_channel(f"127.0.0.1:{port}")
+    found = Served(service, server, channel)
+    async with asyncio.timeout(60):
+        assert await answers(found.call(b"first")) == [b"first", b"made after 0"]
+        service.seen.events.clear()
+        yield found
+    await channel.close()
+    await server.stop(None)
+
+
+async def answers(call: Any) -> Sequence[bytes]:
+    return [one async for one in call]
+
+
+async def test_a_wait_is_answered_without_a_call(served: Served) -> None:
+    """Layers count it, and see nothing else of it."""
+    call, wait = await served.waiting()
+    assert [type(one) for one in served.open_calls] == [H2Poll]
+    wait.answer([b"1", b"2"])
+    assert await answers(call) == [b"1", b"2"]
+    await served.until_over()
+    assert served.seen.events == ["wait", "end OK"]
+    assert served.service.over == []
+
+
+async def test_a_wait_becomes_a_call(served: Served) -> None:
+    """It passes the layers as if its request had just arrived, with the time that it has waited."""
+    call, wait = await served.waiting()
+    wait._began_s -= 7
+    wait.make(lambda: served.service.over.append("over"))
+    assert await answers(call) == [b"x", b"made after 7"]
+    await served.until_over()
+    assert served.seen.events == ["wait", "end", "enter", "leave"]
+    assert served.service.over == ["over"]
+
+
+async def test_the_rest_of_the_time_limits_the_call(served: Served) -> None:
+    """The deadline that the caller has set does not move."""
+    call, wait = await served.waiting(timeout=1_000)
+    assert 900 < wait.timeout_s < 1_100  # a client rounds it
+    wait._began_s -= 500
+    wait.make(lambda: served.service.over.append("over"))
+    assert 400 < int((await answers(call))[-1]) < 600
+    await served.until_over()
+    assert served.service.over == ["over"]
+
+
+@pytest.mark.parametrize("reason", ["handler", "layer", "memory", "size", "binary header"])
+async def test_other_calls_are_made_at_once(served: Served, reason: str) -> None:
+    """If the handler does not take it, a layer has to see it or has no memory, or it is not usual."""
+    served.service.takes = reason != "handler"
+    served.seen.has_to_see_all, served.seen.is_full = reason == "layer", reason == "memory"
+    request = bytes(ITEM_BYTES_MAX + 1) if reason == "size" else b"x"
+    metadata = (("some-bin", b"1"),) if reason == "binary header" else ()
+    assert await answers(served.call(request, metadata=metadata)) == [request, b"made after 0"]
+    counted = ["wait", "end"] if reason == "handler" else []
+    assert served.seen.events == [*counted, "enter", "leave"]
+
+
+async def test_a_handler_gets_what_layers_depend_on(served: Served) -> None:
+    """Calls of different keys are different."""
+    await served.waiting(b"1", metadata=(("tenant", "a"),))
+    await served.waiting(b"2")
+    assert served.service.keys[-2:] == [(b"a",), (b"",)]
+
+
+async def cancel(served: Served, call: Any) -> None:
+    call.cancel()
+
+
+async def disconnect(served: Served, call: Any) -> None:
+    await served.channel.close()
+
+
+async def stop_server(served: Served, call: Any) -> None:
+    await served.server.stop(0.1)
+
+
+async def let_the_deadline_pass(served: Served, call: Any) -> None:
+    await until(call.done)
+
+
+@pytest.mark.parametrize("end", [cancel, disconnect, stop_server, let_the_deadline_pass])
+async def test_a_wait_ends_with_its_caller(served: Served, end: Any) -> None:
+    """Its handler is told once, and layers count it as cancelled."""
+    call, _ = await served.waiting(timeout=1.0 if end is let_the_deadline_pass else None)
+    await end(served, call)
+    await served.until_over()
+    assert served.service.over == ["stop"]
+    assert served.seen.events == ["wait", "end CANCELLED"]
+    codes = {stop_server: S.UNAVAILABLE, let_the_deadline_pass: S.DEADLINE_EXCEEDED}
+    assert await call.code() is codes.get(end, S.CANCELLED)
+
+
+async def test_a_retired_connection_waits_for_its_waits(served: Served) -> None:
+    """They are open calls, so a graceful end of the connection lets them end."""
+    call, wait = await served.waiting()
+    [connection] = served.server.connections
+    connection.retire()
+    await until(lambda: connection._is_retired)
+    wait.answer([b"1"])
+    assert await answers(call) == [b"1"]
+    await until(lambda: connection not in served.server.connections)
+
+
+async def test_a_wait_whose_connection_is_lost_is_not_made(served: Served) -> None:
+    """Its handler may have an event for it at the same time."""
+    call, _ = await served.waiting()
+    [connection] = served.server.connections
+    connection.abort()
+    assert served.service.over == ["stop"]
+    with pytest.raises(grpc.aio.AioRpcError):
+        await answers(call)
+    assert "enter" not in served.seen.events
