@@ -244,11 +244,11 @@ class CallAccess:
         """The signed-in user."""
         if self._user is None:
             return Principal()
-        is_admin = self._rules.is_admin(self._user)
-        if self._is_observation and self._rules.is_observer(self._user):
-            return Principal(self._user, is_admin)
+        is_admin, is_observer = self._rules.is_admin(self._user), self._rules.is_observer(self._user)
+        if self._is_observation and is_observer:
+            return Principal(self._user, is_admin, is_observer=True)
         grants = (partial(self._access.grant_on, self._user, kind) for kind in (Resource.TOPIC, Resource.GROUP))
-        return Principal(self._user, is_admin, *grants)
+        return Principal(self._user, is_admin, *grants, is_observer=is_observer)
 
     def sign_in(self, headers: Mapping[str, str], request: bytes | None) -> Awaitable[None] | None:
         """Authenticate the call; the result is awaited if the secret of the user has to be requested.
