@@ -5,6 +5,7 @@ from typing import Any
 
 from ortoo.common.grpc.h2.limits import WireLimits
 from ortoo.common.grpc.h2.shared.endpoint import Endpoint
+from ortoo.common.process.background import Background
 
 STREAM = 1
 
@@ -29,9 +30,9 @@ async def test_all_senders_of_a_stream_go_on_when_its_window_opens() -> None:
     window = Window()
     endpoint = Endpoint(WireLimits(), window)
     endpoint.calls[STREAM] = object()
-    async with asyncio.timeout(10):
-        cancelled, *senders = [asyncio.create_task(endpoint.wait_until_sent(STREAM, 50)) for _ in range(4)]
-        await asyncio.sleep(0)
+    async with asyncio.timeout(10), Background("test") as background:
+        cancelled, *senders = [background.spawn("send", endpoint.wait_until_sent(STREAM, 50)) for _ in range(4)]
+        await asyncio.wait(senders, timeout=0)
         cancelled.cancel()
         await asyncio.wait([cancelled])
         assert not any(one.done() for one in senders)

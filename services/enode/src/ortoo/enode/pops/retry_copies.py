@@ -7,7 +7,7 @@ from dataclasses import dataclass
 
 from ortoo.common.errors import Conflict, NotFound, OutOfRange, Overloaded
 from ortoo.common.groups.failure_rule import FailureRule, Park, Retry
-from ortoo.common.groups.group_topics import group_of_topic
+from ortoo.common.groups.group_topics import REPLAY_PREFIX, group_of_topic
 from ortoo.common.groups.pop import ReplayRequest, RetryRequest, merge_ranges
 from ortoo.common.process.background import Background
 from ortoo.common.process.clock import Clock
@@ -21,7 +21,7 @@ from ortoo.enode.pops.interruptions import Interruptions
 from ortoo.enode.pops.parking import ParkedMessage, make_parked_copies
 from ortoo.enode.pops.reading import BatchCache, CachedBatch
 from ortoo.enode.state.interval_map import IntervalMap
-from ortoo.enode.state.tables.pops import REPLAY_PREFIX, FinishReason
+from ortoo.enode.state.tables.pops import FinishReason
 from ortoo.enode.state.tables.sent_back import RetryMark, RetryPlace
 from ortoo.enode.store.batch_write import BatchWrite
 from ortoo.enode.store.store import Store
@@ -96,8 +96,8 @@ class RetryCopies:
 
         A retry copy is due after its back-off. A refused request stores no copy. Copies and their marks are one write.
         Therefore a repeated request stores no second copy until the group's offset passes the message.
-        Errors: NotFound, OutOfRange, Overloaded, Unavailable, Invalid (the copies together are too large), Conflict (with
-        `unfinished_only`, if the group has finished one of the messages).
+        Errors: NotFound, OutOfRange, Overloaded, Unavailable, Invalid (the copies together are too large). With
+        `unfinished_only`, Conflict if the group has finished one of the messages.
         """
         place = (request.topic_id, request.group, request.queue_id)
         failed = {offset: await self._failed_message(request, offset) for offset in request.offsets}

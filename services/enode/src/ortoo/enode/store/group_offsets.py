@@ -149,9 +149,7 @@ class GroupOffsets:
                 return offsets[queue_id]
         return self._engine.state.offsets.of(topic_id, group, (queue_id,)).get(queue_id, -1)
 
-    async def reset(
-        self, topic_id: int, group: str, offsets: Mapping[int, int], *, forward_only: bool = False
-    ) -> None:
+    async def reset(self, topic_id: int, group: str, offsets: Mapping[int, int], *, forward_only: bool = False) -> None:
         """Store an operator's offsets. The holders of the queues' locks must take their locks again.
 
         `forward_only` leaves out queues in which the group has accepted the same or a larger offset meanwhile.

@@ -5,10 +5,17 @@ import enum
 from collections.abc import Collection, Mapping, Sequence
 from dataclasses import dataclass
 
-from ortoo.common.cluster.names import check_process_name, check_topic_name
+from ortoo.common.cluster.names import check_group_name, check_process_name, check_topic_name
 from ortoo.common.cluster.sorted_names import SortedNames
 from ortoo.common.errors import AlreadyExists, Conflict, Invalid, NotFound, Overloaded
-from ortoo.common.groups.group_topics import LITE_PREFIX, parent_of_topic
+from ortoo.common.groups.group_topics import (
+    LITE_PREFIX,
+    NO_OWNER,
+    OwnedTopicKind,
+    TopicOwner,
+    owner_of_name,
+    parent_of_topic,
+)
 from ortoo.common.logs.counts import counted
 from ortoo.namesrv.decisions.placements import Placement, PlacementSet, PublishOrder, check_publish_order
 
@@ -65,6 +72,9 @@ class Topic:
     """For a parent of lite topics, the time without a message after which a lite topic is deleted; 0 = never."""
     parent: str = ""
     """The parent, if the topic stores a lite topic; empty = it stores none."""
+    owner_group: str = ""
+    """The group to which a retry topic or dead-letter topic belongs; empty = none."""
+    owner_kind: OwnedTopicKind = OwnedTopicKind.UNSPECIFIED
 
     def __post_init__(self) -> None:
         """Share the placements with other topics."""
@@ -110,6 +120,9 @@ class NewTopic:
     lite_ttl_ms: int = 0
     parent: str = ""
     """The parent of a lite topic; empty = the parent in the name, if it exists."""
+    owner_group: str = ""
+    """The group of a retry topic or dead-letter topic; empty = the group in the name."""
+    owner_kind: OwnedTopicKind = OwnedTopicKind.UNSPECIFIED
 
 
 @dataclass(frozen=True, slots=True)
@@ -133,8 +146,39 @@ def with_defaults(request: NewTopic) -> NewTopic:
     _check_counts(read, write)
     _check_enodes(request.enodes, "enodes")
     _check_lite_ttl(request.lite_ttl_ms, request.message_type)
-    permission = request.permission or Permission.READ_WRITE
-    return dataclasses.replace(request, read_queue_count=read, write_queue_count=write, permission=permission)
+    owner = _owner_of(request)
+    return dataclasses.replace(
+        request,
+        read_queue_count=read,
+        write_queue_count=write,
+        permission=request.permission or Permission.READ_WRITE,
+        owner_group=owner.group,
+        owner_kind=owner.kind,
+    )
+
+
+def _owner_of(request: NewTopic) -> TopicOwner:
+    """The group to which a new topic belongs. A snode of an earlier version names it only in the name of the topic.
+
+    Errors: Invalid for another name than that of the group's topic, and for properties that such a topic cannot have.
+    """
+    owner, given = owner_of_name(request.name), TopicOwner(request.owner_group, request.owner_kind)
+    if given not in (NO_OWNER, owner):
+        expected = repr(given.topic) if all(given) else "a group and the kind of its topic"
+        raise Invalid(f"topic {request.name!r} is no such topic of a group; expected {expected}", field="owner_group")
+    if owner.kind:
+        check_group_name(owner.group, "owner_group")
+        if request.message_type:
+            raise Invalid(
+                f"topic {request.name} belongs to group {owner.group}, so it takes every type; leave it unset",
+                field="message_type",
+            )
+        if request.permission not in (Permission.UNSPECIFIED, Permission.READ_WRITE):
+            raise Invalid(
+                f"topic {request.name} belongs to group {owner.group}; create it readable and writable",
+                field="permission",
+            )
+    return owner
 
 
 def create_topic(
@@ -167,6 +211,8 @@ def create_topic(
         request.message_type,
         lite_ttl_ms=request.lite_ttl_ms,
         parent=parent,
+        owner_group=request.owner_group,
+        owner_kind=request.owner_kind,
     )
 
 

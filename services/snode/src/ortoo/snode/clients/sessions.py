@@ -8,6 +8,7 @@ from typing import Any
 
 from ortoo.common.cluster.names import check_group_name
 from ortoo.common.errors import Conflict, Invalid, NotFound, Overloaded, Unavailable
+from ortoo.common.groups.group_topics import check_consumer_group
 from ortoo.common.groups.requests import address_key, reply_address
 from ortoo.common.grpc.limits.connections import address_of
 from ortoo.common.logs.logger import get_logger
@@ -151,7 +152,7 @@ class ClientSessions:
 
         Errors: Invalid, NotFound (topic), Conflict if the group may not consume, Forbidden (broadcast is disabled).
         """
-        check_group_name(group, "group")
+        check_consumer_group(group)
         self._check_group_count(session)
         await self._membership.follow(group)
         check_owner(self._membership.members(group), session.client_id)

@@ -217,7 +217,7 @@ class AccessControl:
     def grant_on(self, user: str, resource: Resource, name: str) -> Grant:
         """The permissions of a user on a topic or a group by the present rules."""
         rules = self.rules.users.get(user)
-        return Grant.DENY if rules is None else rules.grant_on(resource, name, self.directory.parent_of)
+        return Grant.DENY if rules is None else rules.grant_on(resource, name, self.directory.governor_of)
 
 
 class CallAccess:
@@ -311,8 +311,8 @@ class CallAccess:
                 if not self._rules.is_trusted(self._peer):
                     raise _unauthenticated("this address is no longer trusted; sign in again")
                 return
-            parent_of = self._access.directory.parent_of
-            self._rules.check(self._user, permissions, is_observation=self._is_observation, parent_of=parent_of)
+            governor_of = self._access.directory.governor_of
+            self._rules.check(self._user, permissions, is_observation=self._is_observation, governor_of=governor_of)
         except Forbidden as error:
             self._note_refusal(error)
             raise

@@ -3,10 +3,10 @@
 from collections.abc import Sequence
 from dataclasses import dataclass
 
-from ortoo.common.cluster.names import check_group_name
 from ortoo.common.errors import Invalid, OrtooError
 from ortoo.common.errors.status import failure_of
 from ortoo.common.filters.message_filter import compile_filter
+from ortoo.common.groups.group_topics import check_consumer_group
 from ortoo.common.groups.handle_seal import HandleSeals
 from ortoo.common.groups.pop import SETTLED_OFFSETS_MAX, Finish, LeaseVerdict, PopRules, Redeliver, Renew
 from ortoo.common.groups.retry_policy import DELAY_MS_MAX
@@ -132,7 +132,7 @@ class PopConsumerHandlers(ConsumerServiceServicer):
 
 
 def _decode_pop(request: pb.PopRequest) -> PopCall:
-    check_group_name(request.group)
+    check_consumer_group(request.group)
     messages_max = request.messages_max or MESSAGES_DEFAULT
     invisible_ms = request.invisible_ms or INVISIBLE_MS_DEFAULT
     _check("messages_max", messages_max, 1, MESSAGES_MAX)

@@ -7,6 +7,7 @@ from ortoo.common.cluster.names import check_group_name
 from ortoo.common.errors import Invalid, OrtooError
 from ortoo.common.filters.message_filter import compile_filter
 from ortoo.common.groups.failure_rule import ATTEMPTS_LIMIT
+from ortoo.common.groups.group_topics import check_consumer_group
 from ortoo.common.groups.retry_policy import DELAY_MS_MAX
 from ortoo.common.groups.sinks import SinkIdentity
 from ortoo.common.grpc.errors import Context
@@ -131,7 +132,7 @@ class PullConsumerHandlers(ConsumerServiceServicer):
 
     async def NackMessages(self, request: pb.NackMessagesRequest, context: Context) -> pb.NackMessagesResponse:
         """Nack messages that could not be processed."""
-        check_group_name(request.group)
+        check_consumer_group(request.group)
         if not 1 <= len(request.offsets) <= OFFSETS_MAX or min(request.offsets) < 0:
             raise Invalid(f"{len(request.offsets)} offsets; give 1 to {OFFSETS_MAX}, each 0 or more", field="offsets")
         if request.delay_level < PARK_LEVEL:

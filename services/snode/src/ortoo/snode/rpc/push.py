@@ -5,8 +5,8 @@ import dataclasses
 from collections.abc import AsyncIterator
 from dataclasses import dataclass, field
 
-from ortoo.common.cluster.names import check_group_name
 from ortoo.common.errors import Conflict, Invalid, OrtooError
+from ortoo.common.groups.group_topics import check_consumer_group
 from ortoo.common.grpc.bulk_calls import envelope_of
 from ortoo.common.grpc.bulk_field import BulkMessage
 from ortoo.common.grpc.enum_values import check_known
@@ -50,7 +50,7 @@ class PushCall:
         return session
 
     async def _open_session(self, request: pb.OpenSession) -> PushSession:
-        check_group_name(request.group, "open.group")
+        check_consumer_group(request.group, "open.group")
         if len(request.client_id) > TEXT_LENGTH_MAX:
             raise Invalid(
                 f"{len(request.client_id)} characters; give at most {TEXT_LENGTH_MAX}", field="open.client_id"
