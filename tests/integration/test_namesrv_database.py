@@ -85,8 +85,8 @@ async def test_newest_migration_is_what_the_code_knows() -> None:
 async def test_old_database_is_migrated_and_keeps_its_topics(tmp_path: Path) -> None:
     """A database from before migrations gets every change; its contents and its version are kept."""
     file = old_database(tmp_path)
-    with contextlib.closing(sqlite3.connect(file)) as connection, connection:
-        connection.execute("INSERT INTO topics VALUES ('%RETRY%ns%old', 43, 7, 1, 1)")
+    with contextlib.closing(sqlite3.connect(file)) as old, old:
+        old.execute("INSERT INTO topics VALUES ('%RETRY%ns%old', 43, 7, 1, 1)")
     async with name_server("", tmp_path) as stub:
         found = (await stub.GetTopic(pb.GetTopicRequest(name="old"))).topic
         assert (found.topic_id, found.HasField("owner_group"), found.owner_group) == (42, True, "")
