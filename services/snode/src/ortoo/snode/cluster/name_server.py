@@ -132,7 +132,7 @@ class NameServerClient:
             message_type=message_type.value,  # type: ignore[arg-type]
             parent=parent,
             owner_group=owner.group,
-            owner_kind=owner.kind.value,
+            owner_kind=owner.kind.value,  # type: ignore[arg-type]
         )
         answer = await self.call(self.stub.CreateTopic, request)
         return decode_topic(answer.topic)

@@ -247,8 +247,9 @@ class CallAccess:
         is_admin, is_observer = self._rules.is_admin(self._user), self._rules.is_observer(self._user)
         if self._is_observation and is_observer:
             return Principal(self._user, is_admin, is_observer=True)
-        grants = (partial(self._access.grant_on, self._user, kind) for kind in (Resource.TOPIC, Resource.GROUP))
-        return Principal(self._user, is_admin, *grants, is_observer=is_observer)
+        grant_on = partial(self._access.grant_on, self._user)
+        topics, groups = partial(grant_on, Resource.TOPIC), partial(grant_on, Resource.GROUP)
+        return Principal(self._user, is_admin, topics, groups, is_observer)
 
     def sign_in(self, headers: Mapping[str, str], request: bytes | None) -> Awaitable[None] | None:
         """Authenticate the call; the result is awaited if the secret of the user has to be requested.

@@ -24,5 +24,5 @@ def upgrade() -> None:
         connection.execute(sa.update(table).values(owner_group="", owner_kind=0))
         here = table.c.topic_id == sa.bindparam("id")
         if owned:
-            values = {"owner_group": sa.bindparam("of"), "owner_kind": sa.bindparam("kind")}
-            connection.execute(sa.update(table).where(here).values(values), owned)
+            update = sa.update(table).where(here)
+            connection.execute(update.values(owner_group=sa.bindparam("of"), owner_kind=sa.bindparam("kind")), owned)
