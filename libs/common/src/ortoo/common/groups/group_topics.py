@@ -6,10 +6,6 @@ Only servers write to the retry topic and the dead-letter topic of a group.
 import enum
 from typing import Final, NamedTuple
 
-from ortoo.common.cluster.names import check_group_name
-from ortoo.common.errors import Invalid
-from ortoo.common.groups.sinks import SINK_GROUP_PREFIX
-
 RETRY_PREFIX, DEAD_LETTER_PREFIX = "%RETRY%", "%DLQ%"
 """Prefixes of the topics that belong to a group."""
 LITE_PREFIX = "%LMQ%|"
@@ -77,14 +73,3 @@ def group_of_topic(name: str) -> str | None:
 def parent_of_topic(name: str) -> str | None:
     """The parent of a lite topic; None for other topics. Only the parent's name may contain `|`."""
     return name.removeprefix(LITE_PREFIX).rpartition("|")[0] if name.startswith(LITE_PREFIX) else None
-
-
-def check_consumer_group(name: str, field: str = "group", *, sinks: bool = False) -> None:
-    """Refuse a group in which no client may consume: a wrong name, or one that servers derive from another group.
-
-    `sinks` allows the account of an exactly-once sink. Errors: Invalid.
-    """
-    check_group_name(name, field)
-    reserved = DERIVED_PREFIXES if sinks else (*DERIVED_PREFIXES, SINK_GROUP_PREFIX)
-    if (prefix := next(filter(name.startswith, reserved), None)) is not None:
-        raise Invalid(f"{name!r} begins with {prefix}, which only the servers use; choose another group", field=field)

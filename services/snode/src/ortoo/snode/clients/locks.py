@@ -4,10 +4,10 @@ from collections.abc import Sequence
 from dataclasses import replace
 
 from ortoo.common.errors import Invalid, OrtooError
-from ortoo.common.groups.group_topics import check_consumer_group
 from ortoo.snode.clients.locked_pulls import LockedPulls
 from ortoo.snode.clients.session import ClientSession
 from ortoo.snode.cluster.directory import check_readable
+from ortoo.snode.cluster.group_names import check_consumer_group
 from ortoo.snode.cluster.routes import Queue
 from ortoo.snode.cluster.watch import DirectoryWatch
 from ortoo.snode.enodes.link import EnodeLinks, LockRequest, LockResult, explain_error

@@ -8,7 +8,6 @@ from typing import Any
 
 from ortoo.common.cluster.names import check_group_name
 from ortoo.common.errors import Conflict, Invalid, NotFound, Overloaded, Unavailable
-from ortoo.common.groups.group_topics import check_consumer_group
 from ortoo.common.groups.requests import address_key, reply_address
 from ortoo.common.grpc.limits.connections import address_of
 from ortoo.common.logs.logger import get_logger
@@ -21,6 +20,7 @@ from ortoo.snode.clients.session import (
     GroupMembers,
     Hello,
 )
+from ortoo.snode.cluster.group_names import check_consumer_group
 from ortoo.snode.cluster.routes import DeliveryMode
 from ortoo.snode.cluster.runtime import Runtime
 from ortoo.snode.membership.consumer_groups import ConsumerGroups

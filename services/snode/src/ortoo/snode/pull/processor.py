@@ -13,10 +13,10 @@ from ortoo.common.cluster.names import check_group_name
 from ortoo.common.errors import Conflict, Fenced, Invalid, NotFound, OrtooError, OutOfRange
 from ortoo.common.filters.message_filter import MessageFilter
 from ortoo.common.filters.selection import SelectedRows, select_rows
-from ortoo.common.groups.group_topics import check_consumer_group
 from ortoo.common.groups.sinks import SinkIdentity
 from ortoo.common.process.clock import Clock
 from ortoo.snode.cluster.directory import check_readable
+from ortoo.snode.cluster.group_names import check_consumer_group
 from ortoo.snode.cluster.routes import Queue, Topic
 from ortoo.snode.cluster.watch import DirectoryWatch
 from ortoo.snode.enodes.link import EnodeLinks, FetchBatchesRequest, FetchedBatches, OffsetRow, QueueSize, explain_error

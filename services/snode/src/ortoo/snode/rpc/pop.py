@@ -6,7 +6,6 @@ from dataclasses import dataclass
 from ortoo.common.errors import Invalid, OrtooError
 from ortoo.common.errors.status import failure_of
 from ortoo.common.filters.message_filter import compile_filter
-from ortoo.common.groups.group_topics import check_consumer_group
 from ortoo.common.groups.handle_seal import HandleSeals
 from ortoo.common.groups.pop import SETTLED_OFFSETS_MAX, Finish, LeaseVerdict, PopRules, Redeliver, Renew
 from ortoo.common.groups.retry_policy import DELAY_MS_MAX
@@ -16,6 +15,7 @@ from ortoo.common.grpc.messages import read, write
 from ortoo.common.records.view import open_batch
 from ortoo.snode.clients import ClientComponents
 from ortoo.snode.cluster import ClusterView
+from ortoo.snode.cluster.group_names import check_consumer_group
 from ortoo.snode.cluster.wire import encode_batch, encode_queue
 from ortoo.snode.membership.group_members import Subscription
 from ortoo.snode.pop import PopComponents

@@ -7,7 +7,6 @@ from ortoo.common.cluster.names import check_group_name
 from ortoo.common.errors import Invalid, OrtooError
 from ortoo.common.filters.message_filter import compile_filter
 from ortoo.common.groups.failure_rule import ATTEMPTS_LIMIT
-from ortoo.common.groups.group_topics import check_consumer_group
 from ortoo.common.groups.retry_policy import DELAY_MS_MAX
 from ortoo.common.groups.sinks import SinkIdentity
 from ortoo.common.grpc.errors import Context
@@ -16,6 +15,7 @@ from ortoo.snode.clients import ClientComponents
 from ortoo.snode.clients.locks import LOCK_LIFETIME_MS
 from ortoo.snode.clients.session import ClientSession
 from ortoo.snode.clients.sessions import TEXT_LENGTH_MAX, check_owner
+from ortoo.snode.cluster.group_names import check_consumer_group
 from ortoo.snode.cluster.routes import Queue
 from ortoo.snode.cluster.wire import decode_queue, encode_queue
 from ortoo.snode.membership.group_members import assignable_client_ids, strategy_of

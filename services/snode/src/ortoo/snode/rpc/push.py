@@ -6,7 +6,6 @@ from collections.abc import AsyncIterator
 from dataclasses import dataclass, field
 
 from ortoo.common.errors import Conflict, Invalid, OrtooError
-from ortoo.common.groups.group_topics import check_consumer_group
 from ortoo.common.grpc.bulk_calls import envelope_of
 from ortoo.common.grpc.bulk_field import BulkMessage
 from ortoo.common.grpc.enum_values import check_known
@@ -14,6 +13,7 @@ from ortoo.common.grpc.errors import translate_error
 from ortoo.common.grpc.limits.connections import address_of
 from ortoo.common.grpc.messages import write
 from ortoo.snode.clients.sessions import TEXT_LENGTH_MAX, ClientSessions, check_owner
+from ortoo.snode.cluster.group_names import check_consumer_group
 from ortoo.snode.cluster.wire import decode_queue, encode_queue
 from ortoo.snode.membership.group_members import CloseReason, GroupMember, Subscription, merge_subscriptions
 from ortoo.snode.policy.principal import PRINCIPAL, owner_at

@@ -5,7 +5,8 @@ from functools import lru_cache
 
 from apache.rocketmq.v2.definition_pb2 import Code, Resource
 from ortoo.common.cluster.names import TOPIC_NAME_LENGTH_MAX, check_topic_name
-from ortoo.common.groups.group_topics import LITE_PREFIX, RETRY_PREFIX, check_consumer_group, parent_of_topic
+from ortoo.common.groups.group_topics import LITE_PREFIX, RETRY_PREFIX, parent_of_topic
+from ortoo.snode.cluster.group_names import check_consumer_group
 from ortoo.snode.rocketmq.protocol.codes import GrpcProxyError
 
 SYSTEM_TOPICS = frozenset({
