@@ -134,7 +134,7 @@ def dispose_all(loop: "VirtualLoop", processes: Sequence[SimulatedProcess]) -> N
 
 def _close(work: Any) -> None:
     if inspect.iscoroutine(work) and inspect.getcoroutinestate(work) == inspect.CORO_CREATED:
-        for passed in work.cr_frame.f_locals.values():  # it would have awaited them
+        for passed in inspect.getcoroutinelocals(work).values():  # it would have awaited them
             if inspect.iscoroutine(passed):
                 _close(passed)
     for _ in range(CLOSE_TRIES_MAX):
