@@ -72,8 +72,8 @@ async def ail_leader(folder: Path) -> Seen:
         replica_cluster(folder, make_replica=AilingReplica) as cluster,
         connect(cluster.address) as mq,
     ):
-        await mq.admin.ensure_topic(TOPIC, queue_count=1)
         await whole(mq)
+        await mq.admin.ensure_topic(TOPIC, queue_count=1)
         async with mq.producer(TOPIC, ProducerSettings(linger_ms=0)) as producer:
             usual = await times_of_sends(producer)
             first = ailing(await leading(cluster, mq))

@@ -5,19 +5,12 @@ import enum
 from collections.abc import Collection, Mapping, Sequence
 from dataclasses import dataclass
 
-from ortoo.common.cluster.names import check_group_name, check_process_name, check_topic_name
-from ortoo.common.cluster.sorted_names import SortedNames
+from ortoo.common.cluster.names import check_process_name, check_topic_name
 from ortoo.common.errors import AlreadyExists, Conflict, Invalid, NotFound, Overloaded
-from ortoo.common.groups.group_topics import (
-    LITE_PREFIX,
-    NO_OWNER,
-    OwnedTopicKind,
-    TopicOwner,
-    owner_of_name,
-    parent_of_topic,
-)
+from ortoo.common.groups.group_topics import OwnedTopicKind, TopicOwner, parent_of_topic
 from ortoo.common.logs.counts import counted
 from ortoo.namesrv.decisions.placements import Placement, PlacementSet, PublishOrder, check_publish_order
+from ortoo.namesrv.decisions.topic_owners import owner_of
 
 QUEUE_COUNT_MAX = 1024
 QUEUE_COUNT_DEFAULT = 4
@@ -146,39 +139,18 @@ def with_defaults(request: NewTopic) -> NewTopic:
     _check_counts(read, write)
     _check_enodes(request.enodes, "enodes")
     _check_lite_ttl(request.lite_ttl_ms, request.message_type)
-    owner = _owner_of(request)
+    permission = request.permission or Permission.READ_WRITE
+    given = TopicOwner(request.owner_group, request.owner_kind)
+    is_open = permission is Permission.READ_WRITE
+    owner = owner_of(request.name, given, is_typed=bool(request.message_type), is_open=is_open)
     return dataclasses.replace(
         request,
         read_queue_count=read,
         write_queue_count=write,
-        permission=request.permission or Permission.READ_WRITE,
+        permission=permission,
         owner_group=owner.group,
         owner_kind=owner.kind,
     )
-
-
-def _owner_of(request: NewTopic) -> TopicOwner:
-    """The group to which a new topic belongs. A snode of an earlier version names it only in the name of the topic.
-
-    Errors: Invalid for another name than that of the group's topic, and for properties that such a topic cannot have.
-    """
-    owner, given = owner_of_name(request.name), TopicOwner(request.owner_group, request.owner_kind)
-    if given not in (NO_OWNER, owner):
-        expected = repr(given.topic) if all(given) else "a group and the kind of its topic"
-        raise Invalid(f"topic {request.name!r} is no such topic of a group; expected {expected}", field="owner_group")
-    if owner.kind:
-        check_group_name(owner.group, "owner_group")
-        if request.message_type:
-            raise Invalid(
-                f"topic {request.name} belongs to group {owner.group}, so it takes every type; leave it unset",
-                field="message_type",
-            )
-        if request.permission not in (Permission.UNSPECIFIED, Permission.READ_WRITE):
-            raise Invalid(
-                f"topic {request.name} belongs to group {owner.group}; create it readable and writable",
-                field="permission",
-            )
-    return owner
 
 
 def create_topic(
@@ -239,17 +211,6 @@ def parent_of(request: NewTopic, parent: Topic | None) -> str:
     if not is_parent:
         raise Invalid(f"topic {name} has no lite topics; name a topic with MESSAGE_TYPE_LITE", field="parent")
     return name
-
-
-def lite_page(
-    names: SortedNames, topics: Mapping[str, Topic], parent: str, after: str, limit: int
-) -> tuple[list[str], str]:
-    """A page of the names of a parent's lite topics, as `SortedNames.page`; those of another parent are left out."""
-    prefix = f"{LITE_PREFIX}{parent}|"
-    page, next_after = names.page(max(after, prefix), limit or LITE_TOPICS_OF_PARENT_MAX)
-    found = [name for name in page if name.startswith(prefix)]
-    is_last = len(found) < len(page)
-    return [name for name in found if topics[name].parent == parent], "" if is_last else next_after
 
 
 def check_lite_counts(parent: str, of_parent: int, total: int) -> None:
