@@ -27,7 +27,7 @@ class FinishBatcher(SerialBatcher):
         self._links = links
         self._place = place
         self._waiting: deque[tuple[Sequence[LeasePart], int, Finished]] = deque()
-        """Messages to ack, their number, and what is called then."""
+        """Messages to ack, their number, and the function that takes the outcome."""
 
     def put(self, parts: Sequence[LeasePart], finished: Finished) -> None:
         """Queue messages to ack."""

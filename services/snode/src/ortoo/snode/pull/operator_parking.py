@@ -60,8 +60,8 @@ class OperatorParking:
     async def park(self, request: ParkingRequest) -> ParkingResult:
         """Park the requested messages that the group has not finished; returns when their dead letters are durable.
 
-        Errors: Invalid, NotFound, OutOfRange, Conflict (a group that commits offsets has not finished an earlier
-        message, or has finished one of these meanwhile), Unsupported (an enode of an older version), Unavailable.
+        Errors: Invalid, NotFound, OutOfRange, Unsupported (an enode of an older version), Unavailable. Conflict if a
+        group that commits offsets has not finished an earlier message, or has finished one of these meanwhile.
         """
         check_group_name(request.group, "group")
         topic = await self.watch.topic(request.queue.topic)
@@ -127,7 +127,7 @@ class OperatorParking:
             )
         )  # fmt: skip
         # After a crash before the next step, a repeated call stores no second dead letter.
-        row = (queue_id, result.offset, 0)  # a consumer may have committed a later one meanwhile
+        row = (queue_id, result.offset, 0)
         await link.commit_offsets(topic.topic_id, request.group, [row], reset=True, forward_only=True)
 
 
