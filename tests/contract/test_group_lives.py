@@ -5,11 +5,12 @@ from dataclasses import dataclass, field, replace
 
 import pytest
 
+from ortoo.common.groups.group_topics import REPLAY_PREFIX
 from ortoo.common.groups.sinks import SinkAccount, SinkIdentity, sink_group
 from ortoo.enode.changes.groups import GroupMode, RetryCopiesStored
 from ortoo.enode.changes.pops import PopFinished, PopLeased
 from ortoo.enode.cluster.group_retention import GroupRetention
-from ortoo.enode.state.tables.pops import REPLAY_PREFIX, FinishReason
+from ortoo.enode.state.tables.pops import FinishReason
 from ortoo.enode.store.lock_table import LockRequest
 from ortoo.testing.disks.disk_image import CrashOutcome
 from ortoo.v1 import group_deletion_pb2, topic_pb2

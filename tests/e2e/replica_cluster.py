@@ -2,7 +2,7 @@
 
 import contextlib
 import shutil
-from collections.abc import AsyncIterator, Mapping
+from collections.abc import AsyncIterator, Callable, Mapping
 from pathlib import Path
 
 import grpc
@@ -32,11 +32,12 @@ async def replica_cluster(
     enode_environ: Mapping[str, object] = SMALL_STORE,
     metrics: bool = False,
     lines: ReplicaNetwork | None = None,
+    make_replica: Callable[[str, Path, Mapping[str, object]], RoleProcess] = RoleProcess,
 ) -> AsyncIterator[ProcessCluster]:
     """Start all of it in `folder`; leave nothing running. Several name servers share the database, snodes the Redis.
 
     With `metrics` each process serves its own at METRICS_ADDRESS of its environment. With `lines` replicas reach each
-    other by those.
+    other by those. `make_replica` makes the process of a replica.
     """
     free = free_addresses(2 * REPLICAS + name_servers + snodes)
     addresses, told_at = free[:REPLICAS], iter(free[REPLICAS:])
@@ -69,7 +70,7 @@ async def replica_cluster(
                 "NAMESRV_ADDRESS": known,
                 **(lines.settings(number) if lines else {}),
             }
-            enodes.append(RoleProcess("enode", folder / f"member-{number}", environ))
+            enodes.append(make_replica("enode", folder / f"member-{number}", environ))
             parts.push_async_callback(enodes[-1].kill)
             if lines:
                 lines.processes = enodes

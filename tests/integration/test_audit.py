@@ -154,7 +154,9 @@ async def test_roles_are_listed_and_apply_when_the_file_changes(tmp_path: Path) 
         ):
             assert shown in (await command.run(["ortoo", *words], cluster.address, user=("ann", SECRET))).stdout
         access = await command.run(["ortoo", "user", "access"], cluster.address, user=("reader", SECRET))
-        assert access.stdout.startswith("reader: no admin. --topic and --group show")
+        assert access.stdout.startswith("reader: observer. --topic and --group show")
+        shop = await command.run(["ortoo", "user", "access"], cluster.address, user=("shop", SECRET))
+        assert shop.stdout.startswith("shop: neither admin nor observer.")
         with pytest.raises(NotFound, match="it has support, watch"):
             await ann.admin.users.describe_role("missing")
         with pytest.raises(Forbidden):

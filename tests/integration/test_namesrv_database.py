@@ -85,8 +85,13 @@ async def test_newest_migration_is_what_the_code_knows() -> None:
 async def test_old_database_is_migrated_and_keeps_its_topics(tmp_path: Path) -> None:
     """A database from before migrations gets every change; its contents and its version are kept."""
     file = old_database(tmp_path)
+    with contextlib.closing(sqlite3.connect(file)) as old, old:
+        old.execute("INSERT INTO topics VALUES ('%RETRY%ns%old', 43, 7, 1, 1)")
     async with name_server("", tmp_path) as stub:
-        assert (await stub.GetTopic(pb.GetTopicRequest(name="old"))).topic.topic_id == 42
+        found = (await stub.GetTopic(pb.GetTopicRequest(name="old"))).topic
+        assert (found.topic_id, found.HasField("owner_group"), found.owner_group) == (42, True, "")
+        retries = (await stub.GetTopic(pb.GetTopicRequest(name="%RETRY%ns%old"))).topic
+        assert (retries.owner_group, retries.owner_kind) == ("ns%old", topic_pb2.OWNED_TOPIC_KIND_RETRY)
         right = await stub.AcquireNamedLease(lease_pb.AcquireNamedLeaseRequest(resource="r", owner="o", lease_ms=1000))
         assert right.epoch == 1
     with sa.create_engine(f"sqlite:///{file}").connect() as connection:

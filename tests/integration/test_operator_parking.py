@@ -3,6 +3,7 @@
 import asyncio
 from collections.abc import Sequence
 from pathlib import Path
+from typing import Any
 
 import pytest
 
@@ -21,6 +22,7 @@ from ortoo.client import (
     connect,
 )
 from ortoo.client.core.wire import wire_queue
+from ortoo.snode.enodes.grpc_link import GrpcEnodeLink
 from ortoo.v1 import pull_pb2
 from ortoo.v1.consumer_pb2_grpc import ConsumerServiceStub
 from ortoo.verification.servers.cluster import open_cluster
@@ -118,6 +120,42 @@ async def test_a_group_that_commits_offsets_continues_after_its_first_message(tm
             (1, "broken", "operator"),
             (2, "broken", "operator"),
         ]
+
+
+async def test_a_commit_between_the_look_and_the_parking_is_not_undone(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """A consumer finishes the message before its dead letter is stored, or commits later ones after that."""
+    commit = GrpcEnodeLink.commit_offsets
+
+    async def committed() -> int:
+        progress = (await mq.admin.groups.describe("g")).progress
+        return next(one.offsets[0].offset for one in progress if one.topic == "jobs")
+
+    def commit_before(method: str, offset: int) -> None:
+        """Let a consumer commit this offset right before the next call of this method."""
+        original = getattr(GrpcEnodeLink, method)
+
+        async def call(link: Any, *args: Any, **kwargs: Any) -> Any:
+            monkeypatch.setattr(GrpcEnodeLink, method, original)
+            await commit(link, topic.topic_id, "g", [(0, offset, 0)])
+            return await original(link, *args, **kwargs)
+
+        monkeypatch.setattr(GrpcEnodeLink, method, call)
+
+    async with open_cluster(tmp_path) as cluster, connect(cluster.address) as mq:
+        topic = await cluster.create_topic("jobs", queues=1)
+        await send(mq, [None] * 4)
+        async with mq.consumer("g", ["jobs"], ConsumerSettings(from_beginning=True)) as consumer:
+            (await anext(aiter(consumer))).ack()
+        assert await committed() == 1
+        commit_before("retry_messages", 2)
+        with pytest.raises(Conflict, match="has finished the message at offset 1 meanwhile"):
+            await mq.admin.groups.park_messages("g", QUEUE, [1])
+        assert (await letters(mq), await committed()) == ([], 2)
+        commit_before("commit_offsets", 4)
+        await mq.admin.groups.park_messages("g", QUEUE, [2])
+        assert ([one.origin_offset for one in await letters(mq)], await committed()) == ([2], 4)
 
 
 async def test_a_copy_in_the_retry_topic_is_parked_there(tmp_path: Path) -> None:

@@ -1,8 +1,10 @@
 """The loop of a simulated run: time, order, kills, and no access to the real world."""
 
 import asyncio
+import inspect
 import threading
-from collections.abc import AsyncIterator
+from collections.abc import AsyncIterator, Coroutine
+from typing import Any
 
 import pytest
 
@@ -109,6 +111,27 @@ def test_nothing_of_a_killed_process_runs_again(loop: VirtualLoop) -> None:
     dispose_all(loop, [process])
     loop.close()
     assert "finally" in seen  # it is closed after the run, without effect
+
+
+def test_work_that_a_kill_kept_from_beginning_is_closed(loop: VirtualLoop) -> None:
+    """With the work that it would have awaited. Otherwise Python warns of it at some later time."""
+    process = SimulatedProcess(loop, "killed")
+
+    async def work() -> None:
+        raise AssertionError
+
+    async def contain(inner: Coroutine[Any, Any, None]) -> None:
+        await inner
+
+    async def scenario() -> None:
+        process.spawn("contained", contain(inner))
+        process.kill()
+
+    inner = work()
+    loop.run_until_complete(loop.create_task(scenario(), context=loop.outside.context))
+    dispose_all(loop, [process])
+    loop.close()
+    assert inspect.getcoroutinestate(inner) == inspect.CORO_CLOSED
 
 
 def test_a_paused_process_finds_its_timers_overdue(loop: VirtualLoop) -> None:

@@ -63,3 +63,9 @@ def test_the_name_of_a_cluster_is_filled_in() -> None:
     found = load({f"ORTOO_CONSOLE_{name}": value for name, value in values.items()}).settings
     assert found.prometheus_url_of("b") == "http://p/b"
     assert found.prometheus_labels_of("b") == {"x": "b", "y": "z"}
+
+
+def test_labels_may_be_separated_as_addresses_are() -> None:
+    """A semicolon is no part of a value."""
+    found = load({"ORTOO_CONSOLE_PROMETHEUS_LABELS": "x=a; y=z"}).settings
+    assert found.prometheus_labels_of("") == {"x": "a", "y": "z"}

@@ -129,6 +129,7 @@ class FakeEnode(GrpcEnodeLink):
         rows: Sequence[OffsetRow],
         *,
         reset: bool = False,
+        forward_only: bool = False,
         sink: SinkIdentity | None = None,
     ) -> list[int]:
         """Store offsets, or fail, as the test sets it."""

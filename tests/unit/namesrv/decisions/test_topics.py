@@ -5,8 +5,9 @@ from typing import Any
 
 import pytest
 
-from ortoo.common.directory.topic import Permission, Placement, PublishPlace
+from ortoo.common.directory.topic import MessageType, Permission, Placement, PublishPlace
 from ortoo.common.errors import AlreadyExists, Conflict, Invalid, NotFound, OrtooError, Overloaded
+from ortoo.common.groups.group_topics import NO_OWNER, OwnedTopicKind, TopicOwner
 from ortoo.namesrv.decisions.placements import format_order, parse_order
 from ortoo.namesrv.decisions.topics import (
     TOPICS_MAX,
@@ -47,7 +48,35 @@ def test_names_of_rocketmq_are_allowed(name: str) -> None:
     assert made(NewTopic(name)).name == name
 
 
+@pytest.mark.parametrize(
+    ("name", "owner"),
+    [
+        ("%RETRY%ns%g", TopicOwner("ns%g", OwnedTopicKind.RETRY)),
+        ("%DLQ%%RETRY%g", TopicOwner("%RETRY%g", OwnedTopicKind.DEAD_LETTER)),
+        ("ns%%RETRY%g", NO_OWNER),
+        ("orders", NO_OWNER),
+    ],
+)
+def test_the_group_of_a_topic_is_stored(name: str, owner: TopicOwner) -> None:
+    """Also if only the name of the topic names it, as in requests of earlier versions."""
+    for request in (NewTopic(name), NewTopic(name, owner_group=owner.group, owner_kind=owner.kind)):
+        topic = made(request)
+        assert TopicOwner(topic.owner_group, topic.owner_kind) == owner
+
+
+OWNED = OwnedTopicKind.RETRY
 WRONG: dict[str, tuple[dict[str, Any], str]] = {
+    "no topic of the group": ({"owner_group": "g", "owner_kind": OWNED}, "owner_group"),
+    "another group's topic": ({"name": "%RETRY%h", "owner_group": "g", "owner_kind": OWNED}, "owner_group"),
+    "the group's other topic": ({"name": "%DLQ%g", "owner_group": "g", "owner_kind": OWNED}, "owner_group"),
+    "a group without a kind": ({"name": "%DLQ%g", "owner_group": "g"}, "owner_group"),
+    "no group": ({"name": "%DLQ%"}, "owner_group"),
+    "an over-long group": ({"name": "%DLQ%" + "g" * 121}, "owner_group"),
+    "a parent with the name of a group's topic": (
+        {"name": "%RETRY%g", "message_type": MessageType.LITE},
+        "message_type",
+    ),
+    "a group's topic that cannot be read": ({"name": "%RETRY%g", "permission": Permission.WRITE_ONLY}, "permission"),
     "empty name": ({"name": ""}, "name"),
     "illegal name": ({"name": "a b"}, "name"),
     "over-long name": ({"name": "x" * 128}, "name"),

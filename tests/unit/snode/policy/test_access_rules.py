@@ -10,6 +10,7 @@ from hypothesis import strategies as st
 
 from ortoo.common.directory.topic import Permission, Placement
 from ortoo.common.errors import Forbidden, Invalid
+from ortoo.common.groups.group_topics import owner_of_name
 from ortoo.snode.cluster.directory import DirectoryCache
 from ortoo.snode.cluster.routes import DirectoryUpdate, Topic
 from ortoo.snode.policy.access_rules import (
@@ -138,12 +139,27 @@ def test_a_topic_that_only_looks_like_a_lite_topic_has_rights_of_its_own() -> No
     """The directory stores the parents. Permissions on a topic are none on an ordinary topic with such a name."""
     directory, name = DirectoryCache(), stored_topic("a", "s1")
     user, wanted = UserRules(topics={"a": Grant.SUB}), RequiredPermission(Resource.TOPIC, name, Grant.SUB)
-    assert user.allows(wanted, directory.parent_of)  # a lite topic that this snode has not used
+    assert user.allows(wanted, directory.governor_of)  # a lite topic that this snode has not used
     ordinary = Topic(name, 1, 1, Permission.READ_WRITE, (Placement("e", 1, 1),))
     directory.apply(DirectoryUpdate(1, True, (ordinary,)))
-    assert not user.allows(wanted, directory.parent_of)
-    assert not UserRules(roles={"role": user}).allows(wanted, directory.parent_of)
-    assert UserRules(topics={name: Grant.SUB}).allows(wanted, directory.parent_of)
+    assert not user.allows(wanted, directory.governor_of)
+    assert not UserRules(roles={"role": user}).allows(wanted, directory.governor_of)
+    assert UserRules(topics={name: Grant.SUB}).allows(wanted, directory.governor_of)
+
+
+def test_the_stored_group_of_a_topic_governs_it() -> None:
+    """The permissions on a group's topic are those on the group, also if a lite topic is below it."""
+    directory, retries = DirectoryCache(), owner_of_name("%RETRY%g")
+    stored = Topic("%RETRY%g", 1, 1, Permission.READ_WRITE, (), owner_group=retries.group, owner_kind=retries.kind)
+    below = stored_topic(stored.name, "s1")
+    everything = UserRules(topics={"*": Grant.SUB})
+    consumer = UserRules(groups={"g": Grant.SUB})
+    for known in (False, True):
+        for name in (stored.name, below, "%DLQ%g"):
+            wanted = RequiredPermission(Resource.TOPIC, name, Grant.SUB)
+            assert not everything.allows(wanted, directory.governor_of), (known, name)
+            assert consumer.allows(wanted, directory.governor_of), (known, name)
+        directory.apply(DirectoryUpdate(1, True, (stored,)))
 
 
 @pytest.mark.parametrize(("parent", "other"), [("a|vip", "a"), ("a", "a|vip"), ("|", ""), ("a|b|c", "a|b")])

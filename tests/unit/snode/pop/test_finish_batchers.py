@@ -73,3 +73,23 @@ async def test_a_failure_is_everybodys_and_the_next_request_is_a_new_one() -> No
             await batchers.finish(KEY, part(1, 0))
         enode.error = None
         assert await batchers.finish(KEY, part(1, 0)) == []
+
+
+async def test_a_callback_that_raises_leaves_no_other_ack_without_an_answer() -> None:
+    """Neither those of the same request nor later ones."""
+    enode = SlowEnode()
+
+    def defective(outcome: object) -> None:
+        raise ValueError("a defect")
+
+    async with asyncio.timeout(10), Background("test") as background:
+        batchers = FinishBatchers(enode.links(), background)
+        first = background.spawn("ack", batchers.finish(KEY, part(1, 0)))
+        await enode.came.wait()
+        batchers.put(KEY, part(2, 1), defective)
+        answered = list[object]()
+        batchers.put(KEY, part(3, 2), answered.append)
+        enode.go_on.set()
+        assert await first == []
+        assert await batchers.finish(KEY, part(4, 3)) == []
+        assert answered == [[]]

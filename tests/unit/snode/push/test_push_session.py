@@ -60,6 +60,20 @@ async def test_the_queues_of_a_session_that_reopens_stay_with_its_client() -> No
 
 
 @in_virtual_time
+async def test_a_snode_that_stops_leaves_no_member_whose_session_was_to_reopen() -> None:
+    """Other snodes would keep its queues for it until a timeout. A client that has returned stays."""
+    async with bench() as it:
+        gone, back = await it.open("gone"), await it.open("back")
+        for session in (gone, back):
+            await it.sessions.close(session, CloseReason.SHUTDOWN, "aged", reopens=True)
+        await it.open("back")
+        it.groups.leave_now()
+        assert list(it.groups.membership.members("g")) == ["back"]
+        await it.rest(2 * REOPEN_TIMEOUT_S)
+        assert list(it.groups.membership.members("g")) == ["back"]
+
+
+@in_virtual_time
 async def test_without_credit_nothing_is_read_or_sent() -> None:
     """E-088: a session that grants one message gets one batch. The next comes with the next credit (G13)."""
     async with bench() as it:

@@ -23,6 +23,7 @@ class StrictEnode(FakeEnode):
         rows: Sequence[OffsetRow],
         *,
         reset: bool = False,
+        forward_only: bool = False,
         sink: SinkIdentity | None = None,
     ) -> list[int]:
         """Errors: Invalid for a repeated queue."""

@@ -2,6 +2,7 @@
 
 import asyncio
 import dataclasses
+import logging
 from types import SimpleNamespace
 from typing import Any
 
@@ -10,6 +11,7 @@ import pytest
 from ortoo.common.directory.group import Group
 from ortoo.common.directory.topic import Permission
 from ortoo.common.errors import Conflict, Forbidden, Invalid, NotFound, OrtooError, Overloaded
+from ortoo.snode import log_events
 from ortoo.snode.cluster.routes import DeliveryMode, DirectoryUpdate, Topic
 from ortoo.snode.membership.group_members import CloseReason, Subscription
 from ortoo.snode.push.outbox import Delivery, SessionClosed
@@ -201,15 +203,19 @@ async def test_a_session_that_meets_a_failure_ends_and_says_so(monkeypatch: pyte
 
 
 @in_virtual_time
-async def test_who_does_not_read_while_the_memory_is_used_up_is_ended_and_what_waits_is_dropped() -> None:
-    """It gets the reason, and counts as slow."""
+async def test_who_does_not_read_while_the_memory_is_used_up_is_ended_and_what_waits_is_dropped(
+    caplog: pytest.LogCaptureFixture,
+) -> None:
+    """It gets the reason, and counts as slow. The log names it."""
     async with bench() as it:
         session = await it.open()
         await it.store(0, b"a" * 1000)
         await it.rest()
         assert session.memory.unread_bytes > 1000
         it.sessions.evicted_count = 3
-        session.memory.evict("the memory is used up")
+        with caplog.at_level(logging.WARNING):
+            session.memory.evict("the memory is used up")
+        assert caplog.text.count(log_events.SLOW_CONSUMER_EVICTED.name) == 1
         assert session.memory.unread_bytes == 0
         await it.rest()
         assert await closed(session) == (CloseReason.SLOW_CONSUMER, "the memory is used up")

@@ -14,7 +14,7 @@ _sym_db = _symbol_database.Default()
 
 
 
-DESCRIPTOR = _descriptor_pool.Default().AddSerializedFile(b'\n\x15ortoo/v1/access.proto\x12\x08ortoo.v1\"7\n\x15\x44\x65scribeAccessRequest\x12\x0e\n\x06topics\x18\x01 \x03(\t\x12\x0e\n\x06groups\x18\x02 \x03(\t\"\x87\x01\n\x16\x44\x65scribeAccessResponse\x12\x0c\n\x04user\x18\x01 \x01(\t\x12\r\n\x05\x61\x64min\x18\x02 \x01(\x08\x12\'\n\x06topics\x18\x03 \x03(\x0b\x32\x17.ortoo.v1.GrantedAccess\x12\'\n\x06groups\x18\x04 \x03(\x0b\x32\x17.ortoo.v1.GrantedAccess\"C\n\rGrantedAccess\x12\x0f\n\x07publish\x18\x01 \x01(\x08\x12\x11\n\tsubscribe\x18\x02 \x01(\x08\x12\x0e\n\x06\x62rowse\x18\x03 \x01(\x08\x42\x12Z\x10ortoo/v1;ortoov1b\x06proto3')
+DESCRIPTOR = _descriptor_pool.Default().AddSerializedFile(b'\n\x15ortoo/v1/access.proto\x12\x08ortoo.v1\"7\n\x15\x44\x65scribeAccessRequest\x12\x0e\n\x06topics\x18\x01 \x03(\t\x12\x0e\n\x06groups\x18\x02 \x03(\t\"\x99\x01\n\x16\x44\x65scribeAccessResponse\x12\x0c\n\x04user\x18\x01 \x01(\t\x12\r\n\x05\x61\x64min\x18\x02 \x01(\x08\x12\'\n\x06topics\x18\x03 \x03(\x0b\x32\x17.ortoo.v1.GrantedAccess\x12\'\n\x06groups\x18\x04 \x03(\x0b\x32\x17.ortoo.v1.GrantedAccess\x12\x10\n\x08observer\x18\x05 \x01(\x08\"C\n\rGrantedAccess\x12\x0f\n\x07publish\x18\x01 \x01(\x08\x12\x11\n\tsubscribe\x18\x02 \x01(\x08\x12\x0e\n\x06\x62rowse\x18\x03 \x01(\x08\x42\x12Z\x10ortoo/v1;ortoov1b\x06proto3')
 
 _globals = globals()
 _builder.BuildMessageAndEnumDescriptors(DESCRIPTOR, _globals)
@@ -25,7 +25,7 @@ if _descriptor._USE_C_DESCRIPTORS == False:
   _globals['_DESCRIBEACCESSREQUEST']._serialized_start=35
   _globals['_DESCRIBEACCESSREQUEST']._serialized_end=90
   _globals['_DESCRIBEACCESSRESPONSE']._serialized_start=93
-  _globals['_DESCRIBEACCESSRESPONSE']._serialized_end=228
-  _globals['_GRANTEDACCESS']._serialized_start=230
-  _globals['_GRANTEDACCESS']._serialized_end=297
+  _globals['_DESCRIBEACCESSRESPONSE']._serialized_end=246
+  _globals['_GRANTEDACCESS']._serialized_start=248
+  _globals['_GRANTEDACCESS']._serialized_end=315
 # @@protoc_insertion_point(module_scope)

@@ -58,10 +58,13 @@ class DescribeAccessResponse(_message.Message):
     ADMIN_FIELD_NUMBER: _builtins.int
     TOPICS_FIELD_NUMBER: _builtins.int
     GROUPS_FIELD_NUMBER: _builtins.int
+    OBSERVER_FIELD_NUMBER: _builtins.int
     user: _builtins.str
     """The access key that signed the call; empty = the call needed no signature."""
     admin: _builtins.bool
     """Whether the caller may do everything."""
+    observer: _builtins.bool
+    """Whether the caller may see the state of every topic and group, without messages and changes."""
     @_builtins.property
     def topics(self) -> _containers.RepeatedCompositeFieldContainer[Global___GrantedAccess]:
         """The permissions on the topics of the request, in its order."""
@@ -77,10 +80,11 @@ class DescribeAccessResponse(_message.Message):
         admin: _builtins.bool = ...,
         topics: _abc.Iterable[Global___GrantedAccess] | None = ...,
         groups: _abc.Iterable[Global___GrantedAccess] | None = ...,
+        observer: _builtins.bool = ...,
     ) -> None: ...
     _HasFieldArgType: _TypeAlias = _Never  # noqa: Y015
     def HasField(self, field_name: _HasFieldArgType) -> _builtins.bool: ...
-    _ClearFieldArgType: _TypeAlias = _typing.Literal["admin", b"admin", "groups", b"groups", "topics", b"topics", "user", b"user"]  # noqa: Y015
+    _ClearFieldArgType: _TypeAlias = _typing.Literal["admin", b"admin", "groups", b"groups", "observer", b"observer", "topics", b"topics", "user", b"user"]  # noqa: Y015
     def ClearField(self, field_name: _ClearFieldArgType) -> None: ...
     def WhichOneof(self, oneof_group: _Never) -> None: ...
 

@@ -345,6 +345,7 @@ class CommitOffsetsRequest(_message.Message):
     GENERATION_FIELD_NUMBER: _builtins.int
     RESET_FIELD_NUMBER: _builtins.int
     SINK_FIELD_NUMBER: _builtins.int
+    FORWARD_ONLY_FIELD_NUMBER: _builtins.int
     topic_id: _builtins.int
     """The topic."""
     group: _builtins.str
@@ -355,6 +356,8 @@ class CommitOffsetsRequest(_message.Message):
     """
     reset: _builtins.bool
     """Reset by an operator: the owners of the queues' locks are fenced, and the group continues from these offsets."""
+    forward_only: _builtins.bool
+    """With reset, the queues whose committed offset is the same or a larger one stay unchanged."""
     @_builtins.property
     def offsets(self) -> _containers.RepeatedCompositeFieldContainer[Global___QueueOffset]:
         """New offsets; each is the next message to consume. A smaller offset than the stored one replaces it, and a warning
@@ -374,10 +377,11 @@ class CommitOffsetsRequest(_message.Message):
         generation: _builtins.int = ...,
         reset: _builtins.bool = ...,
         sink: _sink_pb2.SinkIdentity | None = ...,
+        forward_only: _builtins.bool = ...,
     ) -> None: ...
     _HasFieldArgType: _TypeAlias = _typing.Literal["sink", b"sink"]  # noqa: Y015
     def HasField(self, field_name: _HasFieldArgType) -> _builtins.bool: ...
-    _ClearFieldArgType: _TypeAlias = _typing.Literal["generation", b"generation", "group", b"group", "offsets", b"offsets", "reset", b"reset", "sink", b"sink", "topic_id", b"topic_id"]  # noqa: Y015
+    _ClearFieldArgType: _TypeAlias = _typing.Literal["forward_only", b"forward_only", "generation", b"generation", "group", b"group", "offsets", b"offsets", "reset", b"reset", "sink", b"sink", "topic_id", b"topic_id"]  # noqa: Y015
     def ClearField(self, field_name: _ClearFieldArgType) -> None: ...
     def WhichOneof(self, oneof_group: _Never) -> None: ...
 

@@ -704,6 +704,7 @@ class RetryMessagesRequest(_message.Message):
     ATTEMPT_FIELD_NUMBER: _builtins.int
     CLIENT_ID_FIELD_NUMBER: _builtins.int
     ERROR_FIELD_NUMBER: _builtins.int
+    UNFINISHED_ONLY_FIELD_NUMBER: _builtins.int
     group: _builtins.str
     """The group."""
     topic_id: _builtins.int
@@ -722,6 +723,8 @@ class RetryMessagesRequest(_message.Message):
     """The name of the consumer."""
     error: _builtins.str
     """The error of the consumer."""
+    unfinished_only: _builtins.bool
+    """The call is refused if the group has committed an offset behind one of the messages."""
     @_builtins.property
     def offsets(self) -> _containers.RepeatedScalarFieldContainer[_builtins.int]:
         """The offsets of the messages."""
@@ -749,10 +752,11 @@ class RetryMessagesRequest(_message.Message):
         attempt: _builtins.int = ...,
         client_id: _builtins.str = ...,
         error: _builtins.str = ...,
+        unfinished_only: _builtins.bool = ...,
     ) -> None: ...
     _HasFieldArgType: _TypeAlias = _typing.Literal["rules", b"rules"]  # noqa: Y015
     def HasField(self, field_name: _HasFieldArgType) -> _builtins.bool: ...
-    _ClearFieldArgType: _TypeAlias = _typing.Literal["attempt", b"attempt", "client_id", b"client_id", "delays_ms", b"delays_ms", "error", b"error", "group", b"group", "offsets", b"offsets", "park", b"park", "queue_id", b"queue_id", "retry_topic_id", b"retry_topic_id", "rules", b"rules", "topic_id", b"topic_id", "uncounted", b"uncounted"]  # noqa: Y015
+    _ClearFieldArgType: _TypeAlias = _typing.Literal["attempt", b"attempt", "client_id", b"client_id", "delays_ms", b"delays_ms", "error", b"error", "group", b"group", "offsets", b"offsets", "park", b"park", "queue_id", b"queue_id", "retry_topic_id", b"retry_topic_id", "rules", b"rules", "topic_id", b"topic_id", "uncounted", b"uncounted", "unfinished_only", b"unfinished_only"]  # noqa: Y015
     def ClearField(self, field_name: _ClearFieldArgType) -> None: ...
     def WhichOneof(self, oneof_group: _Never) -> None: ...
 

@@ -221,6 +221,8 @@ class CreateTopicRequest(_message.Message):
     IGNORE_ORPHANED_FIELD_NUMBER: _builtins.int
     LITE_TTL_MS_FIELD_NUMBER: _builtins.int
     PARENT_FIELD_NUMBER: _builtins.int
+    OWNER_GROUP_FIELD_NUMBER: _builtins.int
+    OWNER_KIND_FIELD_NUMBER: _builtins.int
     name: _builtins.str
     """Letters, digits and _ - % |, at most 127 characters."""
     read_queue_count: _builtins.int
@@ -239,6 +241,12 @@ class CreateTopicRequest(_message.Message):
     """The parent of a lite topic, an existing topic of MESSAGE_TYPE_LITE. The name is then %LMQ%|PARENT|LITE. Empty = the
     parent in such a name, if it exists.
     """
+    owner_group: _builtins.str
+    """The group of a retry topic or dead-letter topic, whose name is then %RETRY%GROUP or %DLQ%GROUP. Empty = the group in
+    such a name. Such a topic has no message type, and is readable and writable.
+    """
+    owner_kind: _topic_pb2.OwnedTopicKind.ValueType
+    """The kind of a topic with a group."""
     @_builtins.property
     def enodes(self) -> _containers.RepeatedScalarFieldContainer[_builtins.str]:
         """The enodes that hold it; empty = every live enode."""
@@ -255,10 +263,12 @@ class CreateTopicRequest(_message.Message):
         ignore_orphaned: _builtins.bool = ...,
         lite_ttl_ms: _builtins.int = ...,
         parent: _builtins.str = ...,
+        owner_group: _builtins.str = ...,
+        owner_kind: _topic_pb2.OwnedTopicKind.ValueType = ...,
     ) -> None: ...
     _HasFieldArgType: _TypeAlias = _Never  # noqa: Y015
     def HasField(self, field_name: _HasFieldArgType) -> _builtins.bool: ...
-    _ClearFieldArgType: _TypeAlias = _typing.Literal["enodes", b"enodes", "ignore_orphaned", b"ignore_orphaned", "lite_ttl_ms", b"lite_ttl_ms", "message_type", b"message_type", "name", b"name", "parent", b"parent", "permission", b"permission", "read_queue_count", b"read_queue_count", "write_queue_count", b"write_queue_count"]  # noqa: Y015
+    _ClearFieldArgType: _TypeAlias = _typing.Literal["enodes", b"enodes", "ignore_orphaned", b"ignore_orphaned", "lite_ttl_ms", b"lite_ttl_ms", "message_type", b"message_type", "name", b"name", "owner_group", b"owner_group", "owner_kind", b"owner_kind", "parent", b"parent", "permission", b"permission", "read_queue_count", b"read_queue_count", "write_queue_count", b"write_queue_count"]  # noqa: Y015
     def ClearField(self, field_name: _ClearFieldArgType) -> None: ...
     def WhichOneof(self, oneof_group: _Never) -> None: ...
 

@@ -19,6 +19,30 @@ else:
 
 DESCRIPTOR: _descriptor.FileDescriptor
 
+class _OwnedTopicKind:
+    ValueType = _typing.NewType("ValueType", _builtins.int)
+    V: _TypeAlias = ValueType  # noqa: Y015
+
+class _OwnedTopicKindEnumTypeWrapper(_enum_type_wrapper._EnumTypeWrapper[_OwnedTopicKind.ValueType], _builtins.type):
+    DESCRIPTOR: _descriptor.EnumDescriptor
+    OWNED_TOPIC_KIND_UNSPECIFIED: _OwnedTopicKind.ValueType  # 0
+    """It belongs to no group."""
+    OWNED_TOPIC_KIND_RETRY: _OwnedTopicKind.ValueType  # 1
+    """It has the copies of messages that the group retries."""
+    OWNED_TOPIC_KIND_DEAD_LETTER: _OwnedTopicKind.ValueType  # 2
+    """It has the dead letters of the group."""
+
+class OwnedTopicKind(_OwnedTopicKind, metaclass=_OwnedTopicKindEnumTypeWrapper):
+    """The kind of a topic that belongs to a group. Only servers write to such topics."""
+
+OWNED_TOPIC_KIND_UNSPECIFIED: OwnedTopicKind.ValueType  # 0
+"""It belongs to no group."""
+OWNED_TOPIC_KIND_RETRY: OwnedTopicKind.ValueType  # 1
+"""It has the copies of messages that the group retries."""
+OWNED_TOPIC_KIND_DEAD_LETTER: OwnedTopicKind.ValueType  # 2
+"""It has the dead letters of the group."""
+Global___OwnedTopicKind: _TypeAlias = OwnedTopicKind  # noqa: Y015
+
 class _MessageType:
     ValueType = _typing.NewType("ValueType", _builtins.int)
     V: _TypeAlias = ValueType  # noqa: Y015
@@ -220,6 +244,8 @@ class Topic(_message.Message):
     LITE_TTL_MS_FIELD_NUMBER: _builtins.int
     PLACEMENT_SET_ID_FIELD_NUMBER: _builtins.int
     PARENT_FIELD_NUMBER: _builtins.int
+    OWNER_GROUP_FIELD_NUMBER: _builtins.int
+    OWNER_KIND_FIELD_NUMBER: _builtins.int
     name: _builtins.str
     """Letters, digits and _ - % |, at most 127 characters."""
     topic_id: _builtins.int
@@ -238,6 +264,10 @@ class Topic(_message.Message):
     """The id of its placements; 0 = `placements` lists them."""
     parent: _builtins.str
     """The parent, if the topic stores a lite topic; empty = it stores none. Absent = the name server is an older one."""
+    owner_group: _builtins.str
+    """The group to which the topic belongs; empty = none. Absent = the name server is an older one."""
+    owner_kind: Global___OwnedTopicKind.ValueType
+    """The kind of a topic that belongs to a group."""
     @_builtins.property
     def placements(self) -> _containers.RepeatedCompositeFieldContainer[Global___Placement]:
         """The enodes that hold its queues. In a watch with `accepts_placement_sets`, `placement_set_id` replaces it."""
@@ -260,13 +290,20 @@ class Topic(_message.Message):
         lite_ttl_ms: _builtins.int = ...,
         placement_set_id: _builtins.int = ...,
         parent: _builtins.str | None = ...,
+        owner_group: _builtins.str | None = ...,
+        owner_kind: Global___OwnedTopicKind.ValueType = ...,
     ) -> None: ...
-    _HasFieldArgType: _TypeAlias = _typing.Literal["_parent", b"_parent", "parent", b"parent", "publish_order", b"publish_order"]  # noqa: Y015
+    _HasFieldArgType: _TypeAlias = _typing.Literal["_owner_group", b"_owner_group", "_parent", b"_parent", "owner_group", b"owner_group", "parent", b"parent", "publish_order", b"publish_order"]  # noqa: Y015
     def HasField(self, field_name: _HasFieldArgType) -> _builtins.bool: ...
-    _ClearFieldArgType: _TypeAlias = _typing.Literal["_parent", b"_parent", "created_at_ms", b"created_at_ms", "lite_ttl_ms", b"lite_ttl_ms", "message_type", b"message_type", "name", b"name", "parent", b"parent", "permission", b"permission", "placement_set_id", b"placement_set_id", "placements", b"placements", "publish_order", b"publish_order", "topic_id", b"topic_id", "version", b"version"]  # noqa: Y015
+    _ClearFieldArgType: _TypeAlias = _typing.Literal["_owner_group", b"_owner_group", "_parent", b"_parent", "created_at_ms", b"created_at_ms", "lite_ttl_ms", b"lite_ttl_ms", "message_type", b"message_type", "name", b"name", "owner_group", b"owner_group", "owner_kind", b"owner_kind", "parent", b"parent", "permission", b"permission", "placement_set_id", b"placement_set_id", "placements", b"placements", "publish_order", b"publish_order", "topic_id", b"topic_id", "version", b"version"]  # noqa: Y015
     def ClearField(self, field_name: _ClearFieldArgType) -> None: ...
+    _WhichOneofReturnType__owner_group: _TypeAlias = _typing.Literal["owner_group"]  # noqa: Y015
+    _WhichOneofArgType__owner_group: _TypeAlias = _typing.Literal["_owner_group", b"_owner_group"]  # noqa: Y015
     _WhichOneofReturnType__parent: _TypeAlias = _typing.Literal["parent"]  # noqa: Y015
     _WhichOneofArgType__parent: _TypeAlias = _typing.Literal["_parent", b"_parent"]  # noqa: Y015
+    @_typing.overload
+    def WhichOneof(self, oneof_group: _WhichOneofArgType__owner_group) -> _WhichOneofReturnType__owner_group | None: ...
+    @_typing.overload
     def WhichOneof(self, oneof_group: _WhichOneofArgType__parent) -> _WhichOneofReturnType__parent | None: ...
 
 Global___Topic: _TypeAlias = Topic  # noqa: Y015

@@ -40,7 +40,8 @@ async def access(
     """Show the user that signs the calls, and its permissions on topics and groups."""
     topics, groups = topic or [], group or []
     found = await mq.admin.users.describe_access(topics, groups)
-    summary = f"{found.user or 'unsigned calls'}: {'may do everything' if found.admin else 'no admin'}"
+    kind = "may do everything" if found.admin else "observer" if found.observer else "neither admin nor observer"
+    summary = f"{found.user or 'unsigned calls'}: {kind}"
     kinds = (("topic", topics, found.topics), ("group", groups, found.groups))
     named = [(kind, *one) for kind, names, grants in kinds for one in zip(names, grants, strict=True)]
     if not named and not found.admin:

@@ -42,6 +42,8 @@ class CallerAccess:
     """In the order of the given names."""
     groups: tuple[GrantedAccess, ...]
     """In the order of the given names."""
+    observer: bool = False
+    """Whether it may see the state of every topic and group. Servers of an earlier version always answer False."""
 
 
 @dataclass(frozen=True, slots=True)

@@ -182,6 +182,8 @@ class RetryRequest:
     """The attempt number, from a consumer that retries locally; 0 = the number in the copies."""
     consumer: str = ""
     error: str = ""
+    unfinished_only: bool = False
+    """Whether the request is refused if the group has finished one of the messages."""
 
 
 @dataclass(frozen=True, slots=True)

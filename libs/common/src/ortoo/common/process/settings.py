@@ -15,6 +15,7 @@ import dataclasses
 import difflib
 import enum
 import operator
+import re
 import tomllib
 import types
 import typing
@@ -263,7 +264,7 @@ def _parse(raw: Any, target: Any) -> Any:
     if target is int:
         return int(raw, 0) if isinstance(raw, str) else int(raw) if raw == int(raw) else _invalid_value(raw)
     if typing.get_origin(target) is tuple:
-        items = raw.split(",") if isinstance(raw, str) else raw
+        items = re.split("[,;]", raw) if isinstance(raw, str) else raw
         return tuple(str(item).strip() for item in items if str(item).strip())
     if target is str and not isinstance(raw, str):
         return _invalid_value(raw)

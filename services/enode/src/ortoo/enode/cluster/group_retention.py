@@ -3,13 +3,13 @@
 from collections.abc import Callable, Sequence
 
 from ortoo.common.errors import Conflict
+from ortoo.common.groups.group_topics import REPLAY_PREFIX
 from ortoo.common.groups.sinks import SinkAccount, is_sink_group
 from ortoo.common.logs.logger import get_logger
 from ortoo.common.process.clock import Clock
 from ortoo.enode import log_events
 from ortoo.enode.changes.groups import GroupDeclared, GroupDeletionsDone, GroupDropped, GroupUsed
 from ortoo.enode.changes.kinds import StateChange
-from ortoo.enode.state.tables.pops import REPLAY_PREFIX
 from ortoo.enode.store.retention import RetentionClock
 from ortoo.enode.store.store import Store
 from ortoo.v1 import namesrv_pb2

@@ -4,13 +4,13 @@ from bisect import bisect_right
 from collections.abc import Iterator, Mapping
 from dataclasses import dataclass, field
 
-from ortoo.common.groups.group_topics import DEAD_LETTER_PREFIX, group_of_topic
+from ortoo.common.groups.group_topics import DEAD_LETTER_PREFIX, REPLAY_PREFIX, group_of_topic
 from ortoo.common.process.clock import Clock
 from ortoo.enode.index.catalog import QueueLog
 from ortoo.enode.observe.retention_losses import LossTotal, RetentionLosses
 from ortoo.enode.pops.retry_copies import FailedAttempt, RetryCopies
 from ortoo.enode.state.interval_map import IntervalMap, Phase
-from ortoo.enode.state.tables.pops import REPLAY_PREFIX, PopQueue
+from ortoo.enode.state.tables.pops import PopQueue
 from ortoo.enode.store.store import Store
 
 MAX_AGE_S = 1.0

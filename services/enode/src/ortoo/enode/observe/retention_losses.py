@@ -3,12 +3,12 @@
 from collections.abc import Mapping
 from dataclasses import dataclass, field
 
-from ortoo.common.groups.group_topics import RETRY_PREFIX, group_of_topic
+from ortoo.common.groups.group_topics import REPLAY_PREFIX, RETRY_PREFIX, group_of_topic
 from ortoo.common.logs.logger import get_logger
 from ortoo.common.process.clock import Clock
 from ortoo.enode import log_events
 from ortoo.enode.log.queue_index import QueueKey
-from ortoo.enode.state.tables.pops import REPLAY_PREFIX, PopQueue
+from ortoo.enode.state.tables.pops import PopQueue
 from ortoo.enode.store.store import Store
 
 _log = get_logger("retention")

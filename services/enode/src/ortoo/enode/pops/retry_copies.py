@@ -5,9 +5,9 @@ from collections import Counter, OrderedDict
 from collections.abc import AsyncIterator, Iterator, Sequence
 from dataclasses import dataclass
 
-from ortoo.common.errors import NotFound, OutOfRange, Overloaded
+from ortoo.common.errors import Conflict, NotFound, OutOfRange, Overloaded
 from ortoo.common.groups.failure_rule import FailureRule, Park, Retry
-from ortoo.common.groups.group_topics import group_of_topic
+from ortoo.common.groups.group_topics import REPLAY_PREFIX, group_of_topic
 from ortoo.common.groups.pop import ReplayRequest, RetryRequest, merge_ranges
 from ortoo.common.process.background import Background
 from ortoo.common.process.clock import Clock
@@ -21,7 +21,7 @@ from ortoo.enode.pops.interruptions import Interruptions
 from ortoo.enode.pops.parking import ParkedMessage, make_parked_copies
 from ortoo.enode.pops.reading import BatchCache, CachedBatch
 from ortoo.enode.state.interval_map import IntervalMap
-from ortoo.enode.state.tables.pops import REPLAY_PREFIX, FinishReason
+from ortoo.enode.state.tables.pops import FinishReason
 from ortoo.enode.state.tables.sent_back import RetryMark, RetryPlace
 from ortoo.enode.store.batch_write import BatchWrite
 from ortoo.enode.store.store import Store
@@ -96,7 +96,8 @@ class RetryCopies:
 
         A retry copy is due after its back-off. A refused request stores no copy. Copies and their marks are one write.
         Therefore a repeated request stores no second copy until the group's offset passes the message.
-        Errors: NotFound, OutOfRange, Overloaded, Unavailable, Invalid (the copies together are too large).
+        Errors: NotFound, OutOfRange, Overloaded, Unavailable, Invalid (the copies together are too large). With
+        `unfinished_only`, Conflict if the group has finished one of the messages.
         """
         place = (request.topic_id, request.group, request.queue_id)
         failed = {offset: await self._failed_message(request, offset) for offset in request.offsets}
@@ -164,6 +165,7 @@ class RetryCopies:
     ) -> None:
         place = (request.topic_id, request.group, request.queue_id)
         try:
+            self._check_unfinished(request)
             writes = [*self._park_writes(request, failed), *self._retry_writes(request, failed)]
             await self._store.append_all(writes)
             if parked := sum(one.mark[1] for one in failed):
@@ -172,6 +174,16 @@ class RetryCopies:
             for one in failed:
                 self._in_flight.pop((place, one.mark))
             done.set_result(None)
+
+    def _check_unfinished(self, request: RetryRequest) -> None:
+        """Refuse messages that the group has finished since the caller saw them. Errors: Conflict."""
+        committed = self._store.offsets.newest(request.topic_id, request.group, request.queue_id)
+        if request.unfinished_only and (finished := [one for one in request.offsets if one < committed]):
+            raise Conflict(
+                f"group {request.group} has finished the message at offset {min(finished)} meanwhile, and continues at "
+                f"offset {committed}; look at its messages again",
+                field="offsets",
+            )
 
     def _retry_writes(self, request: RetryRequest, failed: Sequence[_FailedMessage]) -> Iterator[BatchWrite]:
         """The batches of copies for the retry topic: copies due at once, and delayed copies."""

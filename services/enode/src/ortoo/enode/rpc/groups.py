@@ -33,7 +33,7 @@ class GroupHandlers(EnodeHandlers):
         await self.topics.wait_for(topic_id, max((item.queue_id for item in request.offsets), default=0))
         offsets = _offsets(request)
         if request.reset:
-            await store.offsets.reset(topic_id, group, offsets)
+            await store.offsets.reset(topic_id, group, offsets, forward_only=request.forward_only)
             for queue_id in offsets:
                 self.retry_copies.interruptions.drop((topic_id, group, queue_id))
             return pb.CommitOffsetsResponse()

@@ -32,6 +32,8 @@ class GroupOffsets:
         self._check_topic = check_topic
         self.backward_commits = 0
         """Backward commits of queues since the start, without resets by operators."""
+        self._in_flight: dict[tuple[int, str], list[Mapping[int, int]]] = {}
+        """By topic id and group: the accepted commits that are not durable yet, in their order."""
 
     async def commit(
         self,
@@ -71,9 +73,13 @@ class GroupOffsets:
                     self._check_generation(topic_id, group, queue_id, generation)
             for generation, part in rows:
                 self._engine.committer.reservations.reserve(topic_id, group, part, generation)
+            self._in_flight.setdefault((topic_id, group), []).append(offsets)
 
         stored = self._engine.state.offsets.of(topic_id, group, offsets)
-        await self._engine.store([*extra_changes, *changes], check)
+        try:
+            await self._engine.store([*extra_changes, *changes], check)
+        finally:
+            self._end_in_flight((topic_id, group), offsets)
         for queue_id, offset in offsets.items():
             if offset < (before := stored.get(queue_id, offset)) and not is_sink_group(group):
                 self.backward_commits += 1
@@ -127,12 +133,33 @@ class GroupOffsets:
                 current.append((queue_id, offset, generation))
         return current
 
-    async def reset(self, topic_id: int, group: str, offsets: Mapping[int, int]) -> None:
+    def _end_in_flight(self, place: tuple[int, str], offsets: Mapping[int, int]) -> None:
+        """Forget a commit that was stored, or failed, or was refused before it was in flight."""
+        waiting = self._in_flight.get(place, [])
+        remaining = [one for one in waiting if one is not offsets]
+        if remaining:
+            self._in_flight[place] = remaining
+        elif waiting:
+            del self._in_flight[place]
+
+    def newest(self, topic_id: int, group: str, queue_id: int) -> int:
+        """The newest accepted offset of a group in a queue, durable or not; -1 = none."""
+        for offsets in reversed(self._in_flight.get((topic_id, group), ())):
+            if queue_id in offsets:
+                return offsets[queue_id]
+        return self._engine.state.offsets.of(topic_id, group, (queue_id,)).get(queue_id, -1)
+
+    async def reset(self, topic_id: int, group: str, offsets: Mapping[int, int], *, forward_only: bool = False) -> None:
         """Store an operator's offsets. The holders of the queues' locks must take their locks again.
 
+        `forward_only` leaves out queues in which the group has accepted the same or a larger offset meanwhile.
         Errors: those of `commit`.
         """
         self._check(topic_id, group, offsets)
+        if forward_only:
+            offsets = {one: offset for one, offset in offsets.items() if self.newest(topic_id, group, one) < offset}
+        if not offsets:
+            return
 
         def commits(generations: Mapping[tuple[int, str, int], int]) -> list[StateChange]:
             keys = generations.items()

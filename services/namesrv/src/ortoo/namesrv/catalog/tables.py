@@ -12,6 +12,7 @@ import sqlalchemy as sa
 
 from ortoo.common.directory.group import DEFAULTS, Group
 from ortoo.common.directory.topic import MessageType, Permission
+from ortoo.common.groups.group_topics import OwnedTopicKind
 from ortoo.common.groups.retry_policy import RetryPolicy
 from ortoo.common.grpc.enum_values import known_or
 from ortoo.namesrv.decisions.placements import format_order, parse_order
@@ -115,6 +116,9 @@ def _topic_columns() -> list[sa.Column[Any]]:
         sa.Column("placement_set_id", ID64, nullable=False, server_default="0"),
         # Since revision 0016; NULL = written by an earlier version, which has the parent only in the name.
         sa.Column("parent", sa.String(127)),
+        # Since revision 0017; NULL = written by an earlier version, which has the group only in the name.
+        sa.Column("owner_group", sa.String(127)),
+        sa.Column("owner_kind", EncodedColumn(sa.Integer(), int, _enum_reader(OwnedTopicKind)), server_default="0"),
     ]
 
 

@@ -10,7 +10,7 @@ import sqlalchemy as sa
 
 from ortoo.common.directory.group import Group
 from ortoo.common.directory.topic import Placement
-from ortoo.common.groups.group_topics import parent_of_topic
+from ortoo.common.groups.group_topics import owner_of_name, parent_of_topic
 from ortoo.common.groups.handle_seal import HandleKey
 from ortoo.namesrv.catalog import tables
 from ortoo.namesrv.catalog.encryption import Encryption
@@ -328,6 +328,8 @@ def _topic_from(fields: dict[Any, Any], sets: Mapping[int, PlacementSet], *, is_
     if fields["parent"] is None:
         fields["parent"] = parent_of_topic(fields["name"]) or ""
     fields["parent"] = sys.intern(fields["parent"])
+    if fields["owner_group"] is None:
+        fields["owner_group"], fields["owner_kind"] = owner_of_name(fields["name"])
     return Topic(**fields, placements=sets[set_id if is_placed else 0])
 
 

@@ -8,7 +8,7 @@ from dataclasses import dataclass
 from ortoo.common.cluster.names import check_process_name, check_topic_name
 from ortoo.common.directory.topic import Permission, Placement
 from ortoo.common.errors import Conflict, Invalid, NotFound
-from ortoo.common.groups.group_topics import parent_of_topic
+from ortoo.common.groups.group_topics import owner_of_name, parent_of_topic
 from ortoo.namesrv.decisions.topics import QUEUE_COUNT_MAX, Topic
 
 ORPHANED_TOPICS_MAX = 100_000
@@ -156,7 +156,8 @@ def select_named(names: Sequence[str], orphaned: Sequence[OrphanedTopic]) -> lis
 def adopted_topic(orphaned: OrphanedTopic, existing: Topic | None, *, version: int, now_ms: int) -> Topic:
     """The directory's entry for an adopted topic, with the reported queues, readable and writable."""
     if existing is None:
-        parent = parent_of_topic(orphaned.name) or ""  # enodes do not know the parents
+        # Enodes know neither parents nor groups.
+        parent, owner = parent_of_topic(orphaned.name) or "", owner_of_name(orphaned.name)
         return Topic(
             orphaned.name,
             orphaned.topic_id,
@@ -165,6 +166,8 @@ def adopted_topic(orphaned: OrphanedTopic, existing: Topic | None, *, version: i
             orphaned.placements,
             now_ms,
             parent=parent,
+            owner_group=owner.group,
+            owner_kind=owner.kind,
         )
     by_enode = {placement.enode: placement for placement in existing.placements}
     for one in orphaned.placements:

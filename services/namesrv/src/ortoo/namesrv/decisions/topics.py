@@ -5,12 +5,12 @@ from collections.abc import Collection, Mapping, Sequence
 from dataclasses import dataclass
 
 from ortoo.common.cluster.names import check_process_name, check_topic_name
-from ortoo.common.cluster.sorted_names import SortedNames
 from ortoo.common.directory.topic import MessageType, Permission, Placement
 from ortoo.common.errors import AlreadyExists, Conflict, Invalid, NotFound, Overloaded
-from ortoo.common.groups.group_topics import LITE_PREFIX, parent_of_topic
+from ortoo.common.groups.group_topics import OwnedTopicKind, TopicOwner, parent_of_topic
 from ortoo.common.logs.counts import counted
 from ortoo.namesrv.decisions.placements import PlacementSet, PublishOrder, check_publish_order
+from ortoo.namesrv.decisions.topic_owners import owner_of
 
 QUEUE_COUNT_MAX = 1024
 QUEUE_COUNT_DEFAULT = 4
@@ -42,6 +42,9 @@ class Topic:
     """For a parent of lite topics, the time without a message after which a lite topic is deleted; 0 = never."""
     parent: str = ""
     """The parent, if the topic stores a lite topic; empty = it stores none."""
+    owner_group: str = ""
+    """The group to which a retry topic or dead-letter topic belongs; empty = none."""
+    owner_kind: OwnedTopicKind = OwnedTopicKind.UNSPECIFIED
 
     def __post_init__(self) -> None:
         """Share the placements with other topics."""
@@ -87,6 +90,9 @@ class NewTopic:
     lite_ttl_ms: int = 0
     parent: str = ""
     """The parent of a lite topic; empty = the parent in the name, if it exists."""
+    owner_group: str = ""
+    """The group of a retry topic or dead-letter topic; empty = the group in the name."""
+    owner_kind: OwnedTopicKind = OwnedTopicKind.UNSPECIFIED
 
 
 @dataclass(frozen=True, slots=True)
@@ -111,7 +117,17 @@ def with_defaults(request: NewTopic) -> NewTopic:
     _check_enodes(request.enodes, "enodes")
     _check_lite_ttl(request.lite_ttl_ms, request.message_type)
     permission = request.permission or Permission.READ_WRITE
-    return dataclasses.replace(request, read_queue_count=read, write_queue_count=write, permission=permission)
+    given = TopicOwner(request.owner_group, request.owner_kind)
+    is_open = permission is Permission.READ_WRITE
+    owner = owner_of(request.name, given, is_typed=bool(request.message_type), is_open=is_open)
+    return dataclasses.replace(
+        request,
+        read_queue_count=read,
+        write_queue_count=write,
+        permission=permission,
+        owner_group=owner.group,
+        owner_kind=owner.kind,
+    )
 
 
 def create_topic(
@@ -144,6 +160,8 @@ def create_topic(
         request.message_type,
         lite_ttl_ms=request.lite_ttl_ms,
         parent=parent,
+        owner_group=request.owner_group,
+        owner_kind=request.owner_kind,
     )
 
 
@@ -170,17 +188,6 @@ def parent_of(request: NewTopic, parent: Topic | None) -> str:
     if not is_parent:
         raise Invalid(f"topic {name} has no lite topics; name a topic with MESSAGE_TYPE_LITE", field="parent")
     return name
-
-
-def lite_page(
-    names: SortedNames, topics: Mapping[str, Topic], parent: str, after: str, limit: int
-) -> tuple[list[str], str]:
-    """A page of the names of a parent's lite topics, as `SortedNames.page`; those of another parent are left out."""
-    prefix = f"{LITE_PREFIX}{parent}|"
-    page, next_after = names.page(max(after, prefix), limit or LITE_TOPICS_OF_PARENT_MAX)
-    found = [name for name in page if name.startswith(prefix)]
-    is_last = len(found) < len(page)
-    return [name for name in found if topics[name].parent == parent], "" if is_last else next_after
 
 
 def check_lite_counts(parent: str, of_parent: int, total: int) -> None:

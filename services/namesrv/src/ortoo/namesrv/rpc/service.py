@@ -23,8 +23,9 @@ from ortoo.namesrv.decisions.known_stores import EnodeLog
 from ortoo.namesrv.decisions.orphaned_topics import StoredTopic
 from ortoo.namesrv.decisions.process_leases import Enode, LeaseRefusals, Snode
 from ortoo.namesrv.decisions.replicas import ReplicaReport
+from ortoo.namesrv.decisions.routes.lite_pages import lite_page
 from ortoo.namesrv.decisions.routes.route_changes import WatchStart
-from ortoo.namesrv.decisions.topics import NewTopic, lite_page
+from ortoo.namesrv.decisions.topics import NewTopic
 from ortoo.namesrv.directory.directory import Directory
 from ortoo.namesrv.directory.elections import Elections
 from ortoo.namesrv.directory.stores import StoresOfEnodes

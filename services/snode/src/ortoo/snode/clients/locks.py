@@ -3,11 +3,11 @@
 from collections.abc import Sequence
 from dataclasses import replace
 
-from ortoo.common.cluster.names import check_group_name
 from ortoo.common.errors import Invalid, OrtooError
 from ortoo.snode.clients.locked_pulls import LockedPulls
 from ortoo.snode.clients.session import ClientSession
 from ortoo.snode.cluster.directory import check_readable
+from ortoo.snode.cluster.group_names import check_consumer_group
 from ortoo.snode.cluster.routes import Queue
 from ortoo.snode.cluster.watch import DirectoryWatch
 from ortoo.snode.enodes.link import EnodeLinks, LockRequest, LockResult, explain_error
@@ -66,7 +66,7 @@ class ClientLocks:
         self, group: str, client_id: str, session: ClientSession | None, queues: Sequence[Queue]
     ) -> tuple[dict[str, dict[Queue, LockRequest]], dict[Queue, OrtooError]]:
         """The requests for each enode, and the errors of missing queues. If all are missing, raises the error."""
-        check_group_name(group, "group")
+        check_consumer_group(group)
         owner = session.client_id if session is not None else client_id
         if not owner:
             raise Invalid("the owner is missing: give a session id or a client id", field="session_id")

@@ -20,6 +20,7 @@ from ortoo.snode.clients.session import (
     GroupMembers,
     Hello,
 )
+from ortoo.snode.cluster.group_names import check_consumer_group
 from ortoo.snode.cluster.routes import DeliveryMode
 from ortoo.snode.cluster.runtime import Runtime
 from ortoo.snode.membership.consumer_groups import ConsumerGroups
@@ -151,7 +152,7 @@ class ClientSessions:
 
         Errors: Invalid, NotFound (topic), Conflict if the group may not consume, Forbidden (broadcast is disabled).
         """
-        check_group_name(group, "group")
+        check_consumer_group(group)
         self._check_group_count(session)
         await self._membership.follow(group)
         check_owner(self._membership.members(group), session.client_id)

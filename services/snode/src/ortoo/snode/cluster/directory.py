@@ -7,7 +7,7 @@ from typing import TypeVar
 from ortoo.common.cluster.sorted_names import SortedNames
 from ortoo.common.directory.group import Group
 from ortoo.common.errors import NOT_ACCEPTED_FIELD, Forbidden, Invalid, NotFound, Unavailable
-from ortoo.common.groups.group_topics import group_of_topic, parent_of_topic
+from ortoo.common.groups.group_topics import TopicGovernor, governor_of_name, owner_of_name, parent_of_topic
 from ortoo.common.groups.handle_seal import HandleSeals
 from ortoo.snode.cluster.lite_cache import LiteTopicCache
 from ortoo.snode.cluster.placement_index import PlacementIndex
@@ -120,6 +120,13 @@ class DirectoryCache:
     def parent_of(self, name: str) -> str | None:
         """The parent of a lite topic, also of one that is not in the copy; None for other topics."""
         return None if name in self._topics else parent_of_topic(name)
+
+    def governor_of(self, name: str) -> TopicGovernor:
+        """The group or the parent whose permissions apply to a topic, also to one that is not in the copy."""
+        topic = self._topics.get(name)
+        if topic is None:
+            return governor_of_name(name)
+        return TopicGovernor(group=topic.owner_group if topic.owner_kind else None)
 
     def topic_name(self, topic_id: int) -> str:
         """The name of the topic with this id; empty if the copy does not have it. Scans all topics."""
@@ -238,11 +245,15 @@ def unknown_topic(name: str) -> NotFound:
     )
 
 
-def check_client_writes(topic_name: str, field: str = "topic") -> None:
-    """Refuse writes of clients to the retry topic and dead-letter topic of a group. Errors: Forbidden."""
-    if (group := group_of_topic(topic_name)) is not None:
+def check_client_writes(topic: Topic | str, field: str = "topic") -> None:
+    """Refuse writes of clients to the retry topic and dead-letter topic of a group. Errors: Forbidden.
+
+    A topic that may not exist is given by its name.
+    """
+    name, owner = (topic, owner_of_name(topic)) if isinstance(topic, str) else (topic.name, topic.owner)
+    if owner.kind:
         raise Forbidden(
-            f"only the servers write to {topic_name}, a topic of group {group}; send to an ordinary topic, and replay "
+            f"only the servers write to {name}, a topic of group {owner.group}; send to an ordinary topic, and replay "
             "dead letters with DeadLetterService/ReplayDeadLetters",
             field=field,
         )
@@ -250,7 +261,7 @@ def check_client_writes(topic_name: str, field: str = "topic") -> None:
 
 def check_writable(topic: Topic, queue: Queue) -> None:
     """Refuse a queue to which clients may not send. Errors: Forbidden, Invalid."""
-    check_client_writes(topic.name, "queue.topic")
+    check_client_writes(topic, "queue.topic")
     if not topic.writable:
         raise Invalid(f"topic {topic.name} is {topic.permission.name}: it accepts no messages", field="queue.topic")
     _check_queue(topic, queue, "write", "that take messages")
@@ -261,7 +272,7 @@ def resolve_write_queues(topic: Topic, queue: Queue | None) -> Sequence[Queue]:
 
     Errors: Forbidden for a retry or dead-letter topic, Invalid if the topic or the queue accepts no messages.
     """
-    check_client_writes(topic.name)
+    check_client_writes(topic)
     if queue is not None:
         if queue.topic not in ("", topic.name):
             raise Invalid(f"{queue.topic!r} differs from the topic of the request, {topic.name}", field="queue.topic")

@@ -11,6 +11,7 @@ from ortoo.common.directory.group import Group
 from ortoo.common.directory.topic import MessageType, Permission
 from ortoo.common.errors import AlreadyExists, Forbidden, NotFound, OrtooError, Unavailable, Unsupported
 from ortoo.common.errors.status import rpc_errors
+from ortoo.common.groups.group_topics import NO_OWNER, TopicOwner
 from ortoo.common.grpc.channels import Channels, Headers
 from ortoo.common.grpc.cluster_token import ADMIN_TOKEN
 from ortoo.common.process.clock import Clock
@@ -118,8 +119,11 @@ class NameServerClient:
         enodes: Sequence[str] = (),
         message_type: MessageType = MessageType.UNSPECIFIED,
         parent: str = "",
+        owner: TopicOwner = NO_OWNER,
     ) -> Topic:
         """Create a topic on these enodes; none = on all live enodes. `parent` is that of a lite topic.
+
+        `owner` is that of a retry topic or dead-letter topic.
 
         Errors: AlreadyExists, Invalid, NotFound without the parent, Overloaded, Unavailable.
         """
@@ -129,6 +133,8 @@ class NameServerClient:
             enodes=enodes,
             message_type=message_type.value,  # type: ignore[arg-type]
             parent=parent,
+            owner_group=owner.group,
+            owner_kind=owner.kind.value,  # type: ignore[arg-type]
         )
         answer = await self.call(self.stub.CreateTopic, request)
         return decode_topic(answer.topic)

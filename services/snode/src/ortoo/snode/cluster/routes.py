@@ -8,6 +8,7 @@ from typing import NamedTuple
 
 from ortoo.common.directory.group import Group
 from ortoo.common.directory.topic import MessageType, Permission, Placement, PublishPlace
+from ortoo.common.groups.group_topics import OwnedTopicKind, TopicOwner
 from ortoo.common.groups.handle_seal import HandleKeys
 
 
@@ -48,6 +49,14 @@ class Topic:
     """For a parent of lite topics, the lifetime of a lite topic without messages; 0 = unlimited."""
     parent: str = ""
     """The parent, if the topic stores a lite topic; empty = it stores none."""
+    owner_group: str = ""
+    """The group to which a retry topic or dead-letter topic belongs; empty = none."""
+    owner_kind: OwnedTopicKind = OwnedTopicKind.UNSPECIFIED
+
+    @property
+    def owner(self) -> TopicOwner:
+        """The group to which the topic belongs, and the kind of the topic."""
+        return TopicOwner(self.owner_group, self.owner_kind)
 
     @property
     def readable(self) -> bool:

@@ -8,7 +8,7 @@ from typing import Any, Final
 from ortoo.common.directory.group import DEFAULTS, ZERO_IS_DEFAULT, Group
 from ortoo.common.directory.topic import MessageType, Permission, Placement, PublishPlace
 from ortoo.common.errors import DataLoss
-from ortoo.common.groups.group_topics import parent_of_topic
+from ortoo.common.groups.group_topics import OwnedTopicKind, TopicOwner, owner_of_name, parent_of_topic
 from ortoo.common.groups.handle_seal import HandleKey, HandleKeys
 from ortoo.common.groups.retry_policy import RetryKind, RetryPolicy
 from ortoo.common.grpc.bulk_calls import envelope_of
@@ -39,6 +39,10 @@ def decode_topic(topic: topic_pb2.Topic, sets: Mapping[int, tuple[Placement, ...
 
     `sets` has the placements that the topic may name by id. Errors: DataLoss if it lacks them.
     """
+    if topic.HasField("owner_group"):
+        owner = TopicOwner(topic.owner_group, known_or(OwnedTopicKind, topic.owner_kind, OwnedTopicKind.UNSPECIFIED))
+    else:
+        owner = owner_of_name(topic.name)
     if topic.placement_set_id and topic.placement_set_id not in sets:
         raise DataLoss(f"topic {topic.name} names placements that the name server did not send; the watch restarts")
     return read(
@@ -49,6 +53,8 @@ def decode_topic(topic: topic_pb2.Topic, sets: Mapping[int, tuple[Placement, ...
         placements=sets.get(topic.placement_set_id) or _decode_placements(topic.placements),
         publish_order=tuple(read(PublishPlace, place) for place in topic.publish_order.places),
         parent=sys.intern(topic.parent if topic.HasField("parent") else parent_of_topic(topic.name) or ""),
+        owner_group=owner.group,
+        owner_kind=owner.kind,
     )
 
 

@@ -98,19 +98,21 @@ class GrpcEnodeLink(GrpcPopLink):
         rows: Sequence[OffsetRow],
         *,
         reset: bool = False,
+        forward_only: bool = False,
         sink: SinkIdentity | None = None,
     ) -> list[int]:
         """Store a group's offsets; returns the ids of queues whose lock has a newer generation than the row.
 
-        `reset` moves the offsets by an operator's order, and fences the holders of the locks. `sink` names the sink
-        whose account the group is. Errors: Fenced if all
-        generations are too old.
+        `reset` moves the offsets by an operator's order, and fences the holders of the locks. With `forward_only` it
+        moves no offset back. `sink` names the sink whose account the group is. Errors: Fenced if all generations are
+        too old.
         """
         request = pb.CommitOffsetsRequest(
             topic_id=topic_id,
             group=group,
             offsets=[pb.QueueOffset(queue_id=q, offset=o, generation=g) for q, o, g in rows],
             reset=reset,
+            forward_only=forward_only,
             sink=write(sink_pb.SinkIdentity, sink) if sink is not None else None,
         )
         response = await self._call(lambda stub: stub.CommitOffsets, request)

@@ -58,6 +58,8 @@ class ConsumerGroups:
         self._clock = clock
         self._sessions: dict[str, dict[str, Assignable]] = {}
         self._holders: dict[tuple[str, Queue], tuple[object, asyncio.Event]] = {}
+        self._leaving: dict[Callable[[], None], None] = {}
+        """The departures that wait for other sessions of their clients."""
         self._changed: dict[str, None] = {}
         self._wake = asyncio.Event()
         membership.on_change = self._mark_changed
@@ -104,9 +106,18 @@ class ConsumerGroups:
 
         async def wait() -> None:
             await self._clock.sleep(REOPEN_TIMEOUT_S)
-            leave()
+            if leave in self._leaving:
+                del self._leaving[leave]
+                leave()
 
+        self._leaving[leave] = None
         background.run_contained("leave", wait())
+
+    def leave_now(self) -> None:
+        """Do all departures that wait, because this snode stops. Otherwise their members would stay until a timeout."""
+        leaving, self._leaving = self._leaving, {}
+        for leave in leaving:
+            leave()
 
     def session(self, group: str, client_id: str) -> Assignable | None:
         """The push session of a client in a group, if this snode has one."""

@@ -186,10 +186,13 @@ class RecordedLink:
         rows: Sequence[OffsetRow],
         *,
         reset: bool = False,
+        forward_only: bool = False,
         sink: SinkIdentity | None = None,
     ) -> list[int]:
         """Store a group's offsets, and add records of the messages before the accepted offsets."""
-        fenced = await self.link.commit_offsets(topic_id, group, rows, reset=reset, sink=sink)
+        fenced = await self.link.commit_offsets(
+            topic_id, group, rows, reset=reset, forward_only=forward_only, sink=sink
+        )
         for queue_id, offset, _ in rows if not reset else ():
             if queue_id not in fenced:
                 self.trace.on_committed(group, self.trace.queue(topic_id, self.enode, queue_id), offset)

@@ -217,7 +217,7 @@ class AccessControl:
     def grant_on(self, user: str, resource: Resource, name: str) -> Grant:
         """The permissions of a user on a topic or a group by the present rules."""
         rules = self.rules.users.get(user)
-        return Grant.DENY if rules is None else rules.grant_on(resource, name, self.directory.parent_of)
+        return Grant.DENY if rules is None else rules.grant_on(resource, name, self.directory.governor_of)
 
 
 class CallAccess:
@@ -244,11 +244,12 @@ class CallAccess:
         """The signed-in user."""
         if self._user is None:
             return Principal()
-        is_admin = self._rules.is_admin(self._user)
-        if self._is_observation and self._rules.is_observer(self._user):
-            return Principal(self._user, is_admin)
-        grants = (partial(self._access.grant_on, self._user, kind) for kind in (Resource.TOPIC, Resource.GROUP))
-        return Principal(self._user, is_admin, *grants)
+        is_admin, is_observer = self._rules.is_admin(self._user), self._rules.is_observer(self._user)
+        if self._is_observation and is_observer:
+            return Principal(self._user, is_admin, is_observer=True)
+        grant_on = partial(self._access.grant_on, self._user)
+        topics, groups = partial(grant_on, Resource.TOPIC), partial(grant_on, Resource.GROUP)
+        return Principal(self._user, is_admin, topics, groups, is_observer)
 
     def sign_in(self, headers: Mapping[str, str], request: bytes | None) -> Awaitable[None] | None:
         """Authenticate the call; the result is awaited if the secret of the user has to be requested.
@@ -311,8 +312,8 @@ class CallAccess:
                 if not self._rules.is_trusted(self._peer):
                     raise _unauthenticated("this address is no longer trusted; sign in again")
                 return
-            parent_of = self._access.directory.parent_of
-            self._rules.check(self._user, permissions, is_observation=self._is_observation, parent_of=parent_of)
+            governor_of = self._access.directory.governor_of
+            self._rules.check(self._user, permissions, is_observation=self._is_observation, governor_of=governor_of)
         except Forbidden as error:
             self._note_refusal(error)
             raise

@@ -37,15 +37,15 @@ from operator import or_
 from typing import Any, NamedTuple
 
 from ortoo.common.errors import Forbidden, Invalid
-from ortoo.common.groups.group_topics import group_of_topic, parent_of_topic
+from ortoo.common.groups.group_topics import TopicGovernor, governor_of_name
 
 USERS_MAX = 10_000
 ROLES_MAX = 1_000
 ROLES_OF_USER_MAX = 16
 """A call without an own rule of its user asks each role."""
 _RULE_KEYS = frozenset({"admin", "observer", "topics", "groups"})
-ParentOf = Callable[[str], str | None]
-"""Returns the parent of a lite topic; None for other topics."""
+GovernorOf = Callable[[str], TopicGovernor]
+"""Returns the group or the parent to which a topic belongs."""
 Network = ipaddress.IPv4Network | ipaddress.IPv6Network
 
 
@@ -100,20 +100,20 @@ class UserRules:
     roles: Mapping[str, "UserRules"] = field(default_factory=dict)
     """The user's roles by name. `admin` and `observer` include those of the roles."""
 
-    def allows(self, permission: RequiredPermission, parent_of: ParentOf = parent_of_topic) -> bool:
+    def allows(self, permission: RequiredPermission, governor_of: GovernorOf = governor_of_name) -> bool:
         """Whether the user has the permission."""
         if permission.resource is Resource.CLUSTER:
             return self.admin
-        return bool(self.grant_on(permission.resource, permission.name, parent_of) & permission.grant)
+        return bool(self.grant_on(permission.resource, permission.name, governor_of) & permission.grant)
 
-    def grant_on(self, resource: Resource, name: str, parent_of: ParentOf = parent_of_topic) -> Grant:
+    def grant_on(self, resource: Resource, name: str, governor_of: GovernorOf = governor_of_name) -> Grant:
         """The permissions on a topic or a group: those of a rule of the user, or else of all roles together."""
         if self.admin:
             return EVERY_GRANT
-        resource, name = _governing_resource(resource, name, parent_of)
+        resource, name = _governing_resource(resource, name, governor_of)
         grant = _find_grant(self.topics if resource is Resource.TOPIC else self.groups, name)
         if grant is None:
-            grants = (role.grant_on(resource, name, parent_of) for role in self.roles.values())
+            grants = (role.grant_on(resource, name, governor_of) for role in self.roles.values())
             return reduce(or_, grants, Grant.DENY)
         return grant
 
@@ -152,7 +152,7 @@ class AccessRules:
         permissions: Iterable[RequiredPermission],
         *,
         is_observation: bool = False,
-        parent_of: ParentOf = parent_of_topic,
+        governor_of: GovernorOf = governor_of_name,
     ) -> None:
         """Refuse a user who lacks one of `permissions`; observers need none for an observation.
 
@@ -162,7 +162,7 @@ class AccessRules:
         if is_observation and self.is_observer(access_key):
             return
         for permission in permissions:
-            if user is not None and user.allows(permission, parent_of):
+            if user is not None and user.allows(permission, governor_of):
                 continue
             if permission.resource is Resource.CLUSTER:
                 who = "admins and observers" if is_observation else "admins"
@@ -295,11 +295,12 @@ def _find_grant(grants: Mapping[str, Grant], name: str) -> Grant | None:
     return None if longest is None else grants[longest]
 
 
-def _governing_resource(resource: Resource, name: str, parent_of: ParentOf) -> tuple[Resource, str]:
+def _governing_resource(resource: Resource, name: str, governor_of: GovernorOf) -> tuple[Resource, str]:
     """The resource whose rules apply: the group for its retry and dead-letter topics, the parent for a lite topic."""
     if resource is Resource.TOPIC:
-        if (group := group_of_topic(name)) is not None:
+        group, parent = governor_of(name)
+        if group is not None:
             return Resource.GROUP, group
-        if (parent := parent_of(name)) is not None:
-            return Resource.TOPIC, parent
+        if parent is not None:
+            return _governing_resource(resource, parent, governor_of)
     return resource, name

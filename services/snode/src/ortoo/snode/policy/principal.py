@@ -20,6 +20,8 @@ class Principal:
     """The caller's permissions on a topic, by the rules at the time of the check. An observer sees every topic."""
     grant_on_group: Callable[[str], Grant] = field(default=lambda _: EVERY_GRANT, compare=False)
     """The same for a group."""
+    is_observer: bool = False
+    """Whether the user may see the state of every topic and group."""
 
     def may_send_to(self, topic: str) -> bool:
         """Whether the user may send to a topic."""

@@ -8,7 +8,7 @@ from functools import partial
 from ortoo.common.errors import OrtooError
 from ortoo.common.groups.pop import Finish, LeasePart, StaleMessage
 from ortoo.common.process.background import Background
-from ortoo.common.process.containment import as_ortoo_error
+from ortoo.common.process.containment import as_ortoo_error, record_contained
 from ortoo.snode.enodes.link import EnodeLinks
 from ortoo.snode.enodes.serial_batcher import SerialBatcher
 
@@ -17,7 +17,7 @@ MESSAGES_MAX = 32_768
 Place = tuple[str, int, str]
 """(enode, topic id, group)."""
 Finished = Callable[[list[StaleMessage] | OrtooError], None]
-"""Takes the stale messages of a whole request, or its error; it must not raise."""
+"""Takes the stale messages of a whole request, or its error. If it raises, the other acks are still answered."""
 
 
 class FinishBatcher(SerialBatcher):
@@ -26,11 +26,12 @@ class FinishBatcher(SerialBatcher):
     def __init__(self, links: EnodeLinks, place: Place) -> None:
         self._links = links
         self._place = place
-        self._waiting: deque[tuple[Sequence[LeasePart], Finished]] = deque()
+        self._waiting: deque[tuple[Sequence[LeasePart], int, Finished]] = deque()
+        """Messages to ack, their number, and the function that takes the outcome."""
 
     def put(self, parts: Sequence[LeasePart], finished: Finished) -> None:
         """Queue messages to ack."""
-        self._waiting.append((parts, finished))
+        self._waiting.append((parts, _count_messages(parts), finished))
 
     async def drain(self) -> None:
         """Send requests until no message waits. An error fails the acks of its request, whose callers retry."""
@@ -44,14 +45,18 @@ class FinishBatcher(SerialBatcher):
             except Exception as error:
                 outcome = as_ortoo_error(error, "ack")
             for _, finished in together:
-                finished(outcome)
+                try:
+                    finished(outcome)
+                except Exception as error:  # the other callers still wait
+                    record_contained("ack", error)
             del together, outcome
 
     def _take_request(self) -> list[tuple[Sequence[LeasePart], Finished]]:
-        together = [self._waiting.popleft()]
-        size = _count_messages(together[0][0])
-        while self._waiting and (size := size + _count_messages(self._waiting[0][0])) <= MESSAGES_MAX:
-            together.append(self._waiting.popleft())
+        parts, size, finished = self._waiting.popleft()
+        together = [(parts, finished)]
+        while self._waiting and (size := size + self._waiting[0][1]) <= MESSAGES_MAX:
+            parts, _, finished = self._waiting.popleft()
+            together.append((parts, finished))
         return together
 
 

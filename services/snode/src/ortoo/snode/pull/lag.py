@@ -7,7 +7,6 @@ from dataclasses import dataclass
 
 from ortoo.common.cluster.names import check_group_name
 from ortoo.common.errors import DataLoss, Invalid, OutOfRange
-from ortoo.common.groups.group_topics import group_of_topic
 from ortoo.common.process.clock import Clock
 from ortoo.snode.cluster.routes import Queue, Topic
 from ortoo.snode.cluster.watch import DirectoryWatch
@@ -136,7 +135,7 @@ class ConsumerLag:
             # A group that pops may have finished messages behind its first unfinished one.
             unfinished = backlogs.of_queue(topic, queue)
             lags.append(GroupQueueLag(queue, committed, held.end_offset, behind if unfinished is None else unfinished))
-        if group_of_topic(topic.name) != group:
+        if topic.owner_group != group:
             return GroupLag(lags, backlogs.of_topic(topic), backlogs.retries)
         delayed = backlogs.of_topic(topic).retrying - sum(one.messages for one in lags)
         return GroupLag(lags, backlogs.of_topic(topic), LagByState(retrying=max(0, delayed)))

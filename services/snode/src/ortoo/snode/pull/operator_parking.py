@@ -45,7 +45,7 @@ class ParkingResult:
     more: bool = False
     """Whether the message groups have more messages than were examined."""
     offset: int | None = None
-    """The new offset of a group that commits offsets."""
+    """The offset from which a group that commits offsets continues; a consumer may have committed a later one."""
 
 
 @dataclass(slots=True, eq=False)
@@ -60,8 +60,8 @@ class OperatorParking:
     async def park(self, request: ParkingRequest) -> ParkingResult:
         """Park the requested messages that the group has not finished; returns when their dead letters are durable.
 
-        Errors: Invalid, NotFound, OutOfRange, Conflict (a group that commits offsets has not finished an earlier
-        message), Unsupported (an enode of an older version), Unavailable.
+        Errors: Invalid, NotFound, OutOfRange, Unsupported (an enode of an older version), Unavailable. Conflict if a
+        group that commits offsets has not finished an earlier message, or has finished one of these meanwhile.
         """
         check_group_name(request.group, "group")
         topic = await self.watch.topic(request.queue.topic)
@@ -123,11 +123,12 @@ class OperatorParking:
         await link.retry_messages(
             RetryRequest(
                 request.group, topic.topic_id, queue_id, offsets, retry_id, (0,), park=True, rules=rules, counts=False,
-                consumer=consumer, error=request.reason,
+                consumer=consumer, error=request.reason, unfinished_only=True,
             )
         )  # fmt: skip
         # After a crash before the next step, a repeated call stores no second dead letter.
-        await link.commit_offsets(topic.topic_id, request.group, [(queue_id, result.offset, 0)], reset=True)
+        row = (queue_id, result.offset, 0)
+        await link.commit_offsets(topic.topic_id, request.group, [row], reset=True, forward_only=True)
 
 
 def _popped(found: Mapping[int, DeliveryRange], *, more: bool) -> ParkingResult:

@@ -16,6 +16,7 @@ from ortoo.common.filters.selection import SelectedRows, select_rows
 from ortoo.common.groups.sinks import SinkIdentity
 from ortoo.common.process.clock import Clock
 from ortoo.snode.cluster.directory import check_readable
+from ortoo.snode.cluster.group_names import check_consumer_group
 from ortoo.snode.cluster.routes import Queue, Topic
 from ortoo.snode.cluster.watch import DirectoryWatch
 from ortoo.snode.enodes.link import EnodeLinks, FetchBatchesRequest, FetchedBatches, OffsetRow, QueueSize, explain_error
@@ -84,7 +85,7 @@ class PullProcessor:
         Errors: Invalid, NotFound (topic, group, subscription), Conflict (the registered subscription is older than that
         of the request, or the group may not consume), Fenced, Unavailable.
         """
-        check_group_name(request.group, "group")
+        check_consumer_group(request.group)
         if request.offset < 0 or request.messages_max > MESSAGES_MAX or request.wait_ms > WAIT_MAX_MS:
             raise Invalid(
                 f"give an offset of at least 0, at most {MESSAGES_MAX} messages, a wait of at most {WAIT_MAX_MS} ms"
@@ -109,7 +110,7 @@ class PullProcessor:
 
         If all are refused with the same kind of error, this error is raised instead.
         """
-        check_group_name(group, "group")
+        check_consumer_group(group, sinks=True)
         by_enode, refused = await self._group_by_enode(offsets)
         for (enode, topic_id), items in by_enode.items():
             rows: list[OffsetRow] = [(item.queue.queue_id, item.offset, item.generation) for item in items]

@@ -93,9 +93,9 @@ class PushSessions:
         self.expiry_s = runtime.settings.session_expiry_s
         """Timeout of a silent session; a session with its own longer timeout keeps its own."""
         self.evicted_count = 0
+        """Number of slow sessions that were ended."""
         self.evictions = SlowEvictions(runtime.clock)
         """The recent evictions of slow clients."""
-        """Number of slow sessions that were ended."""
         self._sessions: FairTable[PushSession] = FairTable(SESSIONS_MAX, "sessions are open")
         self._closing_until_s: dict[str, tuple[PushSession, float]] = {}
         self._register(runtime.metrics)
@@ -273,22 +273,24 @@ class PushSessions:
         for session in remaining:
             slow = await self._slow_reason(session, now_s, ends)
             if slow and not session.is_closing:
-                self.evicted_count += 1
-                _log.emit(
-                    log_events.SLOW_CONSUMER_EVICTED,
-                    group=session.group,
-                    client=session.client_id,
-                    session=session.session_id,
-                    reason=slow,
-                )
-                self.evictions.record(session.group, session.client_id, slow)
-                self.start_close(session, CloseReason.SLOW_CONSUMER, slow)
+                self._evict(session, slow)
 
     def _evict_not_reading(self, session: PushSession, reason: str) -> None:
         """End a session whose client does not read, because memory is exhausted."""
-        self.evicted_count += 1
-        self.evictions.record(session.group, session.client_id, reason)
         session.outbox.close(SessionClosed(CloseReason.SLOW_CONSUMER, reason))  # at once: the client gets only this
+        self._evict(session, reason)
+
+    def _evict(self, session: PushSession, reason: str) -> None:
+        """End the session of a slow client: log, count and record it."""
+        self.evicted_count += 1
+        _log.emit(
+            log_events.SLOW_CONSUMER_EVICTED,
+            group=session.group,
+            client=session.client_id,
+            session=session.session_id,
+            reason=reason,
+        )
+        self.evictions.record(session.group, session.client_id, reason)
         self.start_close(session, CloseReason.SLOW_CONSUMER, reason)
 
     def start_close(self, session: PushSession, reason: CloseReason, message: str, *, reopens: bool = False) -> None:

@@ -3,7 +3,6 @@
 from collections.abc import Sequence
 from dataclasses import dataclass
 
-from ortoo.common.cluster.names import check_group_name
 from ortoo.common.errors import Invalid, OrtooError
 from ortoo.common.errors.status import failure_of
 from ortoo.common.filters.message_filter import compile_filter
@@ -16,6 +15,7 @@ from ortoo.common.grpc.messages import read, write
 from ortoo.common.records.view import open_batch
 from ortoo.snode.clients import ClientComponents
 from ortoo.snode.cluster import ClusterView
+from ortoo.snode.cluster.group_names import check_consumer_group
 from ortoo.snode.cluster.wire import encode_batch, encode_queue
 from ortoo.snode.membership.group_members import Subscription
 from ortoo.snode.pop import PopComponents
@@ -132,7 +132,7 @@ class PopConsumerHandlers(ConsumerServiceServicer):
 
 
 def _decode_pop(request: pb.PopRequest) -> PopCall:
-    check_group_name(request.group)
+    check_consumer_group(request.group)
     messages_max = request.messages_max or MESSAGES_DEFAULT
     invisible_ms = request.invisible_ms or INVISIBLE_MS_DEFAULT
     _check("messages_max", messages_max, 1, MESSAGES_MAX)

@@ -8,7 +8,6 @@ from typing import Any
 from ortoo.common.cluster.names import check_group_name
 from ortoo.common.errors import Invalid, OrtooError, Overloaded, Unavailable
 from ortoo.common.errors.status import failure_of
-from ortoo.common.groups.group_topics import group_of_topic
 from ortoo.common.groups.requests import RequestOptions
 from ortoo.common.grpc import bulk_calls
 from ortoo.common.grpc.bulk_calls import batch_of
@@ -165,7 +164,7 @@ class ProducerService(producer_pb2_grpc.ProducerServiceServicer):
     async def QueryRoute(self, request: pb.QueryRouteRequest, context: Context) -> pb.QueryRouteResponse:
         """The queues to which messages of a topic may be sent."""
         topic = await (self.topics.producer_topics if request.for_write else self.cluster.watch).topic(request.topic)
-        takes_messages = topic.writable and group_of_topic(topic.name) is None
+        takes_messages = topic.writable and not topic.owner_kind
         writable = self.cluster.directory.available_queues(topic.write_queues()) if takes_messages else []
         readable = topic.read_queues() if topic.readable else []
         return pb.QueryRouteResponse(

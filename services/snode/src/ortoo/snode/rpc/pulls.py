@@ -15,6 +15,7 @@ from ortoo.snode.clients import ClientComponents
 from ortoo.snode.clients.locks import LOCK_LIFETIME_MS
 from ortoo.snode.clients.session import ClientSession
 from ortoo.snode.clients.sessions import TEXT_LENGTH_MAX, check_owner
+from ortoo.snode.cluster.group_names import check_consumer_group
 from ortoo.snode.cluster.routes import Queue
 from ortoo.snode.cluster.wire import decode_queue, encode_queue
 from ortoo.snode.membership.group_members import assignable_client_ids, strategy_of
@@ -131,7 +132,7 @@ class PullConsumerHandlers(ConsumerServiceServicer):
 
     async def NackMessages(self, request: pb.NackMessagesRequest, context: Context) -> pb.NackMessagesResponse:
         """Nack messages that could not be processed."""
-        check_group_name(request.group)
+        check_consumer_group(request.group)
         if not 1 <= len(request.offsets) <= OFFSETS_MAX or min(request.offsets) < 0:
             raise Invalid(f"{len(request.offsets)} offsets; give 1 to {OFFSETS_MAX}, each 0 or more", field="offsets")
         if request.delay_level < PARK_LEVEL:

@@ -5,7 +5,6 @@ import dataclasses
 from collections.abc import AsyncIterator
 from dataclasses import dataclass, field
 
-from ortoo.common.cluster.names import check_group_name
 from ortoo.common.errors import Conflict, Invalid, OrtooError
 from ortoo.common.grpc.bulk_calls import envelope_of
 from ortoo.common.grpc.bulk_field import BulkMessage
@@ -14,6 +13,7 @@ from ortoo.common.grpc.errors import translate_error
 from ortoo.common.grpc.limits.connections import address_of
 from ortoo.common.grpc.messages import write
 from ortoo.snode.clients.sessions import TEXT_LENGTH_MAX, ClientSessions, check_owner
+from ortoo.snode.cluster.group_names import check_consumer_group
 from ortoo.snode.cluster.wire import decode_queue, encode_queue
 from ortoo.snode.membership.group_members import CloseReason, GroupMember, Subscription, merge_subscriptions
 from ortoo.snode.policy.principal import PRINCIPAL, owner_at
@@ -50,7 +50,7 @@ class PushCall:
         return session
 
     async def _open_session(self, request: pb.OpenSession) -> PushSession:
-        check_group_name(request.group, "open.group")
+        check_consumer_group(request.group, "open.group")
         if len(request.client_id) > TEXT_LENGTH_MAX:
             raise Invalid(
                 f"{len(request.client_id)} characters; give at most {TEXT_LENGTH_MAX}", field="open.client_id"

@@ -148,3 +148,4 @@ class Services:
         self._clients.sessions.close_all(CloseReason.SHUTDOWN, "this snode is stopping; connect to another one")
         message = "this snode is stopping; open the session at another snode"
         await self._push_sessions.close_all(CloseReason.SHUTDOWN, message)
+        self._push_sessions.context.groups.leave_now()

@@ -11,7 +11,7 @@ from weakref import WeakValueDictionary
 
 from ortoo.common.directory.topic import Placement
 from ortoo.common.errors import AlreadyExists, NotFound, OrtooError
-from ortoo.common.groups.group_topics import DEAD_LETTER_PREFIX, RETRY_PREFIX
+from ortoo.common.groups.group_topics import DEAD_LETTER_PREFIX, RETRY_PREFIX, owner_of_name
 from ortoo.common.logs.logger import get_logger
 from ortoo.common.process.clock import Clock
 from ortoo.snode import log_events
@@ -171,7 +171,7 @@ class GroupTopics:
     async def _create(self, name: str, enode: str) -> Topic:
         if self.cluster.directory.find_topic(name) is None:
             try:
-                made = await self.cluster.name_server.create_topic(name, queue_count=1)
+                made = await self.cluster.name_server.create_topic(name, queue_count=1, owner=owner_of_name(name))
             except AlreadyExists:
                 pass
             else:

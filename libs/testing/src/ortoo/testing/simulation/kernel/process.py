@@ -2,6 +2,7 @@
 
 import asyncio
 import gc
+import inspect
 import sys
 import warnings
 from collections import deque
@@ -132,6 +133,10 @@ def dispose_all(loop: "VirtualLoop", processes: Sequence[SimulatedProcess]) -> N
 
 
 def _close(work: Any) -> None:
+    if inspect.iscoroutine(work) and inspect.getcoroutinestate(work) == inspect.CORO_CREATED:
+        for passed in inspect.getcoroutinelocals(work).values():  # it would have awaited them
+            if inspect.iscoroutine(passed):
+                _close(passed)
     for _ in range(CLOSE_TRIES_MAX):
         try:
             work.close()

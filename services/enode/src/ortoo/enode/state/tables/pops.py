@@ -19,8 +19,6 @@ from ortoo.enode.state.table import PlaceTable
 from ortoo.enode.state.tables.ends import TrimTable
 from ortoo.enode.state.tables.offsets import GroupOffsetTable
 
-REPLAY_PREFIX = "%REPLAY%"
-"""Prefix of the group name under which a group's replayed dead letters are recorded, while their topic exists."""
 ROWS_PER_CHANGE = 256
 _FINISHED = (0, 0, 0, 0, 0)
 

@@ -345,7 +345,8 @@ def _is_in_scope(topic: Topic, lite_scope: str | None) -> bool:
 
 def _topic_bytes(topic: Topic) -> int:
     """The size of a topic on the wire without its placements, bytes, if all its numbers were large."""
-    return 63 + len(topic.name) + len(topic.parent) + sum(10 + len(one.enode) for one in topic.publish_order)
+    names = len(topic.name) + len(topic.parent) + len(topic.owner_group)
+    return 67 + names + sum(10 + len(one.enode) for one in topic.publish_order)
 
 
 def _plain_bytes(topics: Iterable[Topic]) -> int:

@@ -18,7 +18,6 @@ from apache.rocketmq.v2.definition_pb2 import (
 )
 from ortoo.common.directory import topic as stored
 from ortoo.common.directory.topic import Placement
-from ortoo.common.groups.group_topics import group_of_topic
 from ortoo.common.grpc.layers.arrival import RepeatCaller
 from ortoo.common.grpc.layers.repeats import Repeatable
 from ortoo.snode.cluster.routes import Topic
@@ -185,7 +184,7 @@ def _permissions(topic: Topic, placement: Placement) -> Iterable[tuple[int, Perm
     read = placement.read_queue_count if topic.readable else 0
     publish_counts = {place.enode: place.queue_count for place in topic.publish_order}
     write = publish_counts.get(placement.enode, 0) if publish_counts else placement.write_queue_count
-    write = write if topic.writable and group_of_topic(topic.name) is None else 0
+    write = write if topic.writable and not topic.owner_kind else 0
     for queue_id in range(max(read, write)):
         if queue_id < min(read, write):
             yield queue_id, Permission.READ_WRITE

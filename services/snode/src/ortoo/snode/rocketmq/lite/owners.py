@@ -9,14 +9,13 @@ from collections.abc import Collection, Iterable, Sequence
 from dataclasses import dataclass
 
 from ortoo.common.errors import OrtooError
+from ortoo.common.groups.group_topics import LOCK_PREFIX
 from ortoo.snode.cluster.directory import DirectoryCache
 from ortoo.snode.cluster.routes import Queue
 from ortoo.snode.cluster.runtime import Runtime
 from ortoo.snode.enodes.link import EnodeLinks, LockRequest
 from ortoo.snode.rocketmq.protocol.names import lite_topic_of, stored_topic
 
-LOCK_GROUP_PREFIX = "%LMQ%"
-"""Prefix of a group's name in locks: the group itself pops, and a group that pops cannot have locks."""
 LOCK_OWNER = "lite"
 """The owner in every such lock. The client id is its session, so that a newer client takes the lock over."""
 
@@ -79,7 +78,7 @@ class LiteOwners:
 
     def _lock_request(self, group: str, client_id: str, queue: Queue, *, resume: bool) -> LockRequest:
         topic_id = self.directory.topic(queue.topic).topic_id
-        return LockRequest(LOCK_GROUP_PREFIX + group, topic_id, queue.queue_id, LOCK_OWNER, client_id, resume)
+        return LockRequest(LOCK_PREFIX + group, topic_id, queue.queue_id, LOCK_OWNER, client_id, resume)
 
 
 def _queues_on(enode: str, queues: Iterable[Queue]) -> list[Queue]:

@@ -4,8 +4,9 @@ import re
 from functools import lru_cache
 
 from apache.rocketmq.v2.definition_pb2 import Code, Resource
-from ortoo.common.cluster.names import TOPIC_NAME_LENGTH_MAX, check_group_name, check_topic_name
+from ortoo.common.cluster.names import TOPIC_NAME_LENGTH_MAX, check_topic_name
 from ortoo.common.groups.group_topics import LITE_PREFIX, RETRY_PREFIX, parent_of_topic
+from ortoo.snode.cluster.group_names import check_consumer_group
 from ortoo.snode.rocketmq.protocol.codes import GrpcProxyError
 
 SYSTEM_TOPICS = frozenset({
@@ -56,7 +57,7 @@ def _topic_name(name: str) -> str:
 
 @lru_cache(maxsize=NAME_CACHE_SIZE)
 def _group_name(name: str) -> str:
-    check_group_name(name)
+    check_consumer_group(name)
     if name.startswith(SYSTEM_GROUP_PREFIX):
         raise GrpcProxyError(Code.ILLEGAL_CONSUMER_GROUP, f"group {name!r} is a system group; choose another name")
     return name

@@ -69,6 +69,7 @@ class AdminService(ReplicaAdminHandlers, GroupAdminHandlers, AuditAdminHandlers,
         return access_pb2.DescribeAccessResponse(
             user=caller.user,
             admin=caller.is_unrestricted,
+            observer=caller.is_observer,
             topics=_granted(request.topics, caller.grant_on_topic, "topics"),
             groups=_granted(request.groups, caller.grant_on_group, "groups"),
         )

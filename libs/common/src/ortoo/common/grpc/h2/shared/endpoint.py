@@ -49,8 +49,8 @@ class Endpoint(asyncio.BufferedProtocol):
         """By stream: the number of received bytes by which the peer's windows were not opened again."""
         self._taken: dict[int, int] = {}
         """By stream: the part of them that was read, by which the windows are opened when frames are written."""
-        self._waiting: dict[int, asyncio.Future[None]] = {}
-        """By stream: senders that wait until their messages are sent."""
+        self._waiting: list[asyncio.Future[None]] = []
+        """Senders that wait until their messages are sent. A stream may have several."""
 
     def begin(self, settings: dict[int, int], spread: float = 0.0) -> None:
         """Send the settings, and begin to watch the connection. `spread` is that of `Lifetime`."""
@@ -150,7 +150,8 @@ class Endpoint(asyncio.BufferedProtocol):
         """Wait until at most `unsent_max` bytes of a stream wait for the peer's window, or the stream has ended."""
         self.flush()
         while stream_id in self.calls and self.h2.queued_body_size(stream_id) > unsent_max:
-            waiting = self._waiting[stream_id] = self.loop.create_future()
+            waiting: asyncio.Future[None] = self.loop.create_future()
+            self._waiting.append(waiting)
             await waiting
 
     # libnghttp2 refuses frames of a stream whose reset it has read, although the event of the reset is still to come.
@@ -263,8 +264,8 @@ class Endpoint(asyncio.BufferedProtocol):
         self.flush()
 
     def _wake(self) -> None:
-        waiting, self._waiting = self._waiting, {}
-        for one in waiting.values():
+        waiting, self._waiting = self._waiting, []
+        for one in waiting:
             if not one.done():
                 one.set_result(None)
 
