@@ -11,7 +11,7 @@ import uvloop
 
 from ortoo.common.grpc.h2.server import H2Server
 from ortoo.common.grpc.h2.shared.endpoint import READ_BYTES
-from ortoo.common.grpc.h2.turns import CALLS_OF_TURN, READ_BYTES_MIN, Turn
+from ortoo.common.grpc.h2.shared.turns import CALLS_OF_TURN, READ_BYTES_MIN, Turn
 from ortoo.common.grpc.layers.error_translation import ErrorTranslation
 from ortoo.common.grpc.layers.layer import Layers
 from ortoo.common.process.clock import SystemClock

@@ -13,7 +13,7 @@ from ortoo.common.grpc.h2.polls import H2Poll
 from ortoo.common.grpc.h2.ports import Port
 from ortoo.common.grpc.h2.shared.endpoint import ENHANCE_YOUR_CALM, NO_ERROR, PROTOCOL_ERROR, Endpoint
 from ortoo.common.grpc.h2.shared.tls_session import LINGER_S
-from ortoo.common.grpc.h2.turns import Turn, Turns
+from ortoo.common.grpc.h2.shared.turns import Turn, Turns
 from ortoo.common.grpc.layers.polls import Polls
 from ortoo.common.grpc.layers.repeats import ITEM_BYTES_MAX
 from ortoo.common.process.clock import Clock

@@ -17,7 +17,7 @@ from ortoo.common.grpc.h2.limits import WireLimits
 from ortoo.common.grpc.h2.methods import CallDetails, H2Method, InterceptedMethod
 from ortoo.common.grpc.h2.ports import BACKLOG, Port
 from ortoo.common.grpc.h2.shared.tls_session import LINGER_S, TlsSession
-from ortoo.common.grpc.h2.turns import Turns
+from ortoo.common.grpc.h2.shared.turns import Turns
 from ortoo.common.grpc.layers.direct import direct_handler
 from ortoo.common.grpc.layers.layer import Layers
 from ortoo.common.grpc.layers.polls import polls_of
