@@ -27,11 +27,12 @@ NAMES_SHOWN = 50
 async def show(visit: Visit) -> Response:
     """The page with the effects of each action."""
     name = visit.name()
-    here = await topics_on(visit.admin, name)
-    (enode,) = [one for one in (await visit.admin.describe_cluster()).enodes if one.name == name]
-    deleted = await ask(visit.admin.list_deleted_topics())
+    deleted, here, cluster = await asyncio.gather(
+        ask(visit.admin.list_deleted_topics()), topics_on(visit.admin, name), visit.admin.describe_cluster()
+    )
+    (enode,) = [one for one in cluster.enodes if one.name == name]
     remaining = await ask(_count_remaining(visit.admin, here)) if visit.query("count") else None
-    drained = here.drained
+    undrained, blocking = here.undrained, here.sole_topics
     lost = [one.topic.name for one in deleted.value or () if {it.enode for it in one.topic.placements} == {name}]
     sole = [one.name for one in here.topics if len(one.placements) == 1]
     return visit.page(
@@ -41,16 +42,16 @@ async def show(visit: Visit) -> Response:
         enode=enode,
         base=visit.link(f"/enodes/{path_segment(name)}"),
         topic_count=len(here.topics),
-        undrained=_shown(here.undrained),
-        undrained_count=len(here.undrained),
-        drained_count=len(drained),
-        blocking=_shown(here.sole_topics),
-        blocking_count=len(here.sole_topics),
+        undrained=_shown(undrained),
+        undrained_count=len(undrained),
+        drained_count=len(here.drained),
+        blocking=_shown(blocking),
+        blocking_count=len(blocking),
         remaining=remaining,
         sole=_shown(sole),
         sole_count=len(sole),
         lost_deleted=_shown(lost),
-        loses=bool(sole or lost or here.undrained),
+        loses=bool(sole or lost or undrained),
     )
 
 
