@@ -6,6 +6,7 @@ from collections.abc import Callable, Collection, Iterator, Sequence
 from types import TracebackType
 from typing import Any, Self
 
+from google.protobuf import descriptor_pool
 from grpc_health.v1 import health_pb2, health_pb2_grpc
 from grpc_health.v1._async import HealthServicer
 from grpc_reflection.v1alpha import reflection
@@ -93,6 +94,23 @@ class _Health(HealthServicer):  # type: ignore[misc]  # it comes without types
             draining = background.spawn("drain", self._draining.wait())
             await asyncio.wait({watching, draining}, return_when=asyncio.FIRST_COMPLETED)
             await asyncio.wait({watching}, timeout=STOP_MARGIN_S)
+
+
+class _Symbols:
+    """The descriptors for reflection. The pool of protobuf finds the file of a service or message, but of no method."""
+
+    def __init__(self) -> None:
+        self._pool: Any = descriptor_pool.Default()
+
+    def __getattr__(self, name: str) -> Any:
+        return getattr(self._pool, name)
+
+    def FindFileContainingSymbol(self, symbol: str) -> Any:  # noqa: N802  # protobuf's name
+        """The file that defines `symbol`. Errors: KeyError."""
+        try:
+            return self._pool.FindFileContainingSymbol(symbol)
+        except KeyError:
+            return self._pool.FindMethodByName(symbol).containing_service.file
 
 
 class GrpcServer:
@@ -214,6 +232,7 @@ class GrpcServer:
         reflection.enable_server_reflection(
             [*self._names, health_pb2.DESCRIPTOR.services_by_name["Health"].full_name, reflection.SERVICE_NAME],
             self._server,
+            pool=_Symbols(),
         )
 
     async def __aenter__(self) -> Self:
