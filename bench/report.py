@@ -11,6 +11,8 @@ from collections.abc import Callable, Coroutine
 from importlib.metadata import version
 from typing import Any
 
+from ortoo.common.cluster.service_settings import ServiceSettings
+
 Figures = dict[str, Any]
 
 
@@ -23,6 +25,7 @@ def setting() -> Figures:
         "python": platform.python_version(),
         "python_build": python_build(),
         "grpcio": version("grpcio"),
+        "transport": str(ServiceSettings.transport),
         "numpy": version("numpy"),
         "load_average_before": round(os.getloadavg()[0], 2),
     }

@@ -52,11 +52,14 @@ def setting(results: dict[str, Figures]) -> str:
         return "Nothing was measured yet; `make bench` does."
     one = settings[0]
     loads = [each["load_average_before"] for each in settings]
+    # The oldest results have neither field, and were measured when all servers used this transport.
+    transport = one.get("transport", "" if "python_build" in one else "grpc")
+    default = f"transport `{transport}`, all other settings by default" if transport else "default settings"
     return (
         f"Measured by `make bench` on {one['cores']} cores and {one['memory_gib']} GiB, every process on it. Linux "
-        f"{one['kernel'].split('-')[0]}, Python {one['python']}, grpcio {one['grpcio']}, default settings. Every "
-        "acknowledged message has been through `fdatasync`; bodies of 256 bytes. Load average before each benchmark: "
-        f"{min(loads)} to {max(loads)}. Times differ from run to run, ratios less."
+        f"{one['kernel'].split('-')[0]}, Python {one['python']}, grpcio {one['grpcio']}, {default}. "
+        "Every acknowledged message has been through `fdatasync`; bodies of 256 bytes. Load average before each "
+        f"benchmark: {min(loads)} to {max(loads)}. Times differ from run to run, ratios less."
     )
 
 

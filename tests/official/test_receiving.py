@@ -77,6 +77,27 @@ async def test_two_members_share_a_topic(language: str, tmp_path: Path) -> None:
 
 
 @pytest.mark.parametrize("language", LANGUAGES)
+async def test_a_native_consumer_that_pops_in_order_shares_a_group(language: str, tmp_path: Path) -> None:
+    """Each client gets the messages that the other one has not acknowledged. Without the order, pops are refused."""
+    async with served(language, tmp_path, "t") as (cluster, client), ortoo.connect(cluster.address) as mq:
+        first = (await client("send", name="p", topic="t", body=b"1"))["message_id"]
+        async with mq.pop_consumer("g", "t", settings=ortoo.PopSettings(in_order=True)) as consumer:
+            [message] = await consumer.pop(1)
+            assert message.message_id == first
+            await message.ack()
+        second = (await client("send", name="p", topic="t", body=b"2"))["message_id"]
+        await client("simple", name="s", group="g", subscriptions={"t": EVERYTHING}, await_s=3)
+        received: list[str] = []
+        while not received:
+            found = await client("receive", name="s", count=16, invisible_s=20)
+            received = [m["message_id"] for m in found["messages"]]
+        assert received == [second]
+        async with mq.pop_consumer("g", "t") as other:
+            with pytest.raises(ortoo.Conflict, match="in the order of message groups"):
+                await other.pop(1)
+
+
+@pytest.mark.parametrize("language", LANGUAGES)
 async def test_a_simple_consumer_receives_and_acknowledges(language: str, tmp_path: Path) -> None:
     """An acknowledged message does not come again; a nacked one comes again at once with the next attempt."""
     async with served(language, tmp_path, "t") as (_, client):

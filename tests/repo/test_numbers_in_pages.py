@@ -12,6 +12,7 @@ from ortoo.common.grpc.channels import MESSAGE_BYTES_MAX
 from ortoo.common.grpc.cluster_token import WINDOW_S
 from ortoo.common.grpc.h2 import call as h2_call
 from ortoo.common.grpc.h2 import connection as h2_connection
+from ortoo.common.grpc.h2.limits import HEADER_MARGIN
 from ortoo.common.grpc.layers.call_memory import CALL_BYTES, HEADER_BYTES_MAX
 from ortoo.common.grpc.layers.observers import OBSERVERS_MAX, OBSERVERS_OF_ADDRESS_MAX
 from ortoo.common.grpc.layers.waiting_calls import (
@@ -22,7 +23,7 @@ from ortoo.common.grpc.layers.waiting_calls import (
 )
 from ortoo.common.grpc.limits import connection_limits as limits
 from ortoo.common.grpc.limits import full_ports
-from ortoo.common.grpc.limits.connection_watch import ADDRESSES_LOGGED
+from ortoo.common.grpc.limits.connection_limits import ADDRESSES_LOGGED
 from ortoo.common.grpc.limits.element_limits import MESSAGES, QUEUES, RANGES, SHORT
 from ortoo.common.grpc.limits.inflation import BEGINNING_BYTES
 from ortoo.common.grpc.limits.memory_guard import FULL_PERCENT, SHRINK_PERCENT
@@ -145,6 +146,7 @@ SENTENCES: tuple[tuple[str, str], ...] = (
     ("alerts.md", f"more series than its budget of {SERIES_MAX:,}"),
     ("metrics.md", f"One metric has at most {SERIES_MAX:,} series"),
     ("metrics.md", f"A worker that does not answer within {QUERY_TIMEOUT_S:.0f} s is missing"),
+    ("limits.md", f"headers of more than {HEADER_MARGIN * HEADER_BYTES_MAX >> 10} KiB"),
     ("transport.md", f"waits up to {h2_call.REFUSAL_HELD_S} s for the first request"),
     ("console.md", f"the first {LINE_MESSAGES:,} also on a time line"),
     ("console.md", f"A query takes at most {prometheus.TIMEOUT_S:.0f} seconds"),

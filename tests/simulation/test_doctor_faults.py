@@ -324,7 +324,7 @@ FAULTS: dict[str, tuple[Fault, str, str]] = {
     "no name server": (no_name_server, "name server unavailable", "start it"),
     "database unavailable": (no_database, "database unavailable", "PostgreSQL"),
     "second enode of a name": (second_enode, "registration rejected", "another name"),
-    "snode that shares nothing": (lonely_snode, "registration rejected", "stop one"),
+    "snode that shares nothing": (lonely_snode, "registration rejected", "the same redis_url"),
     "Redis silent": (silent_redis, "membership store unavailable", "start Redis"),
     "enode unavailable": (enode_gone, "enode unavailable", "with its volume"),
     "no enode of the topic": (no_enode_of_topic, "topic unreachable", "start one of these enodes"),

@@ -7,7 +7,9 @@ from typing import Any
 
 import grpc
 import pytest
+from google.protobuf.descriptor_pb2 import FileDescriptorProto
 from grpc_health.v1 import health_pb2, health_pb2_grpc
+from grpc_reflection.v1alpha import reflection_pb2, reflection_pb2_grpc
 
 from ortoo.common.errors import Conflict, Forbidden, Internal, Invalid, NotFound, OrtooError, Unavailable, Unsupported
 from ortoo.common.errors.status import rpc_errors
@@ -50,6 +52,26 @@ def server_of(
     services = [(NAME, lambda server: namesrv_pb2_grpc.add_NameServiceServicer_to_server(names, server))]
     names.server = GrpcServer(address, services, grace_s=grace_s, layers=layers)
     return names.server
+
+
+@pytest.mark.parametrize(
+    ("symbol", "file"),
+    [
+        (NAME, "ortoo/v1/namesrv.proto"),
+        (f"{NAME}.GetTopic", "ortoo/v1/namesrv.proto"),
+        ("ortoo.v1.GetTopicRequest", "ortoo/v1/namesrv.proto"),
+        (f"{NAME}.GetNothing", ""),
+    ],
+)
+async def test_reflection_knows_services_methods_and_messages(symbol: str, file: str) -> None:
+    """`grpcurl describe` asks for each of them; a name that does not exist is not found."""
+    async with server_of(Names()) as server, Channels() as channels:
+        stub = reflection_pb2_grpc.ServerReflectionStub(channels.channel_to(server.address))
+        call = stub.ServerReflectionInfo(iter([reflection_pb2.ServerReflectionRequest(file_containing_symbol=symbol)]))
+        [answer] = [one async for one in call]
+    found = [FileDescriptorProto.FromString(one).name for one in answer.file_descriptor_response.file_descriptor_proto]
+    assert found[:1] == [file][: bool(file)]
+    assert (answer.error_response.error_code == grpc.StatusCode.NOT_FOUND.value[0]) == (not file)
 
 
 async def test_errors_arrive_as_they_were_raised() -> None:

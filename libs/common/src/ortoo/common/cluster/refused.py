@@ -15,6 +15,9 @@ messages."""
 LEASE_FIELD = "enode.name"
 """The field of a refusal that ends with the lease of the former process. The store may replace the registered one."""
 
+MEMBERSHIP_FIELD = "shares_membership"
+"""The field of a refusal because two snodes do not share group membership."""
+
 
 def refused(observed: str, error: Conflict | Fenced) -> Finding:
     """The finding about a process whose registration is refused; `observed` names the process and the reason."""
@@ -34,6 +37,13 @@ def refused(observed: str, error: Conflict | Fenced) -> Finding:
             "messages again",
             "mount its newest volume and restart it. If the end of its log is lost permanently, stop it, run "
             "ortoo-enode elect DIR --lose --apply, and start it",
+        )
+    if error.field == MEMBERSHIP_FIELD:
+        return Finding(
+            "registration rejected",
+            observed,
+            "it gets no lease and no clients, because the snodes would not know each other's group members",
+            "give all snodes the same redis_url, or stop one of the two",
         )
     return Finding(
         "registration rejected",

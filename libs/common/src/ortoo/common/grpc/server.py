@@ -1,4 +1,4 @@
-"""Incoming calls: a grpc.aio server with health checks, reflection, limits and the translation of errors."""
+"""Incoming calls: a server of any transport with health checks, reflection, limits and the translation of errors."""
 
 import asyncio
 import contextlib
@@ -6,6 +6,7 @@ from collections.abc import Callable, Collection, Iterator, Sequence
 from types import TracebackType
 from typing import Any, Self
 
+from google.protobuf import descriptor_pool
 from grpc_health.v1 import health_pb2, health_pb2_grpc
 from grpc_health.v1._async import HealthServicer
 from grpc_reflection.v1alpha import reflection
@@ -95,6 +96,23 @@ class _Health(HealthServicer):  # type: ignore[misc]  # it comes without types
             await asyncio.wait({watching}, timeout=STOP_MARGIN_S)
 
 
+class _Symbols:
+    """The descriptors for reflection. The pool of protobuf finds the file of a service or message, but of no method."""
+
+    def __init__(self) -> None:
+        self._pool: Any = descriptor_pool.Default()
+
+    def __getattr__(self, name: str) -> Any:
+        return getattr(self._pool, name)
+
+    def FindFileContainingSymbol(self, symbol: str) -> Any:  # noqa: N802  # protobuf's name
+        """The file that defines `symbol`. Errors: KeyError."""
+        try:
+            return self._pool.FindFileContainingSymbol(symbol)
+        except KeyError:
+            return self._pool.FindMethodByName(symbol).containing_service.file
+
+
 class GrpcServer:
     """A listening server. Entering the block binds the port; leaving it drains in two stages.
 
@@ -140,9 +158,9 @@ class GrpcServer:
         handler. A guard's layers `after_decoding` come before the other `layers`. Guards and layers raise OrtooErrors,
         as handlers do. The layers in `outermost` see the resulting status.
 
-        `hot` are full names of unary methods that the queue front serves if it is available, besides health checks.
-        `periodic` are further such methods, which clients call at intervals. Their calls wait for some milliseconds, so
-        that many are taken at once.
+        `hot` are full names of methods with one request that the queue front serves if the server has gRPC's core,
+        besides health checks. `periodic` are further such methods, which clients call at intervals. In the queue front
+        their calls wait for some milliseconds, so that many are taken at once.
 
         `wire` is the implementation of gRPC's wire, "grpc" or "h2". A transport of the task's context takes precedence.
 
@@ -192,11 +210,11 @@ class GrpcServer:
         options = (
             *OPTIONS,
             ("grpc.server.max_pending_requests_hard_limit", pending_calls_max(memory.allowed_bytes)),
-            # gRPC closes further connections when it accepts them, so that idle ones and unfinished handshakes count.
+            # Further connections are closed when they are accepted, so that idle ones and unfinished handshakes count.
             ("grpc.max_allowed_incoming_connections", limits.connections_max),
             # Two processes on one port would share its calls at random, unless another process holds it for them.
             ("grpc.so_reuseport", int(shares_ports)),
-            # gRPC spreads the age by a tenth to both sides.
+            # Transports spread the age by a tenth to both sides.
             *((("grpc.max_connection_age_ms", int(connection_age_max_s * 1000)),) if connection_age_max_s else ()),
         )
         self._server = transport.server([around], options)
@@ -214,6 +232,7 @@ class GrpcServer:
         reflection.enable_server_reflection(
             [*self._names, health_pb2.DESCRIPTOR.services_by_name["Health"].full_name, reflection.SERVICE_NAME],
             self._server,
+            pool=_Symbols(),
         )
 
     async def __aenter__(self) -> Self:

@@ -55,7 +55,8 @@ CONNECTIONS_CLOSED = warning(
 )
 COMPLETION_QUEUE_UNAVAILABLE = warning(
     "completion_queue_unavailable",
-    "This version of grpcio lacks the interface that reduces the cost of messages sent one by one.",
+    "This version of grpcio lacks the interface by which the transport grpc reduces the cost of messages sent one by "
+    "one.",
     "Install a version of grpcio from the supported range.",
 )
 CALL_HEADERS_INVALID = warning(
@@ -173,6 +174,16 @@ CONNECTIONS_CLOSED_TOO_MANY = warning(
 CONNECTIONS_CLOSED_RAPID_RESET = warning(
     "connections_closed_rapid_reset",
     "A peer opened and reset streams at a high rate, so its connection was closed.",
+    "Look at the address: this is an attack, or a defect of a client.",
+)
+CONNECTIONS_CLOSED_RAPID_PINGS = warning(
+    "connections_closed_rapid_pings",
+    "A peer sent many pings without data between them, so its connection was closed.",
+    "Correct the keepalive settings of the client at the address.",
+)
+CONNECTIONS_CLOSED_LONG_HEADERS = warning(
+    "connections_closed_long_headers",
+    "A peer sent headers far beyond the limit, so its connection was closed.",
     "Look at the address: this is an attack, or a defect of a client.",
 )
 CONNECTIONS_CLOSED_MEMORY = warning(

@@ -35,7 +35,7 @@ NAME = "ortoo.v1.EnodeService"
 QUEUE_FRONT_METHODS = tuple(
     f"/{NAME}/{method}" for method in ("CommitOffsets", "AppendDeduplicated", "StoreHalf", "SettleHalf")
 )
-"""Methods that snodes call about once for each client call: served by the queue front."""
+"""Methods that snodes call about once for each client call. With the transport `grpc` the queue front serves them."""
 
 
 class EnodeService(GroupHandlers, StorageHandlers, LockHandlers, PopHandlers, DeferredHandlers, ScheduleHandlers):

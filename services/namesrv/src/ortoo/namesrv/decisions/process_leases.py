@@ -9,7 +9,7 @@ from collections.abc import Iterator, Mapping
 from dataclasses import dataclass, field
 
 from ortoo.common.cluster.names import check_process_name
-from ortoo.common.cluster.refused import DOUBLE_FIELD, LEASE_FIELD, refused
+from ortoo.common.cluster.refused import DOUBLE_FIELD, LEASE_FIELD, MEMBERSHIP_FIELD, refused
 from ortoo.common.errors import Conflict, Fenced, Overloaded
 from ortoo.common.errors.findings import Finding
 from ortoo.namesrv.decisions.replicas import EnodeReplica, ReplicaSet, left_ms
@@ -264,7 +264,7 @@ class ProcessLeases:
                     f"snode {other.snode.name!r} is alive at {other.snode.address}, and snode {lonely!r} does not "
                     "share group membership: groups would be split. Give all snodes the same redis_url "
                     "(ORTOO_SNODE_REDIS_URL), or stop the other snode and retry when its lease has ended",
-                    field="shares_membership",
+                    field=MEMBERSHIP_FIELD,
                     retry_after_ms=left_ms(other.until_s, now_s),
                 )
 

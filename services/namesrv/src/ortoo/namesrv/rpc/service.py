@@ -52,7 +52,10 @@ QUEUE_FRONT_METHODS = tuple(
     f"/{NAME}/{method}"
     for method in ("RegisterEnode", "RegisterSnode", "ReportReplica", "AcquireNamedLease", "GetUser")
 )
-"""Methods that keep a cluster alive. Each has a queue of its own, which calls of other methods cannot fill."""
+"""Methods that keep a cluster alive.
+
+With the transport `grpc` each has a queue of its own, which calls of other methods cannot fill.
+"""
 
 
 def insecure_secrets_reason() -> Conflict:

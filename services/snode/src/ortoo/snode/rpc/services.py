@@ -49,7 +49,7 @@ QUEUE_FRONT_METHODS = tuple(
     )
     for method in methods
 )
-"""Methods that clients call at least once per message: served by the queue front."""
+"""Methods that clients call at least once per message. With the transport `grpc` the queue front serves them."""
 
 
 class Services:

@@ -1,6 +1,5 @@
 """One client's connection: requests of its streams become calls."""
 
-from collections import Counter
 from typing import Any, Final, Protocol
 
 from ortoo.common.grpc.h2 import engine
@@ -34,8 +33,6 @@ class Owner(Protocol):
 
     clock: Clock
     limits: WireLimits
-    ended: Counter[str]
-    """The number of connections that were broken because of their peers' behaviour, by reason."""
     repeated: RepeatedRequests
     turns: Turns
 
@@ -47,6 +44,9 @@ class Owner(Protocol):
 
     def remove_connection(self, connection: "H2Connection") -> None:
         """The connection has ended."""
+
+    def on_broken(self, reason: str, peer: str) -> None:
+        """A connection was broken because of the behaviour of its peer."""
 
     def on_call_ended(self) -> None:
         """A call of a connection has ended."""
@@ -67,7 +67,7 @@ class H2Connection(Endpoint):
         """The address of the peer as gRPC writes it."""
         self.auth_context: dict[str, list[bytes]] = {}
         """The TLS properties of the peer, with gRPC's names."""
-        self._is_retired = False
+        self._is_retired = self._is_broken = False
         self._turn = Turn()
         self._is_waiting = False
         """Whether nothing is read until the connection's next turn."""
@@ -170,7 +170,7 @@ class H2Connection(Endpoint):
             self._write_queued()
 
     def _count_broken(self, reason: str) -> None:
-        self.server.ended[reason] += 1
+        self.server.on_broken(reason, self.peer)
 
     def _on_lost(self) -> None:
         self.server.remove_connection(self)
@@ -294,8 +294,9 @@ class H2Connection(Endpoint):
 
     def _close_soon(self, reason: str = "") -> None:
         """Close the connection when the peer has been told why."""
-        if reason:
-            self.server.ended[reason] += 1
+        if reason and not self._is_broken:  # further events of the same read have the same reason
+            self._is_broken = True
+            self._count_broken(reason)
         self.loop.call_soon(self.close)
 
     def _close_if_over(self) -> None:

@@ -3,7 +3,6 @@
 import asyncio
 import contextlib
 import contextvars
-from collections import Counter
 from collections.abc import Iterable, Mapping, Sequence
 from functools import partial
 from typing import Any
@@ -21,6 +20,7 @@ from ortoo.common.grpc.h2.shared.turns import Turns
 from ortoo.common.grpc.layers.direct import direct_handler
 from ortoo.common.grpc.layers.layer import Layers
 from ortoo.common.grpc.layers.polls import polls_of
+from ortoo.common.grpc.limits.broken_connections import BrokenConnections
 from ortoo.common.grpc.tls import Contexts
 from ortoo.common.logs import log_events
 from ortoo.common.logs.logger import get_logger
@@ -45,7 +45,8 @@ class H2Server(grpc.aio.Server):
         self.clock = clock or SystemClock()
         self.limits = WireLimits.of_options(options)
         self.connections: dict[H2Connection, None] = {}
-        self.ended: Counter[str] = Counter()
+        self._broken = BrokenConnections(self.clock)
+        self.ended = self._broken.counts
         """The number of connections that were broken because of their peers' behaviour, by reason."""
         self.repeated = RepeatedRequests()
         self.turns = Turns()
@@ -166,6 +167,10 @@ class H2Server(grpc.aio.Server):
             self._look_for_calls()
         if not self.connections:
             self._no_connections.set()
+
+    def on_broken(self, reason: str, peer: str) -> None:
+        """Count and log a connection that was broken because of the behaviour of its peer."""
+        self._broken.add(reason, peer)
 
     def on_call_ended(self) -> None:
         """A call of a connection has ended."""

@@ -1,8 +1,8 @@
 """The memory of calls, drawn from the process's budget: each call, its headers and request, and its unread answers.
 
-gRPC keeps an answer until the peer's window has space for it, also after the handler has ended, because the status
-follows the answers. If the peer reads nothing, only closing the connection frees the answers. The connection is closed
-when the memory is used up and ending the call did not help.
+The transport keeps an answer until the peer's window has space for it, also after the handler has ended, because the
+status follows the answers. If the peer reads nothing, only closing the connection frees the answers. The connection is
+closed when the memory is used up and ending the call did not help.
 """
 
 import asyncio
@@ -31,10 +31,10 @@ CALL_PERCENT_MAX = 60
 """Maximum percentage of the budget that one request counts as. Without this limit, the sender of the largest request
 would retry for ever."""
 TRANSPORT_COPIES = 2
-"""The number of copies of an answer while it is written: its bytes and gRPC's copy of them."""
+"""The number of copies of an answer while it is written: its bytes and the transport's copy of them."""
 HEADER_BYTES_MAX = 16 << 10
-"""Maximum size of the headers of one call. gRPC's core refuses longer headers, but only after the peer has acknowledged
-the limit. After that, an honest peer sends no longer headers."""
+"""Maximum size of the headers of one call. The transport refuses longer headers, but only after the peer has
+acknowledged the limit. After that, an honest peer sends no longer headers."""
 HEADER_BYTES_USUAL, REQUEST_BYTES_USUAL = 2 << 10, 1 << 10
 """Headers and requests of at most this size are part of CALL_BYTES."""
 HEADER_COPIES = 3

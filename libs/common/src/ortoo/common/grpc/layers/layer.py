@@ -1,7 +1,7 @@
 """Layers around calls: each layer defines its work before, during and after a call, for every kind of call.
 
 Layers are plain functions, entered in order and left in reverse order. One coroutine function per method runs all
-layers and the handler, for calls of grpc.aio and of the queue front.
+layers and the handler, for calls of all transports.
 """
 
 import asyncio
@@ -170,7 +170,7 @@ class Layers(grpc.aio.ServerInterceptor):
     """The layers of a server, the first one outermost."""
 
     def __init__(self, layers: Sequence[Layer], *, receives: bool = False) -> None:
-        """With `receives` the handlers receive the requests of calls themselves, which needs a server of grpc.aio."""
+        """With `receives` the handlers receive the requests of calls themselves, as the servers of grpc.aio need it."""
         self._layers, self._receives = tuple(layers), receives
         self._known: dict[str, tuple[Any, Any, Arriving]] = {}
         self._refusing: dict[str, Any] = {}

@@ -17,8 +17,9 @@ if TYPE_CHECKING:
 async def request_of(context: Context) -> bytes:
     """The one request of the current call, or the end of the call if its arrival is ended before that (AbortError).
 
-    Usually grpc.aio receives the request before it calls the handler. If such a call is cancelled meanwhile, no
-    status is sent, and gRPC's core keeps the call with its headers until the connection is closed.
+    Only servers of grpc.aio need it, which usually receive the request before they call the handler. If such a call is
+    cancelled meanwhile, no status is sent, and gRPC's core keeps the call with its headers until the connection is
+    closed.
     """
     arrival, task, reasons = ARRIVAL.get(), asyncio.current_task(), list[str]()
     assert arrival is not None

@@ -12,7 +12,10 @@ CONNECTION_BYTES: Final = 64 << 10
 """The approximate memory of an idle connection: 15 KiB in plaintext, 36 KiB with TLS, and as much in the kernel."""
 CONNECTIONS_MIN: Final = 64
 PENDING_CALL_BYTES: Final = 32 << 10
-"""The approximate memory of a call that gRPC's core has received and the process has not: mostly its headers."""
+"""The approximate memory of a call that gRPC's core has received and the process has not: mostly its headers.
+
+The transport h2 has no such calls.
+"""
 PENDING_PERCENT: Final = 10
 """The memory of such calls, as a percentage of the budget of clients."""
 PENDING_CALLS_MIN, PENDING_CALLS_MAX = 1_000, 3_000
@@ -23,6 +26,8 @@ RESETS_PER_S_MAX, RESETS_TOGETHER_MAX = 2_000, 10_000
 """Streams that a peer may reset per second, and its burst. A client resets a stream when its call times out."""
 EMPTY_RESETS_PER_S_MAX, EMPTY_RESETS_TOGETHER_MAX = 200, 1_000
 """The same limits for streams on which the peer has sent no request, which no client does."""
+ADDRESSES_LOGGED: Final = 5
+"""Maximum number of addresses in a line of the log about closed connections."""
 HEAVIEST_PERCENT: Final = 75
 """When memory is used up, the connections are closed that sent this percentage of the recently received bytes."""
 

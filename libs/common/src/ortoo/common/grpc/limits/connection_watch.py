@@ -1,8 +1,9 @@
 """Watches the connections of a server, and closes those above its limits.
 
-gRPC's core limits the number of connections of a port, and closes those that are not set up in time. It does not limit
-the connections from one address, a peer's resets of streams, or the total size of the core's buffers. Nor does it close
-silent connections at a full port, so that new clients can connect.
+Each transport limits the number of connections of a port, and closes those that are not set up in time. It does not
+limit the connections from one address, or the total size of its buffers. Nor does it close silent connections at a full
+port, so that new clients can connect. Resets of streams are counted here only for the core of gRPC, because the
+transport h2 counts them.
 """
 
 import asyncio
@@ -12,6 +13,7 @@ from typing import Final
 
 from ortoo.common.errors.findings import Finding
 from ortoo.common.grpc.limits.connection_limits import (
+    ADDRESSES_LOGGED,
     ConnectionLimits,
     ResetRates,
     heaviest,
@@ -40,9 +42,7 @@ The core also counts the failed calls of the whole server. But reading that numb
 while many calls arrive.
 """
 RECEIPTS_S: Final = 20.0
-"""Interval between readings of the bytes that each peer has sent. The core may hold an incomplete request for any
-time."""
-ADDRESSES_LOGGED: Final = 5
+"""Interval between readings of the bytes that each peer has sent. A transport may hold a request for any time."""
 _log = get_logger("connections")
 
 

@@ -1,9 +1,9 @@
 """Keeps the resident memory of a process below the limit of its container or machine; without I/O.
 
-The budget counts the memory that clients use, as far as the process knows it. The process does not know the buffers of
-gRPC's core: partial requests, headers that were just received, data in connections. The guard therefore checks the
-resident memory. When this approaches the limit, freed memory is returned to the system. Near the limit, the process
-accepts no work, and the connections that recently sent most are closed.
+The budget counts the memory that clients use, as far as the process knows it. The process does not know all buffers of
+the transport, such as requests of streams that no handler has read. With gRPC's core it knows none of them. The guard
+therefore checks the resident memory. When this approaches the limit, freed memory is returned to the system. Near the
+limit, the process accepts no work, and the connections that recently sent most are closed.
 """
 
 import enum
