@@ -82,6 +82,25 @@ async def test_a_lock_that_moves_during_a_commit_fences_only_its_own_queue() -> 
     await one.store.close()
 
 
+async def test_a_reset_that_only_goes_forward_finds_the_commits_that_waited_before_it() -> None:
+    """A commit and a reset wait for room in the log, in this order. The reset does not move the group back."""
+    one = OneStore()
+    store = await one.open()
+    await store.offsets.commit(TOPIC, "g", {0: 1, 1: 1})
+    appender = store.engine.appender
+    async with Background("test") as background:
+        async with appender._in_turn():
+            background.spawn("commit", store.offsets.commit(TOPIC, "g", {0: 4}))
+            while appender._space_waiters < 2:
+                await CLOCK.sleep(0)
+            reset = background.spawn("reset", store.offsets.reset(TOPIC, "g", {0: 2, 1: 2}, forward_only=True))
+            while appender._space_waiters < 3:
+                await CLOCK.sleep(0)
+        await reset
+    assert store.offsets.of(TOPIC, "g") == {0: 4, 1: 2}
+    await one.store.close()
+
+
 async def test_a_reset_is_whole_or_not_at_all() -> None:
     """E-191: after a power cut both the offset and the generation that fences the owner are kept."""
     one = OneStore(settings=replace(SETTINGS, retention_bytes=20_000, retention_interval_ms=1000))

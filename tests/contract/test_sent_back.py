@@ -7,7 +7,7 @@ from dataclasses import replace
 
 import pytest
 
-from ortoo.common.errors import Invalid
+from ortoo.common.errors import Conflict, Invalid
 from ortoo.common.groups.pop import PopRules, RetryRequest
 from ortoo.common.process.background import Background
 from ortoo.common.process.randomness import Randomness
@@ -76,6 +76,34 @@ def test_asking_again_copies_nothing_until_the_group_has_passed_the_message() ->
             await one.store.offsets.reset(TOPIC, "g", {0: 0})
             await it.retry(_wish(2))
             assert await _bodies(one.store, RETRIES) == [b"0", b"1", b"2"]
+        await one.halt()
+        await one.store.close()
+
+    clock.run(scenario)
+
+
+def test_a_park_of_an_unfinished_message_finds_the_commits_that_waited_before_it() -> None:
+    """A commit and a park wait for room in the log, in this order. The park is refused, and stores no dead letter."""
+    clock = VirtualClock()
+
+    async def scenario() -> None:
+        one = DeferredStore(clock=clock)
+        await one.open()
+        async with _opened(one) as it, Background("test") as background:
+            await _send(one, 2)
+            appender = one.store.engine.appender
+            async with appender._in_turn():
+                background.spawn("commit", one.store.offsets.commit(TOPIC, "g", {0: 1}))
+                while appender._space_waiters < 2:
+                    await clock.sleep(0)
+                parking = asyncio.gather(it.retry(replace(_wish(0, park=True), unfinished_only=True)))
+                while appender._space_waiters < 3:
+                    await clock.sleep(0)
+            with pytest.raises(Conflict, match="has finished the message at offset 0 meanwhile"):
+                await parking
+            assert await _bodies(one.store, LETTERS) == []
+            await it.retry(replace(_wish(1, park=True), unfinished_only=True))
+            assert await _bodies(one.store, LETTERS) == [b"1"]
         await one.halt()
         await one.store.close()
 

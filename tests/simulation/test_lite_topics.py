@@ -160,6 +160,32 @@ def test_a_lite_topic_beyond_the_limit_of_its_parent_is_refused(monkeypatch: pyt
     played(script)
 
 
+def test_lite_topics_end_after_the_name_servers_were_away() -> None:
+    """No name server answers when they are due. A sender that opens one again then keeps it, with its message."""
+
+    async def script(it: Lite) -> None:
+        one, other = it.clients
+        await one.send(*((name, name.encode()) for name in "abc"))
+        await it.until(lambda found: all(topic.permission == "read_only" for topic in found.values()))
+        for machine in it.stage.cluster.name_servers:
+            machine.kill()
+        await it.stage.clock.sleep(150.0)
+        for machine in it.stage.cluster.name_servers:
+            machine.start()
+        while (await other.send(("a", b"a1"))).status.code != Code.OK:
+            await it.stage.clock.sleep(0.1)
+        await it.until(lambda found: found.keys() == {"a"})
+        await it.stage.clock.sleep(40.0)
+        assert set(await it.lite_topics()) == {"a"}
+        assert await one.sync(ADD, "a") == Code.OK
+        [first] = await one.receive(wait_s=10)
+        assert await one.ack(first) == Code.OK
+        assert bodies([first, *await one.receive(wait_s=10)]) == [b"a", b"a1"]
+        await it.until(lambda found: not found)
+
+    played(script)
+
+
 def test_a_lite_topic_of_a_stopped_enode_delays_no_other() -> None:
     """It ends when its enode is back."""
 

@@ -159,6 +159,19 @@ def test_change_to_what_is_there_changes_nothing() -> None:
     assert change_topic(TopicChange("t", 4, permission=Permission.READ_WRITE), topic, ALIVE, version=5) is topic
 
 
+def test_a_topic_of_a_group_stays_readable_and_writable() -> None:
+    """One from an earlier version may have another permission; it keeps this one, or is opened."""
+    topic = made(NewTopic("%RETRY%g"))
+    with pytest.raises(Invalid, match=r"belongs to group g.* give READ_WRITE") as caught:
+        change_topic(TopicChange("%RETRY%g", permission=Permission.NONE), topic, ALIVE, version=5)
+    assert caught.value.field == "permission"
+    former = dataclasses.replace(topic, permission=Permission.READ_ONLY)
+    kept = change_topic(TopicChange("%RETRY%g", 8, permission=Permission.READ_ONLY), former, ALIVE, version=5)
+    assert (kept.permission, kept.read_queue_count) == (Permission.READ_ONLY, 8)
+    opened = change_topic(TopicChange("%RETRY%g", permission=Permission.READ_WRITE), former, ALIVE, version=5)
+    assert opened.permission is Permission.READ_WRITE
+
+
 def test_write_queues_may_shrink_and_read_queues_may_not() -> None:
     """Write queues can be drained; read queues hold messages."""
     topic = made(NewTopic("t", 4))

@@ -4,6 +4,7 @@ import asyncio
 from collections import Counter, OrderedDict
 from collections.abc import AsyncIterator, Iterator, Sequence
 from dataclasses import dataclass
+from functools import partial
 
 from ortoo.common.errors import Conflict, NotFound, OutOfRange, Overloaded
 from ortoo.common.groups.failure_rule import FailureRule, Park, Retry
@@ -165,9 +166,8 @@ class RetryCopies:
     ) -> None:
         place = (request.topic_id, request.group, request.queue_id)
         try:
-            self._check_unfinished(request)
             writes = [*self._park_writes(request, failed), *self._retry_writes(request, failed)]
-            await self._store.append_all(writes)
+            await self._store.append_all(writes, partial(self._check_unfinished, request))
             if parked := sum(one.mark[1] for one in failed):
                 self.parked_totals[request.topic_id, request.group] += parked
         finally:

@@ -6,7 +6,7 @@ from dataclasses import dataclass
 from typing import NamedTuple
 from weakref import WeakValueDictionary
 
-from ortoo.common.errors import Fenced, Invalid
+from ortoo.common.errors import Conflict, Fenced, Invalid
 from ortoo.common.groups.sinks import SinkAccount, SinkIdentity, is_sink_group
 from ortoo.common.logs.logger import get_logger
 from ortoo.enode import log_events
@@ -22,6 +22,10 @@ EVERYTHING = -1
 _log = get_logger("offsets")
 
 
+class _CommittedMeanwhileError(Conflict):
+    """The group committed an offset while a reset waited for room in the log."""
+
+
 class GroupOffsets:
     """The committed offset of each group in each queue: queue id to next offset."""
 
@@ -33,7 +37,7 @@ class GroupOffsets:
         self.backward_commits = 0
         """Backward commits of queues since the start, without resets by operators."""
         self._in_flight: dict[tuple[int, str], list[Mapping[int, int]]] = {}
-        """By topic id and group: the accepted commits that are not durable yet, in their order."""
+        """By topic id and group: the accepted commits and resets that are not durable yet, in their order."""
 
     async def commit(
         self,
@@ -156,17 +160,40 @@ class GroupOffsets:
         Errors: those of `commit`.
         """
         self._check(topic_id, group, offsets)
-        if forward_only:
-            offsets = {one: offset for one, offset in offsets.items() if self.newest(topic_id, group, one) < offset}
-        if not offsets:
+
+        def moving() -> dict[int, int]:
+            return {
+                queue_id: offset
+                for queue_id, offset in offsets.items()
+                if not forward_only or self.newest(topic_id, group, queue_id) < offset
+            }
+
+        while moved := moving():
+            try:
+                await self._store_reset(topic_id, group, moved, moving)
+            except _CommittedMeanwhileError:
+                continue
             return
+
+    async def _store_reset(
+        self, topic_id: int, group: str, offsets: Mapping[int, int], moving: Callable[[], Mapping[int, int]]
+    ) -> None:
+        """Store an operator's offsets, if they are still the result of `moving` when the log has room for them."""
 
         def commits(generations: Mapping[tuple[int, str, int], int]) -> list[StateChange]:
             keys = generations.items()
             moved = [OffsetsCommitted(topic_id, group, number, ((key[2], offsets[key[2]]),)) for key, number in keys]
             return [*moved, RetryMarksDropped(topic_id, group, tuple(sorted(offsets)))]
 
-        await self._locks.fence([(topic_id, group, queue_id) for queue_id in offsets], commits)
+        def check() -> None:
+            if moving() != offsets:
+                raise _CommittedMeanwhileError
+            self._in_flight.setdefault((topic_id, group), []).append(offsets)
+
+        try:
+            await self._locks.fence([(topic_id, group, queue_id) for queue_id in offsets], commits, check)
+        finally:
+            self._end_in_flight((topic_id, group), offsets)
 
     def of(self, topic_id: int, group: str, queue_ids: Iterable[int] = ()) -> dict[int, int]:
         """Offsets that `group` committed, by queue id; queues without an offset are absent. Empty `queue_ids` = all.

@@ -65,15 +65,19 @@ class DurableQueueLocks:
         return answers
 
     async def fence(
-        self, keys: Sequence[LockKey], changes: Callable[[Mapping[LockKey, int]], list[StateChange]]
+        self,
+        keys: Sequence[LockKey],
+        changes: Callable[[Mapping[LockKey, int]], list[StateChange]],
+        check: Callable[[], object] | None = None,
     ) -> None:
         """Raise the generations, so that owners must take their locks again, and store `changes(new generations)`.
 
-        No lock is granted with its new generation before all is durable. Errors: Overloaded, Unavailable.
+        No lock is granted with its new generation before all is durable. `check` runs right before the changes are
+        stored. Errors: Overloaded, Unavailable, and those of `check`.
         """
         before = self._locks_of(keys)
         generations = {key: self.table.fence(key, self._generation_floor(key)).generation for key in before}
-        await self._store(before, changes(generations))
+        await self._store(before, changes(generations), check)
 
     def of_group(self, topic_id: int, group: str) -> list[tuple[int, Lock, float]]:
         """(queue id, lock, remaining seconds) of the held locks, by queue id."""
@@ -127,7 +131,12 @@ class DurableQueueLocks:
     def _locks_of(self, keys: Iterable[LockKey]) -> dict[LockKey, Lock | None]:
         return {key: self.table.get(key) for key in keys}
 
-    async def _store(self, before: Mapping[LockKey, Lock | None], extra_changes: Sequence[StateChange] = ()) -> None:
+    async def _store(
+        self,
+        before: Mapping[LockKey, Lock | None],
+        extra_changes: Sequence[StateChange] = (),
+        check: Callable[[], object] | None = None,
+    ) -> None:
         """Store the locks that changed since `before`."""
         decided = {
             key: (was, now)
@@ -139,7 +148,8 @@ class DurableQueueLocks:
         done: asyncio.Future[None] = asyncio.get_running_loop().create_future()
         self._in_flight.update(dict.fromkeys(decided, done))
         try:
-            await self._engine.store([*lock_changes((key, now) for key, (_, now) in decided.items()), *extra_changes])
+            changed = lock_changes((key, now) for key, (_, now) in decided.items())
+            await self._engine.store([*changed, *extra_changes], check)
         except OrtooError:
             for key, (was, now) in decided.items():
                 self.table.undo(key, was, now)

@@ -1,7 +1,7 @@
 """The store: one log, and the queues, offsets and topics that are folded from it."""
 
 import asyncio
-from collections.abc import Iterable, Sequence
+from collections.abc import Callable, Iterable, Sequence
 
 from ortoo.common.errors import Invalid, NotFound, OutOfRange, Unavailable
 from ortoo.common.records.sealed_batch import SealedBatch, StoredBatch, crc32c
@@ -168,10 +168,11 @@ class Store:
         appender.append_batch(header, batch, queue, prefix, consumes)
         return AppendResult(first_offset, stored_at_ms, flush_mode)
 
-    async def append_all(self, writes: Sequence[BatchWrite]) -> None:
+    async def append_all(self, writes: Sequence[BatchWrite], check: Callable[[], object] | None = None) -> None:
         """Store several batches without sequences, all or none; returns when durable. Room is made before.
 
-        Errors: as `append`. Invalid when they have more bytes than may wait for the disk.
+        `check` runs right before. Errors: as `append`, and those of `check`. Invalid when they have more bytes than may
+        wait for the disk.
         """
         appender, limit = self._appender, self._settings.pending_bytes_max
         if (length := sum(frame_bytes(one.length_bytes()) for one in writes)) > limit:
@@ -180,6 +181,8 @@ class Store:
         if not appender.fits(length):
             await appender.reserve_space(length, is_state=False)
             appender.check_accepting(length)
+        if check is not None:
+            check()
         queues = [self._queue_to_append(write.topic_id, write.queue_id, write.deferral) for write in writes]
         if answers := [self._append_placed(*one, FlushMode.SYNC) for one in zip(queues, writes, strict=True)]:
             await self._answer_when_flushed(answers[-1])

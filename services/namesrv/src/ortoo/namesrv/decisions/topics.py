@@ -10,7 +10,7 @@ from ortoo.common.errors import AlreadyExists, Conflict, Invalid, NotFound, Over
 from ortoo.common.groups.group_topics import OwnedTopicKind, TopicOwner, parent_of_topic
 from ortoo.common.logs.counts import counted
 from ortoo.namesrv.decisions.placements import PlacementSet, PublishOrder, check_publish_order
-from ortoo.namesrv.decisions.topic_owners import owner_of
+from ortoo.namesrv.decisions.topic_owners import check_permission, owner_of
 
 QUEUE_COUNT_MAX = 1024
 QUEUE_COUNT_DEFAULT = 4
@@ -118,8 +118,7 @@ def with_defaults(request: NewTopic) -> NewTopic:
     _check_lite_ttl(request.lite_ttl_ms, request.message_type)
     permission = request.permission or Permission.READ_WRITE
     given = TopicOwner(request.owner_group, request.owner_kind)
-    is_open = permission is Permission.READ_WRITE
-    owner = owner_of(request.name, given, is_typed=bool(request.message_type), is_open=is_open)
+    owner = owner_of(request.name, given, permission, is_typed=bool(request.message_type))
     return dataclasses.replace(
         request,
         read_queue_count=read,
@@ -235,6 +234,8 @@ def choose_enodes(topic: str, named: Collection[str], enodes: Mapping[str, bool]
 def change_topic(request: TopicChange, existing: Topic | None, enodes: Mapping[str, bool], *, version: int) -> Topic:
     """The topic to store for `request`, or `existing` if nothing changes. Errors: NotFound, Invalid, Conflict."""
     topic = require_topic(request.name, existing)
+    if request.permission not in (Permission.UNSPECIFIED, topic.permission):
+        check_permission(topic.name, TopicOwner(topic.owner_group, topic.owner_kind), request.permission)
     _check_enodes(request.add_enodes, "add_enodes")
     read = request.read_queue_count or topic.read_queue_count
     write = request.write_queue_count or min(topic.write_queue_count, read)
