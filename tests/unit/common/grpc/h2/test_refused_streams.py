@@ -13,7 +13,7 @@ from ortoo.common.grpc.server import GrpcServer
 from ortoo.common.grpc.transport import H2
 from tests.hostile.http2 import HEADERS, Stranger, headers, message, opening, request
 
-PATH = "/test.Refusing/Stream"
+PATH, EXPLAINED = "/test.Refusing/Stream", "/test.Refusing/Explained"
 CALLS = 100
 
 
@@ -22,19 +22,29 @@ async def refuse(requests: AsyncIterator[bytes], context: Any) -> AsyncIterator[
     yield b""
 
 
+async def refuse_with_answer(requests: AsyncIterator[bytes], context: Any) -> AsyncIterator[bytes]:
+    await context.send_initial_metadata(())
+    yield b"no"
+    raise Forbidden("no")
+
+
 @pytest.fixture
 async def address() -> AsyncIterator[str]:
     """A server that refuses every stream."""
 
     def add(to: Any) -> None:
-        handlers: dict[str, Any] = {"Stream": grpc.stream_stream_rpc_method_handler(refuse)}
+        handlers: dict[str, Any] = {
+            "Stream": grpc.stream_stream_rpc_method_handler(refuse),
+            "Explained": grpc.stream_stream_rpc_method_handler(refuse_with_answer),
+        }
         to.add_generic_rpc_handlers((grpc.method_handlers_generic_handler("test.Refusing", handlers),))
 
     async with asyncio.timeout(60), GrpcServer("127.0.0.1:0", [("test.Refusing", add)], wire=H2) as server:
         yield server.address
 
 
-async def test_the_caller_gets_the_reason_although_it_writes(address: str) -> None:
+@pytest.mark.parametrize("path", [PATH, EXPLAINED])
+async def test_the_caller_gets_the_reason_although_it_writes(address: str, path: str) -> None:
     """A status that came before the first write would make that write fail, and grpc.aio would report INTERNAL."""
 
     async def one() -> AsyncIterator[bytes]:
@@ -44,8 +54,9 @@ async def test_the_caller_gets_the_reason_although_it_writes(address: str) -> No
         codes = []
         for _ in range(CALLS):
             requests: Any = one()
-            call: Any = channel.stream_stream(PATH)(requests)
+            call: Any = channel.stream_stream(path)(requests)
             with contextlib.suppress(grpc.aio.AioRpcError):
+                await call.read()
                 await call.read()
             codes.append(await call.code())
     assert set(codes) == {grpc.StatusCode.PERMISSION_DENIED}

@@ -290,7 +290,7 @@ class H2Call:
         self.cancelled = self.task = None
         if self.is_answered:
             return
-        if code and self._inbox is not None and self._is_silent and not (self.is_closed or self._has_begun):
+        if code and self._inbox is not None and self._is_silent and not self.is_closed:
             self.is_answered = True
             self._held = partial(self._end_with, data, code, details, trailing)
             self._connection.loop.call_later(REFUSAL_HELD_S, self._send_held)
