@@ -26,10 +26,11 @@ ITERATIONS = 6
 
 
 class Socket:
-    """Takes all that is written, and ends its connection when it is aborted."""
+    """Takes all that is written before its end, and ends its connection when it is aborted."""
 
     def __init__(self) -> None:
         self.is_open = True
+        self.is_ended = False
         self.written_bytes = 0
 
     def get_extra_info(self, name: str) -> Any:
@@ -37,11 +38,20 @@ class Socket:
         return ("127.0.0.1", 4711) if name == "peername" else None
 
     def write(self, data: bytes) -> None:
-        """Count the bytes."""
+        """Count the bytes. Errors: RuntimeError after the end, as with sockets."""
+        if self.is_ended:
+            raise RuntimeError("Cannot call write() after write_eof()")
         self.written_bytes += len(data)
 
     def write_eof(self) -> None:
         """Take the end."""
+        self.is_ended = True
+
+    def pause_reading(self) -> None:
+        """Nothing is read."""
+
+    def resume_reading(self) -> None:
+        """Nothing is read."""
 
     def abort(self) -> None:
         """End the connection."""
@@ -96,11 +106,11 @@ async def _receive(connection: Any, data: bytes, call: H2StreamCall | None = Non
         connection.open(call)
         call.write_now(b"request")
     size = len(data) // PIECES + 1
-    for at in range(0, len(data), size):
-        if socket.is_open:
-            piece = data[at : at + size]
-            connection.get_buffer(-1)[: len(piece)] = piece
-            connection.buffer_updated(len(piece))
+    while data and socket.is_open:
+        buffer = connection.get_buffer(-1)
+        count = min(size, len(buffer), len(data))
+        buffer[:count], data = data[:count], data[count:]
+        connection.buffer_updated(count)
         await _turn()
     connection.connection_lost(None)
     await _turn()

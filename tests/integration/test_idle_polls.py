@@ -23,7 +23,9 @@ from ortoo.common.grpc.layers.call_memory import CALL_BYTES, CallMemory
 from ortoo.common.process.background import Background
 from ortoo.common.process.memory_budget import MemoryBudget
 from ortoo.common.telemetry.call_metrics import CallMetrics
+from ortoo.snode.pop.attempts import RecentAttempts
 from ortoo.snode.pop.watches import PopWatch, PopWatches
+from ortoo.snode.rocketmq.receive.idle_polls import IdlePoll, IdlePolls
 from ortoo.snode.rocketmq.receive.receive_message import ReceiveMessageActivity
 from ortoo.verification.servers.cluster import InProcessCluster, open_cluster
 from tests.integration.deaf_client import deaf_client
@@ -32,8 +34,12 @@ from tests.integration.guarded_cluster import RULES, as_user, guarded, signed
 PATH = "/apache.rocketmq.v2.MessagingService/ReceiveMessage"
 LONG_S = 20
 """The waiting time of a poll that ends otherwise."""
+WINDOW_BYTES = 65_535
+"""The window of a client that reads its answers."""
 IDLE = (("x-mq-client-id", "idle"), ("x-mq-language", "JAVA"))
 OTHER = (("x-mq-client-id", "other"), ("x-mq-language", "JAVA"))
+ONLY_H2 = pytest.mark.parametrize("each_transport", ["h2"], indirect=True)
+"""On grpc each poll is a call."""
 Metadata = tuple[tuple[str, str], ...]
 
 
@@ -233,11 +239,13 @@ async def test_no_message_goes_to_a_caller_that_left(opening: Any, end: Any) -> 
 async def test_no_message_is_lost_with_a_connection(opening: Any, is_reset: bool) -> None:
     """The connection or the stream of the poll ends just as a message comes."""
     async with opening() as polls:
-        await polls.warm_up()
         for number in range(5):
-            async with deaf_client(polls.cluster.address) as client:
+            await polls.warm_up()
+            await polls.until_over()
+            async with deaf_client(polls.cluster.address, window_bytes=WINDOW_BYTES) as client:
                 client.call(PATH, request().SerializeToString(), headers=dict(IDLE))
                 await polls.until(lambda: polls.users == 1)
+                assert len(polls.served) == (0 if polls.is_h2 else 1)
                 sending = polls.background.spawn("send", polls.send(b"%d" % number))
                 for _ in range(number):
                     await polls.cluster.clock.sleep(0)
@@ -263,6 +271,78 @@ async def test_a_client_that_ends_gets_an_answer_and_no_message(opening: Any) ->
         assert frames[0].status.code == Code.MESSAGE_NOT_FOUND
         await polls.until_over()
         assert len(polls.served) == (0 if polls.is_h2 else 1)
+
+
+@ONLY_H2
+async def test_a_client_ends_just_as_a_message_comes(opening: Any, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Its poll has become a call that has not begun yet. It gets no message, and the client is not registered again."""
+    woken, receiving = IdlePoll._on_woken, list[IdlePolls]()
+    begin = IdlePolls.__init__
+
+    def made(self: IdlePolls, *arguments: Any) -> None:
+        begin(self, *arguments)
+        receiving.append(self)
+
+    def woken_and_ended(self: IdlePoll, future: Any) -> None:
+        woken(self, future)
+        receiving[0]._clients.remove("idle")
+        self._open.end("idle")
+
+    monkeypatch.setattr(IdlePolls, "__init__", made)
+    async with opening() as polls:
+        await polls.warm_up()
+        await polls.until_over()
+        with monkeypatch.context() as patch:
+            patch.setattr(IdlePoll, "_on_woken", woken_and_ended)
+            call = await polls.begin()
+            await polls.send(b"x")
+            frames = await _collected(call)
+        assert [one.WhichOneof("content") for one in frames] == ["status", "delivery_timestamp"]
+        assert receiving[0]._clients.get("idle") is None
+        [message] = [one.message for one in await polls.receive(request(), OTHER) if one.HasField("message")]
+        assert (message.body, message.system_properties.delivery_attempt) == (b"x", 1)
+        await polls.until_over()
+
+
+async def test_a_consumer_that_waits_is_not_away(opening: Any, monkeypatch: pytest.MonkeyPatch) -> None:
+    """When its poll becomes a call, no enode is asked for messages that it may have popped at another snode."""
+    may_repeat = list[bool]()
+    begin = RecentAttempts.begin
+
+    def begun(self: RecentAttempts, *arguments: Any) -> bool:
+        may_repeat.append(begin(self, *arguments))
+        return may_repeat[-1]
+
+    monkeypatch.setattr("ortoo.snode.pop.attempts.NEW_S", 0.01)
+    async with opening() as polls:
+        await polls.warm_up(attempt_id="first")
+        monkeypatch.setattr(RecentAttempts, "begin", begun)
+        call = await polls.begin(attempt_id="second")
+        monkeypatch.setattr("ortoo.snode.pop.attempts.AWAY_S", 2.0)
+        await polls.cluster.clock.sleep(2.5)
+        await polls.send(b"x")
+        assert [one.message.body for one in await _collected(call) if one.HasField("message")] == [b"x"]
+        assert may_repeat == ([False] * 2 if polls.is_h2 else [False])
+        await polls.until_over()
+
+
+@ONLY_H2
+async def test_kept_kinds_of_polls_share_their_queues(opening: Any, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Otherwise a client with many filters would use the memory of a long list of queues for each of them."""
+    receiving, begin = list[IdlePolls](), IdlePolls.__init__
+
+    def made(self: IdlePolls, *arguments: Any) -> None:
+        begin(self, *arguments)
+        receiving.append(self)
+
+    monkeypatch.setattr(IdlePolls, "__init__", made)
+    async with opening() as polls:
+        await polls.warm_up()
+        for tag in "abc":
+            await polls.receive(request(0.05, filter_expression=d.FilterExpression(type=d.TAG, expression=tag)))
+        kinds = receiving[0]._kinds.values()
+        assert len({id(queues) for kind in kinds for queues in kind.places.places}) == 1
+        assert len(kinds) == 3
 
 
 async def test_the_topic_of_a_poll_is_deleted(opening: Any) -> None:

@@ -31,3 +31,17 @@ async def test_a_lost_connection_is_freed_at_once(ends: Any) -> None:
         assert kept() is None
     finally:
         gc.enable()
+
+
+async def test_a_closed_connection_writes_nothing() -> None:
+    """When its peer reads the last bytes, the socket has space again. A write after the end would be an error."""
+    connection, socket = H2Connection(H2Server(), Port([], None)), Socket()
+    connection.connection_made(socket)
+    connection.pause_writing()
+    connection.h2.ping()
+    connection.close()
+    written_bytes = socket.written_bytes
+    connection.resume_writing()
+    assert socket.is_ended
+    assert socket.written_bytes == written_bytes
+    connection.abort()

@@ -11,14 +11,16 @@ import uvloop
 
 from ortoo.common.grpc.h2.server import H2Server
 from ortoo.common.grpc.h2.shared.endpoint import READ_BYTES
-from ortoo.common.grpc.h2.shared.turns import CALLS_OF_TURN, READ_BYTES_MIN, Turn
+from ortoo.common.grpc.h2.shared.turns import CALLS_OF_TURN, FRAMES_OF_CALL, READ_BYTES_MIN, Turn
 from ortoo.common.grpc.layers.error_translation import ErrorTranslation
 from ortoo.common.grpc.layers.layer import Layers
 from ortoo.common.process.clock import SystemClock
-from tests.hostile.http2 import HEADERS, Stranger, headers, message, opening, request
+from tests.hostile.http2 import DATA, HEADERS, Stranger, frame, headers, message, opening, request
 
-PATH = "/test.Turns/One"
+PATH, MANY = "/test.Turns/One", "/test.Turns/Many"
 CONNECTIONS, CALLS = 8, 900
+MESSAGES = 12_000
+"""Empty messages that a stream may send before its window is opened again."""
 CALL_BYTES_MIN = 90
 """The size of the frames of one call, at least."""
 CALLS_OF_READ = READ_BYTES_MIN // CALL_BYTES_MIN
@@ -26,11 +28,12 @@ CALLS_OF_READ = READ_BYTES_MIN // CALL_BYTES_MIN
 
 
 class Counting(H2Server):
-    """A server that counts the calls that begin in each iteration of the event loop."""
+    """A server that counts the calls that begin, and the messages that arrive, in each iteration of the event loop."""
 
     def __init__(self) -> None:
         super().__init__([Layers([ErrorTranslation()])])
         self.of_iterations = [0]
+        self.messages_of_iterations = [0]
 
     def find_method(self, path: str) -> Any:
         self.of_iterations[-1] += 1
@@ -40,6 +43,8 @@ class Counting(H2Server):
         """Begin to count the next iteration."""
         if self.of_iterations[-1]:
             self.of_iterations.append(0)
+        if self.messages_of_iterations[-1]:
+            self.messages_of_iterations.append(0)
         self.counting = asyncio.get_running_loop().call_soon(self.count)
 
 
@@ -50,8 +55,16 @@ async def serving() -> AsyncIterator[tuple[Counting, str]]:
     async def one(request: bytes, context: Any) -> bytes:
         return request
 
+    async def many(requests: AsyncIterator[bytes], context: Any) -> bytes:
+        async for _ in requests:
+            server.messages_of_iterations[-1] += 1
+        return b""
+
     server = Counting()
-    handlers: dict[str, Any] = {"One": grpc.unary_unary_rpc_method_handler(one)}
+    handlers: dict[str, Any] = {
+        "One": grpc.unary_unary_rpc_method_handler(one),
+        "Many": grpc.stream_unary_rpc_method_handler(many),
+    }
     server.add_generic_rpc_handlers((grpc.method_handlers_generic_handler("test.Turns", handlers),))
     port = server.add_insecure_port("127.0.0.1:0")
     await server.start()
@@ -114,6 +127,24 @@ async def test_a_connection_with_few_calls_does_not_wait() -> None:
         await until(lambda: sum(server.of_iterations) == CONNECTIONS * CALLS + 3)
         for stranger in (honest, *strangers):
             await stranger.close()
+
+
+@pytest.mark.parametrize("new_loop", [asyncio.new_event_loop, uvloop.new_event_loop])
+def test_one_iteration_of_the_loop_takes_few_messages(new_loop: Any) -> None:
+    """One read could take thousands of empty messages of a stream, and the event loop repeats full reads."""
+
+    async def run() -> None:
+        async with serving() as (server, address):
+            stranger = await Stranger.connect(address)
+            [stream] = stranger.streams(1)
+            await stranger.send(opening(stream, headers(MANY)))
+            await stranger.send_all(frame(DATA, 0, stream, message(b"")) for _ in range(MESSAGES))
+            await until(lambda: sum(server.messages_of_iterations) == MESSAGES)
+            await stranger.close()
+            assert max(server.messages_of_iterations) <= 2 * CALLS_OF_TURN * FRAMES_OF_CALL
+
+    with asyncio.Runner(loop_factory=new_loop) as runner:
+        runner.run(run())
 
 
 def test_reads_grow_while_they_begin_no_calls() -> None:

@@ -124,7 +124,7 @@ class PopProcessor:
         placed = [one for topic in seen.values() if topic is not None for one in topic.placements]
         if not sources or len(sources) != sum(bool(one.read_queue_count) for one in placed):
             return None  # there is nothing to wait for, or an enode is not known yet
-        places = [(one.enode, self._source_pops.await_request(one, call)) for one in sources]
+        places = [self.watches.shared((one.enode, self._source_pops.await_request(one, call))) for one in sources]
         letters = dead_letter_topic(call.group)
         seen[letters] = directory.find_topic(letters)
         return IdlePlaces(topic, group, seen, _mode(call), places, len({one.enode for one in sources}) == 1)
@@ -155,7 +155,9 @@ class PopProcessor:
     def expire(self, idle: IdlePop) -> PopResult | None:
         """End an idle pop that was woken by its time only; None if messages may be available, or there is an error."""
         self._shared.stop_waiting(idle)
-        if not idle.is_undisturbed or self._runtime.clock.monotonic_s() < idle.deadline_s:
+        now_s = self._runtime.clock.monotonic_s()
+        if not idle.is_undisturbed or now_s < idle.deadline_s:
+            self._attempts.end(idle.call, now_s, has_messages=False)  # until now its consumer was not away
             return None
         self.end(idle)
         return PopResult([], next((one.blocked_reason for one in idle.watches if one.blocked_reason), ""))

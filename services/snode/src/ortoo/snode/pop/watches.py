@@ -191,6 +191,11 @@ class PopWatches:
             watch.users += 1
         return watches
 
+    def shared(self, place: tuple[str, AwaitRequest]) -> tuple[str, AwaitRequest]:
+        """The same pair, if possible that of its watch, so that long lists of queues are kept once."""
+        watch = self._watches.get(place)
+        return place if watch is None else watch.key
+
     def leave(self, watches: Iterable[PopWatch]) -> None:
         """End the use of watches. Other pops are woken if an enode is not quiet."""
         for watch in watches:

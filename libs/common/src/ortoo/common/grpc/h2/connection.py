@@ -182,6 +182,7 @@ class H2Connection(Endpoint):
             self.h2.reset_stream(stream_id, NO_ERROR)  # no effect on a stream that has ended
 
     def _handle(self, events: Any) -> None:
+        self._turn.on_frames(len(events))
         for event in events:
             if self.is_lost:  # an earlier event has ended the connection and its calls
                 return

@@ -26,13 +26,15 @@ from ortoo.snode.rocketmq.receive.receive_message import ReceiveMessageActivity,
 KINDS_MAX: Final = 10_000
 """Maximum of kept kinds of polls."""
 KIND_BYTES_MAX: Final = 1 << 10
-"""Larger requests are always calls, which limits the memory of kept kinds."""
+"""Larger requests, and those with a long namespace, are always calls, which limits the memory of kept kinds."""
 
 
 class PollKind(NamedTuple):
     """The common part of equal polls of several clients."""
 
-    call: PopCall
+    group: str
+    topic: str
+    wait_ms: int
     places: IdlePlaces
 
 
@@ -99,7 +101,7 @@ class IdlePolls:
 
     def begin(self, data: bytes, key: Key, namespace: str, wait: PollWait) -> Callable[[], None] | None:
         """Begin a poll; None if it has to be a call. Errors: those of a wrong request."""
-        if len(data) > KIND_BYTES_MAX:
+        if len(data) + sum(map(len, key)) > KIND_BYTES_MAX:
             return None
         request = ReceiveMessageRequest.FromString(data)
         attempt_id, headers = request.attempt_id, wait.headers
@@ -113,16 +115,15 @@ class IdlePolls:
         ):
             return None
         kind = self._kind((request.SerializeToString(), *key), request, namespace)
-        if kind is None or kind.call.group != client.group:
+        if kind is None or kind.group != client.group:
             return None
-        wanted_ms, group, topic = kind.call.wait_ms, kind.call.group, kind.call.topic
-        wait_ms = Caller(client_id, remaining_s=wait.timeout_s).wait_ms(wanted_ms)
-        receiver = (client_id, group, topic)
+        wait_ms = Caller(client_id, remaining_s=wait.timeout_s).wait_ms(kind.wait_ms)
+        receiver = (client_id, kind.group, kind.topic)
         if not wait_ms or receiver in self._receiving.releasing:
             return None
         if attempt_id and self._receiving.unconfirmed.has_attempt(receiver, attempt_id):
             return None
-        call = PopCall(group, topic, 1, 0, wait_ms, client_id, attempt_id)
+        call = PopCall(kind.group, kind.topic, 1, 0, wait_ms, client_id, attempt_id)
         idle = self._pops.begin(kind.places, call)
         if idle is None:
             return None
@@ -150,4 +151,4 @@ class IdlePolls:
         places = self._pops.idle_places(beginning(call, from_last=from_last))
         if places is None or places.topic.message_type is MessageType.LITE:
             return None
-        return PollKind(call, places)
+        return PollKind(call.group, call.topic, call.wait_ms, places)  # without the filter, which may be large

@@ -124,6 +124,9 @@ class ReceiveMessageActivity:
 
         If the client disconnects meanwhile, messages that it did not receive are released or nacked.
         """
+        if caller.waited_s and self.clients.get(caller.client_id) is None:  # it has left while its poll became a call
+            yield Answers(self._frames(caller, request, self.pop_of(request), PopResult([]))[0])
+            return
         call = await self._call(caller, request)
         receiver = (caller.client_id, call.group, call.topic)
         while (releasing := self.releasing.get(receiver)) is not None:

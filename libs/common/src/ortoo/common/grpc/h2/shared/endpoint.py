@@ -216,7 +216,9 @@ class Endpoint(asyncio.BufferedProtocol):
             self.h2.acknowledge_received_data(size, stream_id)
 
     def _write_queued(self) -> None:
-        while not (self._is_paused or self.is_lost) and (data := self.h2.data_to_send(WRITE_BYTES)):
+        while not (self._is_paused or self._is_closing or self.is_lost):
+            if not (data := self.h2.data_to_send(WRITE_BYTES)):
+                return
             self._transport.write(data)
 
     def _lose(self) -> None:

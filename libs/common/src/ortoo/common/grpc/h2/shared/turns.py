@@ -1,7 +1,8 @@
 """Connections that begin many calls are read in turns, so that no iteration of the event loop becomes long.
 
 One read of 256 KiB may begin thousands of calls. All other connections would wait for them. A connection that has begun
-many calls is therefore not read again before its next turn. Connections with few calls do not wait for turns.
+many calls is therefore not read again before its next turn. Connections with few calls do not wait for turns. The same
+is true of very many other frames, such as empty ones.
 """
 
 import asyncio
@@ -12,6 +13,8 @@ from ortoo.common.grpc.h2.shared.endpoint import READ_BYTES
 
 CALLS_OF_TURN: Final = 32
 """The number of calls after which a connection waits for its next turn."""
+FRAMES_OF_CALL: Final = 64
+"""The number of other frames that count as a call."""
 READ_BYTES_MIN: Final = 1 << 10
 """The size of the first reads of a connection, and of those of a connection that begins many calls."""
 
@@ -23,9 +26,13 @@ class Turn:
 
     def __init__(self) -> None:
         self.calls = 0
-        """The number of calls that the current read has begun."""
+        """The number of calls that the current read has begun, and of so many frames that they count as one."""
         self.read_bytes = READ_BYTES_MIN
         """Maximum size of the next read."""
+
+    def on_frames(self, count: int) -> None:
+        """The current read has frames, which include those of its calls."""
+        self.calls += count // FRAMES_OF_CALL
 
     def on_read(self, size_bytes: int) -> bool:
         """The bytes of a read were handled; whether the turn of the connection has ended."""
