@@ -2,10 +2,9 @@
 
 import asyncio
 import contextlib
-import sys
-from collections.abc import AsyncIterator, Coroutine, Sequence
+from collections.abc import AsyncIterator, Coroutine
 from contextlib import asynccontextmanager
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
@@ -18,38 +17,24 @@ from ortoo.verification.servers.ports import free_ports
 from ortoo.verification.servers.postgres import Postgres
 from ortoo.verification.servers.processes import SMALL_STORE, ProcessCluster, RoleProcess, process_cluster
 from ortoo.verification.servers.valkey import Valkey
-from tests.deploy import ailing_enode
-from tests.deploy.ailing_enode import Ailments
-from tests.repo.tree import ROOT
+from tests.deploy.ailing_process import AilingProcess
 
 OLD_MS = 2_000_000
 """Age of the message that its group does not consume, and of an open transaction: more than the limits of the rules."""
 
 
-class AilingEnode(RoleProcess):
+class AilingEnode(AilingProcess):
     """An enode whose machine can be made faulty."""
 
     def __init__(self, folder: Path, environ: dict[str, object]) -> None:
         """In `folder`; its clock is late at first, because the time of a log never goes back."""
         super().__init__("enode", folder, environ)
-        folder.mkdir(parents=True)
-        self._file = folder / "ailments.json"
-        self._ailments = Ailments()
         self.ail(clock_behind_ms=OLD_MS)
-        self.environ_more = {ailing_enode.FILE: str(self._file), "PYTHONPATH": str(ROOT)}
-
-    def ail(self, **changes: Any) -> None:
-        """Change the faults of the machine: fields of `Ailments`."""
-        self._ailments = replace(self._ailments, **changes)
-        self._ailments.write(self._file)
 
     @property
     def is_late(self) -> bool:
         """Whether its clock is so late that its messages get old when the clock is corrected."""
-        return self._ailments.clock_behind_ms >= OLD_MS
-
-    def _command(self, listen_address: str) -> Sequence[str]:
-        return (sys.executable, "-m", ailing_enode.__name__, *self.arguments)
+        return self.ailments.clock_behind_ms >= OLD_MS
 
 
 @dataclass(frozen=True, slots=True)

@@ -9,20 +9,18 @@ import argparse
 import statistics
 import sys
 import tempfile
-from collections.abc import Mapping, Sequence
-from dataclasses import dataclass, replace
+from collections.abc import Mapping
+from dataclasses import dataclass
 from pathlib import Path
-from typing import Any
 
 from ortoo.client import Client, Producer, connect
 from ortoo.client.produce.producer_settings import ProducerSettings
 from ortoo.common.process.clock import SystemClock
 from ortoo.verification.servers.processes import RoleProcess
 from tests.deploy import ailing_enode
-from tests.deploy.ailing_enode import Ailments
+from tests.deploy.ailing_process import AilingProcess
 from tests.e2e.drill import run_drill, say
 from tests.e2e.replica_cluster import leading, replica_cluster, whole
-from tests.repo.tree import ROOT
 
 TOPIC = "t"
 HANGS_S = 3_600.0
@@ -32,24 +30,13 @@ START_MAX_S = 120.0
 CLOCK = SystemClock()
 
 
-class AilingReplica(RoleProcess):
+class AilingReplica(AilingProcess):
     """A replica whose disk can be made slow."""
 
     def __init__(self, role: str, folder: Path, environ: Mapping[str, object]) -> None:
         """In `folder`, on a healthy disk."""
-        super().__init__(role, folder, dict(environ))
+        super().__init__(role, folder, environ)
         self.ready_timeout_s = START_MAX_S
-        folder.mkdir(parents=True, exist_ok=True)
-        self._file = folder / "ailments.json"
-        self.ail()
-        self.environ_more = {ailing_enode.FILE: str(self._file), "PYTHONPATH": str(ROOT)}
-
-    def ail(self, **changes: Any) -> None:
-        """Set the faults of the machine: fields of `Ailments`."""
-        replace(Ailments(), **changes).write(self._file)
-
-    def _command(self, listen_address: str) -> Sequence[str]:
-        return (sys.executable, "-m", ailing_enode.__name__, *self.arguments)
 
 
 @dataclass(frozen=True, slots=True)
@@ -80,7 +67,7 @@ async def ail_leader(folder: Path) -> Seen:
             first.ail(sync_delay_s=SLOW_SYNC_S)
             await CLOCK.sleep(2 * ailing_enode.LOOK_INTERVAL_S)
             slow = await times_of_sends(producer)
-            first.ail()
+            first.ail(sync_delay_s=0.0)
             await whole(mq)
             second = ailing(await leading(cluster, mq))
             second.ail(sync_delay_s=HANGS_S)
