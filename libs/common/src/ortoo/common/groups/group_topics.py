@@ -27,6 +27,9 @@ class OwnedTopicKind(enum.IntEnum):
     DEAD_LETTER = 2
 
 
+_PREFIXES: Final = {OwnedTopicKind.RETRY: RETRY_PREFIX, OwnedTopicKind.DEAD_LETTER: DEAD_LETTER_PREFIX}
+
+
 class TopicOwner(NamedTuple):
     """The group to which a topic belongs, and the kind of the topic."""
 
@@ -36,9 +39,7 @@ class TopicOwner(NamedTuple):
     @property
     def topic(self) -> str:
         """The name of the topic; empty without a group."""
-        return {OwnedTopicKind.RETRY: RETRY_PREFIX, OwnedTopicKind.DEAD_LETTER: DEAD_LETTER_PREFIX}.get(
-            self.kind, ""
-        ) + self.group
+        return _PREFIXES.get(self.kind, "") + self.group
 
 
 NO_OWNER: Final = TopicOwner()
@@ -46,7 +47,7 @@ NO_OWNER: Final = TopicOwner()
 
 def owner_of_name(name: str) -> TopicOwner:
     """The owner of a topic with this name, as servers derive the name from it. `NO_OWNER` for other topics."""
-    for prefix, kind in ((RETRY_PREFIX, OwnedTopicKind.RETRY), (DEAD_LETTER_PREFIX, OwnedTopicKind.DEAD_LETTER)):
+    for kind, prefix in _PREFIXES.items():
         if name.startswith(prefix):
             return TopicOwner(name.removeprefix(prefix), kind)
     return NO_OWNER
