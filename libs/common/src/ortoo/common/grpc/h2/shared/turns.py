@@ -26,7 +26,7 @@ class Turn:
 
     def __init__(self) -> None:
         self.calls = 0
-        """The number of calls that the current read has begun, and of so many frames that they count as one."""
+        """The number of calls that the current read has begun, with one for each `FRAMES_OF_CALL` frames."""
         self.read_bytes = READ_BYTES_MIN
         """Maximum size of the next read."""
 
