@@ -11,7 +11,7 @@ from ortoo.enode.disk.hard_state_file import read_hard_state
 from ortoo.enode.disk.log_summary_file import FILE_NAME as SUMMARY_NAME
 from ortoo.enode.disk.log_summary_file import read_log_summary
 from ortoo.enode.leadership.open_log import make_driver, open_log
-from ortoo.enode.replication.membership import ReplicaMembership
+from ortoo.enode.replication.membership import RANDOM_PARTS, ReplicaMembership
 from ortoo.enode.replication.protocol.events import AddLearner
 from ortoo.enode.replication.protocol.identity import ReplicaId
 from ortoo.enode.replication.state_comparison import StateComparison
@@ -46,6 +46,23 @@ async def test_each_start_has_a_greater_epoch_and_writes_no_vote() -> None:
         assert [written(one.disk, name) for name in (HARD_STATE_NAME, SUMMARY_NAME)] == files
     assert seen == [1, 2, 3, 4, 5, 6, 7]
     await one.store.close()
+
+
+@pytest.mark.parametrize("is_reported", [False, True])
+async def test_a_start_that_is_reported_is_durable(*, is_reported: bool) -> None:
+    """Also without other replicas: a set of one whose process can be reached by others reports to name servers."""
+    one = OneStore()
+    await one.open()
+    await one.store.close()
+    seen = []
+    for seed in (1, 2):
+        membership = ReplicaMembership(one.disk, FOLDER, one.clock, Randomness(seed))
+        async with open_log(membership, SETTINGS, StateComparison(), is_reported=is_reported):
+            seen.append(membership.stored.incarnation)
+            stored = read_hard_state(one.disk, FOLDER)
+            assert stored is not None
+            assert (stored.incarnation == seen[-1]) == is_reported
+    assert len({number // RANDOM_PARTS for number in seen}) == 1 + is_reported
 
 
 async def test_a_restart_costs_two_syncs() -> None:

@@ -7,6 +7,7 @@ import pytest
 from ortoo.common.errors import Conflict, DataLoss
 from ortoo.common.process.clock import SystemClock
 from ortoo.common.process.randomness import Randomness
+from ortoo.enode.disk.hard_state_file import read_hard_state
 from ortoo.enode.disk.identity import StoreIdentity, claim_folder, read_identity, write_identity
 from ortoo.enode.disk.log_summary_file import StoredLogSummary, read_log_summary, write_log_summary
 from ortoo.enode.replication.log_opening import open_replicated_log
@@ -60,16 +61,28 @@ def test_a_disk_that_is_put_back_from_an_image_never_repeats_a_start() -> None:
     """Its counter repeats, but the number of the start differs; it is above those before the image."""
     disk = MemoryDisk(record=True)
     disk.make_folder(FOLDER)
-    ReplicaMembership(disk, FOLDER, SystemClock(), Randomness(1)).next_incarnation()
+    ReplicaMembership(disk, FOLDER, SystemClock(), Randomness(1))
     seen = []
     for seed in (2, 3, 4):
         image = MemoryDisk.replayed(disk.operations)
         joining = ReplicaMembership(image, FOLDER, SystemClock(), Randomness(seed))
         before = joining.stored.incarnation
-        seen += [joining.next_incarnation()[0].incarnation, joining.next_incarnation()[0].incarnation]
+        for _ in range(2):
+            joining.store(joining.next_incarnation()[0])
+            seen.append(joining.stored.incarnation)
         assert before < seen[-2] < seen[-1]
     assert len(set(seen)) == len(seen)
     assert next_incarnation(7, Randomness(1)) > 7, "an older version counted so"
+
+
+def test_the_number_of_a_start_is_not_told_before_it_is_stored() -> None:
+    """Reports contain the number in `stored`. A number that was reported and lost would be counted again."""
+    disk = MemoryDisk()
+    disk.make_folder(FOLDER)
+    joining = ReplicaMembership(disk, FOLDER, SystemClock(), Randomness(1))
+    begun, _ = joining.next_incarnation()
+    assert begun.incarnation > joining.stored.incarnation
+    assert joining.stored == read_hard_state(disk, FOLDER)
 
 
 def test_a_store_that_becomes_a_set_may_be_interrupted_anywhere() -> None:

@@ -61,3 +61,16 @@ async def test_a_suggestion_is_told_until_an_epoch_above_it_is_known() -> None:
         )  # its leader is followed
         await reports._report_once(AT)
         assert not names.heard[-1].HasField("suggested_leader")
+
+
+async def test_a_process_that_was_never_reported_takes_nothing_back() -> None:
+    """Its disk may still have the number of an earlier start, which is no start of this process."""
+    names = Answering()
+    async with Background("test") as background, Channels() as channels:
+        reports = ReplicaReports(NameServers(AT), channels, pb.ReportReplicaRequest, background, SystemClock())
+        reports._stubs[AT] = names  # type: ignore[assignment]
+        await reports.report_leaving()
+        assert not names.heard
+        await reports._report_once(AT)
+        await reports.report_leaving()
+        assert [one.is_leaving for one in names.heard] == [False, True]

@@ -24,9 +24,12 @@ _log = get_logger("replication")
 
 @contextlib.asynccontextmanager
 async def open_log(
-    membership: ReplicaMembership, settings: StoreSettings, comparison: StateComparison
+    membership: ReplicaMembership, settings: StoreSettings, comparison: StateComparison, *, is_reported: bool = False
 ) -> AsyncIterator[ReplicatedLog]:
-    """Open the log of a replica of a set; leaving the block closes it. Errors: as `open_replicated_log`."""
+    """Open the log of a replica of a set; leaving the block closes it. Errors: as `open_replicated_log`.
+
+    `is_reported` = name servers are told the number of this start.
+    """
     stored, summary = membership.next_incarnation()
     log = await open_replicated_log(
         membership.folder,
@@ -41,28 +44,33 @@ async def open_log(
         skipped_checkpoints=comparison.mismatches,
     )
     try:
-        _resume_hard_state(membership, log)
+        _begin_start(membership, log, stored.incarnation, is_reported=is_reported)
         yield log
     finally:
         await log.close()
 
 
-def _resume_hard_state(membership: ReplicaMembership, log: ReplicatedLog) -> None:
-    """Without other replicas, take the epoch from the log. Otherwise make the start and the end of lost data durable.
+def _begin_start(membership: ReplicaMembership, log: ReplicatedLog, incarnation: int, *, is_reported: bool) -> None:
+    """Make the number of this start durable, and the position that this disk once had, before others are told them.
 
-    The position that this disk once had is durable before any other replica gets a message. Errors: OSError.
+    Without other replicas the epoch is taken from the log. If name servers are not told the start either, nothing needs
+    to be durable. Errors: OSError.
     """
     stored, hard_state = membership.stored, membership.stored.hard_state
     if log.is_alone:
-        epoch = max(hard_state.epoch, log.last_epoch)
-        membership.stored = replace(stored, hard_state=replace(hard_state, epoch=epoch))
-        return
-    after_loss = with_lost_tail(log.former_end, hard_state)
-    if after_loss != hard_state:
-        is_last = log.summary.configuration.voters == (stored.replica,)
-        remedy = "`ortoo-enode elect DIR --lose` continues without it" if is_last else "the others must send it again"
-        _log.emit(log_events.DISK_LOST_DATA, position=log.former_end, remedy=remedy)
-    membership.store(replace(stored, hard_state=after_loss))
+        resumed = replace(hard_state, epoch=max(hard_state.epoch, log.last_epoch))
+    else:
+        resumed = with_lost_tail(log.former_end, hard_state)
+        if resumed != hard_state:
+            is_last = log.summary.configuration.voters == (stored.replica,)
+            other_copies = "the others must send it again"
+            remedy = "`ortoo-enode elect DIR --lose` continues without it" if is_last else other_copies
+            _log.emit(log_events.DISK_LOST_DATA, position=log.former_end, remedy=remedy)
+    started = replace(stored, incarnation=incarnation, hard_state=resumed)
+    if log.is_alone and not is_reported:
+        membership.stored = started
+    else:
+        membership.store(started)
 
 
 def make_driver(

@@ -246,7 +246,8 @@ class ReplicaProcess:
         clock, settings = self.clock, self.settings
         store_settings = settings.store_settings.with_memory_limits(settings.memory_share_percent, memory_bytes())
         async with contextlib.AsyncExitStack() as stack:
-            log = await stack.enter_async_context(open_log(self.membership, store_settings, self.comparison))
+            opened = open_log(self.membership, store_settings, self.comparison, is_reported=not self.is_alone)
+            log = await stack.enter_async_context(opened)
             log.on_truncated = self._count_truncated
             stored = self.membership.stored
             background = await stack.enter_async_context(Background("member"))

@@ -251,13 +251,14 @@ class ReplicaMembership:
         _log.emit(log_events.REPLICA_SET_INITIALIZED, set_id=stored.set_id, replicas=len(voters))
 
     def next_incarnation(self) -> tuple[StoredHardState, StoredLogSummary]:
-        """The hard state and the log summary for a start of this replica. The incarnation is new and unsaved.
+        """The hard state and the log summary for a start of this replica, with the number of the next start.
 
-        It must be durable before any message to another replica.
+        The number must be durable before `stored` has it, because reports to name servers contain it. A number
+        that was reported and lost is counted again, and the start with that number is refused.
         """
         incarnation = next_incarnation(self.stored.incarnation, self.randomness)
-        self.stored = replace(self.stored, incarnation=incarnation)
-        return self.stored, read_log_summary(self.disk, self.folder) or StoredLogSummary()
+        summary = read_log_summary(self.disk, self.folder) or StoredLogSummary()
+        return replace(self.stored, incarnation=incarnation), summary
 
 
 def next_incarnation(before: int, randomness: Randomness) -> int:

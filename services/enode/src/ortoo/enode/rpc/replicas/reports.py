@@ -41,6 +41,7 @@ class ReplicaReports:
     """Whether this is an empty disk, which reports only that it can be added."""
     addresses: dict[ReplicaId, pb.ReplicaAddress] = field(default_factory=dict)
     """The addresses of replicas, from name servers."""
+    _has_reported: bool = False
     _due: dict[str, asyncio.Event] = field(default_factory=dict)
     _stubs: dict[str, NameServiceStub] = field(default_factory=dict)
 
@@ -65,7 +66,12 @@ class ReplicaReports:
             await changed.wait()
 
     async def report_leaving(self) -> None:
-        """Send all name servers the termination notice of this process."""
+        """Send all name servers the termination notice of this process, if it has reported to any.
+
+        A process that never opened its log has no start of its own yet.
+        """
+        if not self._has_reported:
+            return
         await asyncio.gather(*(self._report_once(address, is_leaving=True) for address in self.name_servers.addresses))
 
     async def _report_periodically(self, address: str) -> None:
@@ -80,7 +86,7 @@ class ReplicaReports:
             await pause(REPORT_INTERVAL_S, due, self.clock)
 
     async def _report_once(self, address: str, *, is_leaving: bool = False) -> bool:
-        driver = self.driver
+        driver, self._has_reported = self.driver, True
         request = self.report()
         request.is_leaving = is_leaving
         election_request = driver.current_election_request() if driver is not None else None
