@@ -72,16 +72,28 @@ def log_reopened_under_the_same_start() -> None:
 
 def start_is_not_stored() -> None:
     """Start ids: a replica sends messages as a start that its disk does not have."""
-    resume = starting._resume_hard_state
+    begin = starting._begin_start
 
-    def unsaved(kept: Any, log: Any) -> None:
+    def unsaved(kept: Any, *start: Any, **options: Any) -> None:
         real, kept.write = kept.write, lambda stored: None
         try:
-            resume(kept, log)
+            begin(kept, *start, **options)
         finally:
             kept.write = real
 
-    starting._resume_hard_state = unsaved
+    starting._begin_start = unsaved
+
+
+def start_is_reported_before_it_is_stored() -> None:
+    """Start ids: a process that ends while it opens its log names a start that its disk does not have."""
+    begin = membership.ReplicaMembership.next_incarnation
+
+    def known_at_once(self: Any) -> Any:
+        started, summary = begin(self)
+        self.stored = started
+        return started, summary
+
+    membership.ReplicaMembership.next_incarnation = known_at_once  # type: ignore[method-assign]
 
 
 def deposed_leader_answers_reads() -> None:

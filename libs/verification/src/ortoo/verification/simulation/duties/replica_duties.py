@@ -1,4 +1,4 @@
-"""Checks each message between replicas against the disk of its sender, and each truncation against its record."""
+"""Checks each message of a replica against the disk of its sender, and each truncation against its record."""
 
 import weakref
 from collections.abc import Callable, Mapping
@@ -16,9 +16,11 @@ from ortoo.testing.simulation.cluster.cluster import SimulatedCluster
 from ortoo.testing.simulation.cluster.roles import ReplicaMachine
 from ortoo.testing.simulation.violations import Violations
 from ortoo.v1 import replication_pb2 as pb
+from ortoo.v1.replica_report_pb2 import ReportReplicaRequest
 from ortoo.verification.simulation.duties.durable_log import FRAME_BYTES, SEGMENT_SUFFIX, DurableLog
 
 METHOD = "/ortoo.v1.ReplicationService/Exchange"
+REPORT_METHOD = "/ortoo.v1.NameService/ReportReplica"
 SENDERS = {
     "request_vote": "candidate",
     "vote": "voter",
@@ -59,6 +61,8 @@ class ReplicaDuties:
     # messages
 
     def _on_packet(self, source: str, target: str, packet: Packet) -> bool:
+        if packet.method == REPORT_METHOD and packet.message and source in self._machines:
+            self._check_report(source, ReportReplicaRequest.FromString(packet.message))
         if packet.method != METHOD or not packet.message or source not in self._machines:
             return False
         message = pb.ReplicaMessage.FromString(packet.message)
@@ -81,6 +85,12 @@ class ReplicaDuties:
             self.broken(f"{name} sends as start {incarnation} and has stored start {durable}")
         if self._starts.setdefault((name, incarnation), weakref.ref(driver))() is not driver:
             self.broken(f"{name} has opened its log twice as start {incarnation}")
+
+    def _check_report(self, name: str, report: ReportReplicaRequest) -> None:
+        """Name servers refuse a start that is not above a reported one. A report may wait for its connection."""
+        durable = self._logs[name].hard_state().get("incarnation", 0)
+        if report.incarnation > durable:
+            self.broken(f"{name} reports as start {report.incarnation} and has stored start {durable}")
 
     def _check_vote(self, name: str, kind: str, epoch: int, hard_state: Mapping[str, Any], to: ReplicaMachine) -> None:
         stored, (voted, *_) = hard_state["epoch"], hard_state["leader"]
