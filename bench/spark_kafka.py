@@ -31,9 +31,9 @@ from bench.spark_sources import Plain
 from bench.table import ROOT
 
 METHOD = (
-    "one Spark session, local[2], one Kafka broker and three Ortoo processes, all here. In each round each path runs "
-    "once on each system, and the systems take turns at being first. One round warms up. A ratio is the median of the "
-    "rounds' ratios"
+    "one Spark session, local[2], one Kafka broker and three Ortoo processes, all here. The paths are measured one after "
+    "the other. In each round of a path it runs once on each system, and the systems take turns at being first. The "
+    "first round of each path warms up. A ratio is the median of the rounds' ratios"
 )
 QUEUES = 4
 SOURCE, SMALL, WRITTEN, COPIED = "bench", "small", "written", "copied"
@@ -203,7 +203,7 @@ def noop(frame: Any) -> None:
 
 
 async def measure(arguments: argparse.Namespace) -> report.Figures:
-    """Start both systems and Spark, fill the topics, and time each path in turn."""
+    """Start both systems and Spark, fill the topics, and time one path after the other."""
     os.environ["PYTHONPATH"] = os.pathsep.join([str(ROOT), os.environ.get("PYTHONPATH", "")])
     os.environ |= {"PYSPARK_PYTHON": sys.executable, "SPARK_LOCAL_IP": "127.0.0.1"}
     from ortoo.spark.pipeline.runtime.session import session
@@ -264,19 +264,20 @@ def _timed(bench: Bench, systems: tuple[System, ...], rounds: int, only: str) ->
     costs: dict[str, dict[str, list[Cost]]] = {name: {one.name: [] for one in systems} for name in paths}
     plain: list[Cost] = []
     loads, others = [], []
-    for turn in range(rounds + 1):
-        loads.append(round(os.getloadavg()[0], 1))
-        for name, (run, _) in paths.items():
+    for name, (run, _) in paths.items():
+        for turn in range(rounds + 1):
+            loads.append(round(os.getloadavg()[0], 1))
             for system in systems if turn % 2 else systems[::-1]:
                 cost = _cost(partial(run, system), system)
                 others.append(cost.pop("others_share"))
                 if turn:
                     costs[name][system.name].append(cost)
-        if "small stream" in paths:
-            cost = _cost(partial(bench.plain, systems[0]), systems[0])
-            plain += [cost] * bool(turn)
+            if name == "small stream":
+                cost = _cost(partial(bench.plain, systems[0]), systems[0])
+                cost.pop("others_share")
+                plain += [cost] * bool(turn)
     return {
-        "load_averages": loads[1:],
+        "load_averages": loads,
         "others_share": round(median(others), 3),
         "plain_source": _medians(plain) if plain else {},
         "paths": {name: _figures(costs[name], count) for name, (_, count) in paths.items()},
