@@ -49,6 +49,7 @@ def result(**systems: list[dict[str, Any]]) -> dict[str, Any]:
     return {
         "setting": {
             "cores": 2, "memory_gib": 23.5, "kernel": "6.18.44-x", "python": "3.11.7", "python_build": "PGO, LTO",
+            "transport": "h2",
         },
         "method": "All were warm.",
         "versions": dict.fromkeys(("rocketmq", "kafka", "client", "java", "confluent-kafka"), "1.2.3"),
