@@ -29,6 +29,8 @@ from ortoo.client import (
     connect,
 )
 from ortoo.client.blocking.loop_thread import new_loop_thread
+from ortoo.client.tracing.telemetry import telemetry_of_process
+from ortoo.common.process.clock import SystemClock
 from ortoo.testing.pytest_broker import Broker
 from tests.integration.pull_group import beside
 
@@ -296,3 +298,12 @@ def test_a_process_without_opentelemetry_imports_none_of_it() -> None:
         "print([name for name in sys.modules if 'opentelemetry' in name or 'client.tracing.telemetry' in name])\n"
     )
     assert subprocess.check_output([sys.executable, "-c", program], text=True) == "[]\n"
+
+
+def test_an_import_of_opentelemetry_sets_up_nothing(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Libraries import the SDK for themselves; only a provider of the application switches telemetry on."""
+    monkeypatch.setattr("opentelemetry.trace._TRACER_PROVIDER", None)
+    monkeypatch.setattr("opentelemetry.metrics._internal._METER_PROVIDER", None)
+    assert telemetry_of_process(SystemClock()) is None
+    monkeypatch.setattr("opentelemetry.metrics._internal._METER_PROVIDER", MeterProvider([]))
+    assert telemetry_of_process(SystemClock()) is not None

@@ -43,10 +43,15 @@ class TracedMessage(Protocol):
 
 
 def telemetry_of_process(clock: Clock) -> "Telemetry | None":
-    """The telemetry of a new client; None unless the application has set up OpenTelemetry."""
+    """The telemetry of a new client; None unless the application has set up OpenTelemetry.
+
+    An import of OpenTelemetry alone sets up nothing: libraries such as redis import it with its SDK.
+    """
     trace = sys.modules.get("opentelemetry.trace")
     has_tracer = trace is not None and not isinstance(trace.get_tracer_provider(), trace.ProxyTracerProvider)
-    return Telemetry(clock) if has_tracer or "opentelemetry.sdk.metrics" in sys.modules else None
+    metrics, sdk = sys.modules.get("opentelemetry.metrics"), sys.modules.get("opentelemetry.sdk.metrics")
+    has_meter = metrics is not None and sdk is not None and isinstance(metrics.get_meter_provider(), sdk.MeterProvider)
+    return Telemetry(clock) if has_tracer or has_meter else None
 
 
 class Telemetry:
