@@ -1,7 +1,8 @@
 """A load program in a separate process: commands in, one a line, figures out.
 
-It answers with the line `begin` when counting starts and the line `end` with the figures. The time that a consumer
-takes to close is not counted: `stop` comes before it.
+It answers with the line `begin` when counting starts and the line `end` with the figures, or with `failed` and the
+error. The time that a consumer takes to close is not counted: `stop` comes before it. Other lines are no answers,
+because a Java machine prints its warnings among them.
 """
 
 import asyncio
@@ -61,7 +62,7 @@ class Load:
                     if before and servers is not None:
                         figures["cpu_us"] = _cpu_us(before, after or servers.cpu_s(), figures["messages"])
                     return figures
-                elif kind not in ("begin", "stop"):
+                elif kind == "failed":
                     raise LoadFailed(rest)
         raise LoadFailed(f"the program ended. Its output: {self._said.read_text(errors='replace')[-2000:]}")
 
