@@ -1,6 +1,6 @@
 """Names in order: pages are complete at any size, follow all changes, and cost the same beside more names."""
 
-from itertools import pairwise
+from itertools import pairwise, zip_longest
 
 import pytest
 
@@ -62,3 +62,49 @@ def test_a_page_and_a_change_cost_the_same_beside_more_names() -> None:
 
     for few, many in pairwise([work(1_000), work(4_000), work(16_000)]):
         assert many <= NOISE * few, (few, many)
+
+
+class Compared(str):
+    """A name that counts its comparisons."""
+
+    __slots__ = ()
+    comparisons = 0
+
+    def __lt__(self, other: str) -> bool:
+        Compared.comparisons += 1
+        return str.__lt__(self, other)
+
+
+def test_names_are_sorted_in_steps() -> None:
+    """The longest step merges two sorted halves, which is a small part of sorting all names at once."""
+    known = {Compared(f"n{number * 7_919 % 10_000:05}") for number in range(10_000)}
+    names, longest = SortedNames(known), 0
+    Compared.comparisons = 0
+    for _ in names.sort():
+        longest, Compared.comparisons = max(longest, Compared.comparisons), 0
+    assert names.page("", 2) == (["n00000", "n00001"], "n00001")
+    assert max(longest, Compared.comparisons) <= 3 * len(known)
+    SortedNames(known).page("", 2)
+    assert Compared.comparisons > 8 * len(known)
+
+
+@pytest.mark.parametrize("seed", range(20))
+def test_changes_while_names_are_sorted_are_followed(seed: int) -> None:
+    """Also if several callers sort at once, and pages are read meanwhile."""
+    random, known = Randomness(seed), {f"n{number}": 0 for number in range(2_000)}
+    names = SortedNames(known)
+    for _ in zip_longest(names.sort(), names.sort()):
+        changed = [f"n{random.below(3_000)}" for _ in range(random.below(4))]
+        for name in changed:
+            if random.below(2):
+                known[name] = 0
+            else:
+                known.pop(name, None)
+        names.update(changed)
+        if not random.below(30):
+            names.page("n5", 3)
+    assert names.page() == (sorted(known), "")
+    names.update([f"n{number}" for number in range(2 * CHANGES_MAX)])
+    next(names.sort())  # a caller that is cancelled
+    assert not names._missed
+    assert names.page() == (sorted(known), "")

@@ -1,8 +1,10 @@
 """Requests that repeat are answered without a call, and only if nothing speaks against it."""
 
 import asyncio
+import sys
 from collections.abc import AsyncIterator, Callable
 from functools import partial
+from types import FrameType
 from typing import Any
 
 import grpc
@@ -18,6 +20,8 @@ from ortoo.common.grpc.layers.layer import Layer, Layers
 from ortoo.common.grpc.layers.repeats import Repeatable
 from tests.unit.common.grpc.test_queue_front import until
 
+CALLS_MAX = 34
+"""The number of functions of gRPC's layers and of h2 that a repeated request may pass."""
 HEADERS = (
     (b":method", b"POST"),
     (b":scheme", b"http"),
@@ -168,6 +172,23 @@ async def test_a_repeated_request_makes_no_call(client: Client) -> None:
     assert ids == ("0", "1", "2")
     assert all(one.startswith("ipv4:127.0.0.1:") for one in peers)
     assert (client.service.served, client.arrivals.calls) == (1, 1)
+
+
+async def test_a_repeated_request_passes_few_functions(client: Client) -> None:
+    """Thousands of idle clients send such requests all the time."""
+    await client.call(b"x")
+    calls = 0
+
+    def count(frame: FrameType, event: str, _: Any) -> None:
+        nonlocal calls
+        calls += event == "call" and "/ortoo/common/grpc/" in frame.f_code.co_filename
+
+    sys.setprofile(count)
+    try:
+        await client.call(b"x")
+    finally:
+        sys.setprofile(None)
+    assert calls <= CALLS_MAX, calls
 
 
 async def test_another_request_is_served(client: Client) -> None:

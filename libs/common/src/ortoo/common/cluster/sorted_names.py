@@ -1,11 +1,14 @@
 """The names of a directory in order, for lists that are read in pages."""
 
 from bisect import bisect_left, bisect_right, insort
-from collections.abc import Collection
+from collections.abc import Collection, Iterator
+from itertools import chain
 from typing import Final
 
 CHANGES_MAX: Final = 100
 """More changes than this at once are cheaper to sort at the next page."""
+PART_NAMES: Final = 250
+"""The number of names that are sorted in the first steps of `sort`."""
 
 
 class SortedNames:
@@ -15,10 +18,39 @@ class SortedNames:
         """Follow `names`, a collection that changes. The caller reports its changes to `update`."""
         self._names = names
         self._sorted: list[str] | None = None
+        self._missed: list[set[str]] = []
+        """For each `sort` in progress the names that have changed since it began."""
+
+    def sort(self) -> Iterator[None]:
+        """Sort the names for the next page, if they are not sorted, in steps between which they may change.
+
+        Without this, the page sorts all names at once. The longest step compares each name about twice.
+        """
+        if self._sorted is not None:
+            return
+        missed, names = set[str](), list(self._names)
+        self._missed.append(missed)
+        try:
+            parts = []
+            for first in range(0, len(names), PART_NAMES):
+                parts.append(sorted(names[first : first + PART_NAMES]))
+                yield
+            while len(parts) > 1:
+                pairs, parts = [parts[first : first + 2] for first in range(0, len(parts), 2)], []
+                for pair in pairs:
+                    parts.append(sorted(chain(*pair)))  # it finds the sorted parts, and merges them
+                    yield
+        finally:
+            self._missed = [one for one in self._missed if one is not missed]
+        if self._sorted is None:  # otherwise a page, or another call of this, has sorted them meanwhile
+            self._sorted = parts[0] if parts else []
+            self.update(missed)
 
     def update(self, changed: Collection[str]) -> None:
         """Follow a change: `changed` names were added, removed, or kept."""
         if self._sorted is None:
+            for missed in self._missed:
+                missed.update(changed)
             return
         if len(changed) > CHANGES_MAX:
             self._sorted = None

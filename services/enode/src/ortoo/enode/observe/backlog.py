@@ -88,11 +88,15 @@ class Backlogs:
                 if one is not None:
                     found.append(one)
                 yield
-            self._cached, self._cached_until_s = found, self.clock.monotonic_s() + MAX_AGE_S
+            earlier, self._cached = self._cached, found
+            self._cached_until_s = self.clock.monotonic_s() + MAX_AGE_S
+            while earlier:  # to free many rows at once takes long
+                earlier.pop()
+                yield
 
     def all(self) -> list[GroupBacklog]:
-        """The backlogs of all groups as the last `refresh` found them. The caller must not change them."""
-        return self._cached
+        """The backlogs of all groups as the last `refresh` found them. The caller must not change the backlogs."""
+        return list(self._cached)
 
     def of_group(self, group: str) -> Iterator[GroupBacklog | None]:
         """The current backlogs of one group: one for each topic in which it has an offset, or which it owns.

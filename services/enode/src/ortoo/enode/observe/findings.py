@@ -1,7 +1,7 @@
 """Findings of an enode about itself: its disk, its log, its groups, its messages."""
 
 from collections import Counter, deque
-from collections.abc import Iterator, Sequence
+from collections.abc import Callable, Generator, Iterable, Iterator, Sequence
 from dataclasses import dataclass, field
 from itertools import islice
 
@@ -120,9 +120,14 @@ class EnodeFindings:
         """
         state = self.store.engine.state
         yield from self.backlogs.refresh()
-        backlogs = [one for one in self.backlogs.all() if one.parked or one.retrying or one.lost or one.retention_used]
+        backlogs: list[GroupBacklog] = []
+        for one in self.backlogs.all():
+            yield None
+            if one.parked or one.retrying or one.lost or one.retention_used:
+                backlogs.append(one)
         for one in backlogs:
             if not one.parked:
+                yield None
                 continue
             group = one.group
             yield Finding(
@@ -158,12 +163,10 @@ class EnodeFindings:
         yield from self._failing(backlogs)
         yield from self._retention(backlogs)
 
-    def _failing(self, backlogs: Sequence[GroupBacklog]) -> Iterator[Finding]:
+    def _failing(self, backlogs: Sequence[GroupBacklog]) -> Iterator[Finding | None]:
         """Groups whose messages wait for another attempt, those with the most messages first."""
         now_ms = self.clock.now_ms()
-        for one in sorted(backlogs, key=lambda one: -one.retrying)[:LISTED_MAX]:
-            if not one.retrying:
-                continue
+        for one in (yield from _first(backlogs, lambda one: one.retrying)):
             due_s = max(0, one.next_retry_at_ms - now_ms) / 1000
             attempts = f" after up to {one.attempts} attempts" if one.attempts else ""
             error = f"; the last error of {one.consumer or 'a consumer'}: {one.error}" if one.error else ""
@@ -177,21 +180,24 @@ class EnodeFindings:
                 subject=f"{one.group} {one.topic}",
             )
 
-    def _retention(self, backlogs: Sequence[GroupBacklog]) -> Iterator[Finding]:
+    def _retention(self, backlogs: Sequence[GroupBacklog]) -> Iterator[Finding | None]:
         """Groups that lost messages to retention, or that soon will."""
-        now_ms = self.clock.now_ms()
-        for one in sorted(backlogs, key=lambda one: -one.lost):
+        now_ms, lost = self.clock.now_ms(), list[GroupBacklog]()
+        for one in backlogs:
+            yield None
             if one.lost and one.lost_at_ms > now_ms - LOSS_SHOWN_MS:
-                yield Finding(
-                    "messages lost to retention",
-                    f"retention deleted {counted(one.lost, 'message')} of {one.topic} before group {one.group} "
-                    f"finished them, the last ones {(now_ms - one.lost_at_ms) / 60_000:.0f} min ago",
-                    "the group never gets these messages",
-                    "raise store.retention_age_ms or store.retention_bytes, or run more consumers. "
-                    "A loss is reported for a day",
-                    subject=f"{one.group} {one.topic}",
-                )
-        for one in sorted(backlogs, key=lambda one: -one.retention_used)[:LISTED_MAX]:
+                lost.append(one)
+        for one in sorted(lost, key=lambda one: -one.lost):
+            yield Finding(
+                "messages lost to retention",
+                f"retention deleted {counted(one.lost, 'message')} of {one.topic} before group {one.group} "
+                f"finished them, the last ones {(now_ms - one.lost_at_ms) / 60_000:.0f} min ago",
+                "the group never gets these messages",
+                "raise store.retention_age_ms or store.retention_bytes, or run more consumers. "
+                "A loss is reported for a day",
+                subject=f"{one.group} {one.topic}",
+            )
+        for one in (yield from _first(backlogs, lambda one: one.retention_used)):
             if one.retention_used > RETENTION_USED_MAX:
                 yield Finding(
                     "retention nearly used up",
@@ -202,6 +208,18 @@ class EnodeFindings:
                     f"consumers; {_shown_by(one)} shows more",
                     subject=f"{one.group} {one.topic}",
                 )
+
+
+def _first(
+    backlogs: Iterable[GroupBacklog], value_of: Callable[[GroupBacklog], float]
+) -> Generator[None, None, list[GroupBacklog]]:
+    """The LISTED_MAX backlogs with the largest values above 0, in order, with a step for each backlog."""
+    found: list[GroupBacklog] = []
+    for one in backlogs:
+        yield
+        if value_of(one) > (value_of(found[-1]) if len(found) == LISTED_MAX else 0):
+            found = sorted([*found, one], key=value_of, reverse=True)[:LISTED_MAX]
+    return found
 
 
 def _shown_by(backlog: GroupBacklog) -> str:

@@ -35,6 +35,7 @@ from ortoo.namesrv.rpc.ordered_list import (
     key_of_deleted_group,
     key_of_deleted_topic,
     key_of_orphaned_topic,
+    sort_names,
 )
 from ortoo.namesrv.rpc.route_encoding import RouteEncoder
 from ortoo.v1 import group_deletion_pb2 as deletion_pb
@@ -215,6 +216,7 @@ class NameService(NameServiceServicer):
     async def ListTopics(self, request: pb.ListTopicsRequest, context: Context) -> pb.ListTopicsResponse:
         """All topics, those of a parent, or a page of them."""
         names, topics = self.directory.sorted_names()[0], self.directory.topics
+        await sort_names(names, self.clock)
         page = names.page(request.after, request.limit)
         if request.parent:
             page = lite_page(names, topics, request.parent, request.after, request.limit)
@@ -256,7 +258,9 @@ class NameService(NameServiceServicer):
 
     async def ListGroups(self, request: pb.ListGroupsRequest, context: Context) -> pb.ListGroupsResponse:
         """All groups, or a page of them."""
-        page, groups = self.directory.sorted_names()[1].page(request.after, request.limit), self.directory.groups
+        names, groups = self.directory.sorted_names()[1], self.directory.groups
+        await sort_names(names, self.clock)
+        page = names.page(request.after, request.limit)
 
         def row_of(name: str) -> topic_pb2.Group | None:
             return write(topic_pb2.Group, groups[name]) if name in groups else None

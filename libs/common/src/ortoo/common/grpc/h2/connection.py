@@ -1,62 +1,47 @@
 """One client's connection: requests of its streams become calls."""
 
-from typing import Any, Final, Protocol
+from typing import Any, Final
 
 from ortoo.common.grpc.h2 import engine
 from ortoo.common.grpc.h2.call import H2Call
 from ortoo.common.grpc.h2.framing import OK_TRAILERS, PREFIX_BYTES, RESPONSE, Headers, trailers
-from ortoo.common.grpc.h2.headers import CallHeaders, RepeatedRequest, RepeatedRequests, whole_request
-from ortoo.common.grpc.h2.limits import WireLimits
+from ortoo.common.grpc.h2.headers import CallHeaders, RepeatedRequest, whole_request
 from ortoo.common.grpc.h2.peers import auth_context_of, peer_name, spread_of
 from ortoo.common.grpc.h2.polls import H2Poll
 from ortoo.common.grpc.h2.ports import Port
 from ortoo.common.grpc.h2.shared.endpoint import ENHANCE_YOUR_CALM, NO_ERROR, PROTOCOL_ERROR, Endpoint
+from ortoo.common.grpc.h2.shared.owner import Owner
 from ortoo.common.grpc.h2.shared.tls_session import LINGER_S
-from ortoo.common.grpc.h2.shared.turns import Turn, Turns
+from ortoo.common.grpc.h2.shared.turns import FRAMES_OF_CALL, Turn
 from ortoo.common.grpc.layers.polls import Polls
 from ortoo.common.grpc.layers.repeats import ITEM_BYTES_MAX
-from ortoo.common.process.clock import Clock
 
 RESOURCE_EXHAUSTED: Final = 8
 UNIMPLEMENTED: Final = 12
 INTERNAL: Final = 13
 RETIRING: Final = b"retiring"
 """The ping between the two steps of a graceful end. Its answer shows that the peer begins no further calls."""
-
-
 REPEATED_BYTES_MAX: Final = PREFIX_BYTES + ITEM_BYTES_MAX
 """Maximum size of an answer to a request that repeats."""
 
 
-class Owner(Protocol):
-    """The server, as its connections see it."""
-
-    clock: Clock
-    limits: WireLimits
-    repeated: RepeatedRequests
-    turns: Turns
-
-    def find_method(self, path: str) -> Any:
-        """The method of a path; None if there is none."""
-
-    def add_connection(self, connection: "H2Connection") -> bool:
-        """Whether the server takes the connection."""
-
-    def remove_connection(self, connection: "H2Connection") -> None:
-        """The connection has ended."""
-
-    def on_broken(self, reason: str, peer: str) -> None:
-        """A connection was broken because of the behaviour of its peer."""
-
-    def on_call_ended(self) -> None:
-        """A call of a connection has ended."""
-
-    def on_invalid_headers(self, peer: str) -> None:
-        """Headers of a peer have violated HTTP/2, so that libnghttp2 reset their stream and made no call."""
-
-
 class H2Connection(Endpoint):
     """The server's end of a connection."""
+
+    __slots__ = (
+        "_call_headers",
+        "_ending",
+        "_headers",
+        "_is_broken",
+        "_is_retired",
+        "_is_waiting",
+        "_opening",
+        "_turn",
+        "auth_context",
+        "peer",
+        "port",
+        "server",
+    )
 
     def __init__(self, server: Owner, port: Port) -> None:
         super().__init__(server.limits, server.limits.connection())
@@ -133,6 +118,18 @@ class H2Connection(Endpoint):
             return
         self.flush_soon()
 
+    def send_answer(self, stream_id: int, message: bytes) -> None:
+        """Queue a whole successful answer: a message, or several ones, with prefixes."""
+        h2 = self.h2
+        try:
+            h2.send_response(stream_id, RESPONSE)
+            h2.send_data(stream_id, message)
+            h2.send_trailers(stream_id, OK_TRAILERS)
+        except engine.NGH2Error:
+            return
+        if not self._is_receiving:
+            self.flush_soon()
+
     def reset_when_sent(self, stream_id: int) -> None:
         """End a stream whose peer still sends, when its queued status is sent."""
         self._ending.add(stream_id)
@@ -182,7 +179,7 @@ class H2Connection(Endpoint):
             self.h2.reset_stream(stream_id, NO_ERROR)  # no effect on a stream that has ended
 
     def _handle(self, events: Any) -> None:
-        self._turn.on_frames(len(events))
+        self._turn.calls += len(events) // FRAMES_OF_CALL
         for event in events:
             if self.is_lost:  # an earlier event has ended the connection and its calls
                 return
@@ -205,7 +202,8 @@ class H2Connection(Endpoint):
                     call.on_reset()
             else:
                 self._handle_other(kind, event)
-        self._open(None)
+        if self._opening is not None:
+            self._open(None)
 
     def _receive(self, stream_id: int, headers: Headers, *, is_last: bool) -> None:
         self._turn.calls += 1
@@ -217,12 +215,12 @@ class H2Connection(Endpoint):
 
     def _open(self, event: Any) -> bool:
         """Handle a request that may repeat, with the event after its headers; whether that was its last event."""
-        if self._opening is not None:
-            (request, headers), self._opening = self._opening, None
-            if type(event) is engine.DataReceived and self._repeat(request, headers, event):
-                return True
-            if not self.is_lost:
-                self._begin(request.stream_id, headers, is_last=False)
+        assert self._opening is not None
+        (request, headers), self._opening = self._opening, None
+        if type(event) is engine.DataReceived and self._repeat(request, headers, event):
+            return True
+        if not self.is_lost:
+            self._begin(request.stream_id, headers, is_last=False)
         return False
 
     def _repeat(self, request: RepeatedRequest, headers: Headers, event: Any) -> bool:
@@ -243,10 +241,8 @@ class H2Connection(Endpoint):
             return self._wait(request.method, H2Poll(self, request, headers), event)
         if (answer := request.answer(data, request.method)) is None:
             return False
-        self._drop(event)
-        self.send_headers(stream_id, RESPONSE)
-        self.send_data(stream_id, answer)
-        self.send_trailers(stream_id, OK_TRAILERS)
+        self._acknowledge(stream_id, len(event.data))
+        self.send_answer(stream_id, answer)
         self._lifetime.on_request()
         if not self.calls:
             self._lifetime.on_calls(0, self._lifetime.heard_s)

@@ -144,10 +144,11 @@ class RepeatedRequests:
 
 def _is_usual(raw: Mapping[bytes, bytes], headers: Headers) -> bool:
     """Whether the headers are short, and no name contains that of binary values. They need no further checks."""
+    names = b" ".join(raw)
     return (
         raw.get(b":method") == b"POST"
         and raw.get(b"content-type", b"").startswith(CONTENT_TYPE)
         and len(raw) == len(headers)
-        and sum(map(len, raw)) + sum(map(len, raw.values())) <= REPEATED_HEADERS_MAX
-        and BINARY not in b" ".join(raw)
+        and len(names) + len(b"".join(raw.values())) <= REPEATED_HEADERS_MAX
+        and BINARY not in names
     )

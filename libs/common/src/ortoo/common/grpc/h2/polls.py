@@ -3,7 +3,7 @@
 from collections.abc import Callable, Sequence
 from typing import TYPE_CHECKING
 
-from ortoo.common.grpc.h2.framing import OK_TRAILERS, PREFIX_BYTES, RESPONSE, Headers, frame, trailers
+from ortoo.common.grpc.h2.framing import PREFIX_BYTES, RESPONSE, Headers, frame, trailers
 from ortoo.common.grpc.h2.headers import RepeatedRequest
 from ortoo.common.grpc.layers.polls import End, Polls, Stop
 
@@ -54,10 +54,7 @@ class H2Poll:
     def answer(self, answers: Sequence[bytes]) -> None:
         """Answer the call successfully."""
         self._stop = None
-        connection, stream_id = self._connection, self.stream_id
-        connection.send_headers(stream_id, RESPONSE)
-        connection.send_data(stream_id, b"".join(map(frame, answers)))
-        connection.send_trailers(stream_id, OK_TRAILERS)
+        self._connection.send_answer(self.stream_id, b"".join(map(frame, answers)))
 
     def make(self, over: Callable[[], object]) -> None:
         """Make the call, with the rest of its time. `over` is called when it has ended."""

@@ -3,6 +3,7 @@
 The membership is only for display. These clients are never assigned queues, because they pop.
 """
 
+import operator
 from dataclasses import dataclass
 from typing import Any
 
@@ -40,16 +41,11 @@ class ClientRegistration:
 
     def is_current(self, client: ConnectedClient) -> bool:
         """Whether `register` would change nothing, because neither the client nor its memberships have changed."""
-        registered = client.registered
-        return (
-            registered is not None
-            and not client.has_ended
-            and registered.inputs == _inputs_of(client)
-            and all(
-                self.membership.members(group).get(client.client_id) is member
-                for group, member in registered.members.items()
-            )
-        )
+        registered, members_of = client.registered, self.membership.members
+        if registered is None or client.has_ended or registered.inputs != _inputs_of(client):
+            return False
+        found = [members_of(group).get(client.client_id) for group in registered.members]
+        return all(map(operator.is_, found, registered.members.values()))
 
     def _register(self, client: ConnectedClient) -> None:
         client.registered = None

@@ -31,6 +31,27 @@ _RECEIVED: Final = _Received()
 class Endpoint(asyncio.BufferedProtocol):
     """The part of a connection that servers and clients share."""
 
+    __slots__ = (
+        "__weakref__",
+        "_held",
+        "_is_begun",
+        "_is_closing",
+        "_is_due",
+        "_is_paused",
+        "_is_receiving",
+        "_lifetime",
+        "_received",
+        "_taken",
+        "_timers",
+        "_transport",
+        "_waiting",
+        "calls",
+        "h2",
+        "is_lost",
+        "limits",
+        "loop",
+    )
+
     def __init__(self, limits: WireLimits, h2: Any) -> None:
         """`h2` is the state of a new connection, of a server or of a client."""
         self.loop = asyncio.get_running_loop()
@@ -212,14 +233,17 @@ class Endpoint(asyncio.BufferedProtocol):
                 self._acknowledge(stream_id, size)
 
     def _acknowledge(self, stream_id: int, size: int) -> None:
-        with contextlib.suppress(engine.NGH2Error, ValueError):
+        try:
             self.h2.acknowledge_received_data(size, stream_id)
+        except (engine.NGH2Error, ValueError):
+            return
 
     def _write_queued(self) -> None:
-        while not (self._is_paused or self._is_closing or self.is_lost):
-            if not (data := self.h2.data_to_send(WRITE_BYTES)):
-                return
-            self._transport.write(data)
+        size = WRITE_BYTES
+        while size == WRITE_BYTES and not (self._is_paused or self._is_closing or self.is_lost):
+            size = len(data := self.h2.data_to_send(WRITE_BYTES))  # less is all that is queued
+            if size:
+                self._transport.write(data)
 
     def _lose(self) -> None:
         if self.is_lost:

@@ -26,13 +26,9 @@ class Turn:
 
     def __init__(self) -> None:
         self.calls = 0
-        """The number of calls that the current read has begun, with one for each `FRAMES_OF_CALL` frames."""
+        """The number of calls that the current read has begun, with one for each `FRAMES_OF_CALL` of its frames."""
         self.read_bytes = READ_BYTES_MIN
         """Maximum size of the next read."""
-
-    def on_frames(self, count: int) -> None:
-        """The current read has frames, which include those of its calls."""
-        self.calls += count // FRAMES_OF_CALL
 
     def on_read(self, size_bytes: int) -> bool:
         """The bytes of a read were handled; whether the turn of the connection has ended."""
