@@ -31,9 +31,9 @@ from bench.spark_sources import Plain
 from bench.table import ROOT
 
 METHOD = (
-    "one Spark session, local[2], one Kafka broker and three Ortoo processes, all here. The paths are measured one after "
-    "the other. In each round of a path it runs once on each system, and the systems take turns at being first. The "
-    "first round of each path warms up. A ratio is the median of the rounds' ratios"
+    "one Spark session, local[2], one Kafka broker and three Ortoo processes, all here. The paths are measured one "
+    "after the other. In each round of a path it runs once on each system, and the systems take turns at being first. "
+    "The first round of each path warms up. A ratio is the median of the rounds' ratios"
 )
 QUEUES = 4
 SOURCE, SMALL, WRITTEN, COPIED = "bench", "small", "written", "copied"
