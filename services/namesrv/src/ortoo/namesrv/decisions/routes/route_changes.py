@@ -23,6 +23,8 @@ DELETED_NAMES_MAX = 1_000
 """The number of newest deleted topics, and groups, that a resumed watch names. The checksum detects the others."""
 SHARED_MAX = 16
 """The number of computed changes that are kept for further watchers at the same position."""
+_NOTHING = RouteChange(-1)
+"""The changes for an enode if only processes have registered."""
 T = TypeVar("T")
 DIRECTORY_BYTES_MAX = 64 << 20
 """The limit of all groups and topics on the wire, without lite topics. Each watcher has them in memory."""
@@ -242,7 +244,7 @@ class Routes:
         """A snapshot of the directory; its topics, groups and processes are sorted by name, and lite topics follow."""
         contents = self.contents(lite_scope)
         topics = contents.topics + contents.lite_topics
-        return dataclasses.replace(self._current(), snapshot=True, topics=topics, groups=contents.groups)
+        return dataclasses.replace(self._current(lite_scope), snapshot=True, topics=topics, groups=contents.groups)
 
     def can_resume(self, start: WatchStart) -> bool:
         """Whether a watcher can continue from `start`; otherwise it needs a snapshot."""
@@ -270,7 +272,7 @@ class Routes:
 
         rows = self._computed_once(("rows", since, lite_scope, self.version), changed_rows)
         return dataclasses.replace(
-            self._current(),
+            self._current(lite_scope),
             topics=rows.topics,
             deleted_topics=rows.deleted_topics,
             groups=rows.groups,
@@ -278,9 +280,9 @@ class Routes:
             resumed_to=rows.resumed_to,
         )
 
-    def _current(self) -> RouteChange:
-        """The deletions, the processes and the keys, without topics and groups."""
-        return RouteChange(
+    def _current(self, lite_scope: str | None) -> RouteChange:
+        """The deletions, the keys and, for other watchers than enodes, the processes, without topics and groups."""
+        current = RouteChange(
             self.version,
             directory_id=self.directory_id,
             handle_keys=self.handle_keys,
@@ -289,6 +291,7 @@ class Routes:
             enodes=tuple(self.enodes[name] for name in sorted(self.enodes)),
             snodes=tuple(self.snodes[name] for name in sorted(self.snodes)),
         )
+        return current.without_processes() if lite_scope else current
 
     def needs_snapshot(self, seen_count: int | None, start: WatchStart) -> bool:
         """Whether a watcher that has seen `seen_count` changes needs a snapshot; None = it begins at `start`."""
@@ -312,8 +315,8 @@ class Routes:
         """All further changes for a watcher that has seen `seen_count` changes, and the number that it has seen then.
 
         The change is a snapshot if `seen_count` is None or the log no longer has the next change. It is None if the
-        watcher has seen all changes. Watchers that have seen the same number share the result, which contains all
-        changed lite topics.
+        watcher has seen all changes, or an enode all but registrations. Watchers that have seen the same number share
+        the result, which contains all changed lite topics.
         """
         oldest = self._count - len(self._changes)
         if seen_count is None or seen_count < oldest:
@@ -322,9 +325,13 @@ class Routes:
             return None, seen_count
 
         def merge() -> RouteChange:
-            return merge_changes(list(islice(self._changes, seen_count - oldest, None)))
+            following = list(islice(self._changes, seen_count - oldest, None))
+            if lite_scope:
+                following = [one.without_processes() for one in following if not one.has_only_processes]
+            return merge_changes(following) if following else _NOTHING
 
-        return self._computed_once(("changes", seen_count, self._count), merge), self._count
+        change = self._computed_once(("changes", bool(lite_scope), seen_count, self._count), merge)
+        return None if change is _NOTHING else change, self._count
 
     def _computed_once(self, key: Hashable, compute: Callable[[], T]) -> T:
         """The result of `compute`, kept for further watchers that need the same."""
