@@ -5,13 +5,13 @@ import heapq
 from collections import OrderedDict, deque
 from collections.abc import Callable, Hashable, Iterable
 from dataclasses import dataclass
-from itertools import islice
+from itertools import chain, islice
 from typing import TypeVar
 
 from ortoo.common.cluster.sorted_names import SortedNames
 from ortoo.common.directory.group import Group
 from ortoo.common.groups.handle_seal import HandleKey, HandleKeys
-from ortoo.namesrv.decisions.deletions import GroupDeletion, RowSums, TopicDeletion
+from ortoo.namesrv.decisions.deletions import GroupDeletion, RowSums, TopicDeletion, next_expiry_ms
 from ortoo.namesrv.decisions.placements import PlacementSetUses
 from ortoo.namesrv.decisions.process_leases import Enode, Snode
 from ortoo.namesrv.decisions.routes.lite_counts import LiteCounts
@@ -78,6 +78,8 @@ class Routes:
         self.topic_names, self.group_names = SortedNames(self.topics), SortedNames(self.groups)
         self.deleted = {one.topic_id: one for one in stored.deletions}
         self.deleted_groups = {one.name: one for one in stored.group_deletions}
+        self.next_expiry_ms = next_expiry_ms(chain(stored.deletions, stored.group_deletions))
+        """No deletion becomes due or is forgotten before this time. Each change lowers it, if necessary."""
         self.enodes: dict[str, Enode] = {}
         self.snodes: dict[str, Snode] = {}
         self.sums = RowSums().plus(self.topics.values(), self.groups.values())
@@ -110,6 +112,8 @@ class Routes:
             self.deleted.pop(topic.topic_id, None)
         self.deleted.update((one.topic_id, one) for one in change.deletions)
         self.deleted_groups.update((one.name, one) for one in change.group_deletions)
+        earliest_ms = next_expiry_ms(chain(change.deletions, change.group_deletions))
+        self.next_expiry_ms = min(self.next_expiry_ms, earliest_ms)
         for name in change.deleted_topics:
             self._remove_topic(name)
         for group in change.groups:
