@@ -80,6 +80,8 @@ class Axis:
     """Puts `count` of them into the database before the start."""
     fill: Callable[[Stand, int], Awaitable[object]] | None = None
     """Makes `count` of them by the calls of clients."""
+    is_fill_counted: bool = True
+    """Whether roles do work for `fill`, and not only the test."""
     restarts: bool = True
     """Whether the cost of a restart of each role is measured."""
     queue_count: int = 2
@@ -344,6 +346,7 @@ AXES: Mapping[str, Axis] = {
         _changes((consume,)),
         shape=lambda count: ClusterShape(enodes=1, snodes=2),
         fill=store_members,
+        is_fill_counted=False,
         restarts=False,
     ),
     "clients": Axis(8, _changes((create_topic, send)), fill=connect_clients, restarts=False),

@@ -168,10 +168,11 @@ def measure(enodes: int, snodes: int) -> Run:
 
     async def script(stage: ScriptedCluster) -> None:
         meter, cluster = meters[0], stage.cluster
-        await stage.clock.sleep(SETTLE_S)
+        await stage.clock.sleep(1.5 * SETTLE_S)  # heartbeats began together; those of one round fall into the phase
         async with clients_of(stage, run) as clients, asyncio.TaskGroup() as group:
             with run.phase(meter, "sends"):
                 await run.send(clients, "first")
+                await stage.clock.sleep(SETTLE_S)  # each process sends its heartbeats once
             with run.phase(meter, "consumers join"):
                 joined = [asyncio.Event() for _ in clients]
                 tasks = [group.create_task(run.consume(at, one, joined[at])) for at, one in enumerate(clients)]

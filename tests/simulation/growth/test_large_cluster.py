@@ -2,8 +2,17 @@
 
 from collections import Counter
 
+import pytest
+
 from tests.simulation.growth.costs import LARGE_CLUSTER, findings
-from tests.simulation.growth.large_cluster import Run, busiest, busiest_functions, is_traced, report
+from tests.simulation.growth.large_cluster import Run, busiest, busiest_functions, is_traced, measure, report
+
+
+@pytest.mark.deep
+def test_costs_grow_as_the_table_allows() -> None:
+    """With clusters of a size that takes half a minute; `make growth` has 50 and 200 enodes."""
+    few, many = measure(6, 2), measure(24, 8)
+    assert not [str(one) for one in findings(LARGE_CLUSTER, few.costs, many.costs)]
 
 
 def test_the_busiest_machine_of_a_role_counts() -> None:

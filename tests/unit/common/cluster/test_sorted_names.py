@@ -4,7 +4,7 @@ from itertools import pairwise, zip_longest
 
 import pytest
 
-from ortoo.common.cluster.sorted_names import CHANGES_MAX, SortedNames
+from ortoo.common.cluster.sorted_names import CHANGED_MAX, MOVES_MAX, SortedNames
 from ortoo.common.process.randomness import Randomness
 from tests.work_done import NOISE, count_work
 
@@ -26,7 +26,7 @@ def test_pages_follow_all_changes(seed: int) -> None:
     random, known = Randomness(seed), dict[str, int]()
     names = SortedNames(known)
     for _ in range(60):
-        changed = [f"n{random.below(300)}" for _ in range((1, 3, CHANGES_MAX + 50)[random.below(3)])]
+        changed = [f"n{random.below(300)}" for _ in range((1, 3, MOVES_MAX + 50, CHANGED_MAX + 1)[random.below(4)])]
         for name in changed:
             action = random.below(3)
             if action == 0:
@@ -35,6 +35,20 @@ def test_pages_follow_all_changes(seed: int) -> None:
                 known.pop(name, None)
         names.update(changed)
         assert read_all(names, 1 + random.below(39)) == sorted(known)
+
+
+def test_a_run_of_removed_names_is_removed_at_once() -> None:
+    """Lite topics that expire are the next ones of a list. 250 of them do not make the next page sort all names."""
+    known = {f"n{number:06}" for number in range(5_000)}
+    names = SortedNames(known)
+    names.page()
+    gone = sorted(known)[1_000:1_250]
+    known.difference_update(gone)
+    with count_work() as done:
+        names.update(gone)
+        assert names.page("n000998", 2) == (["n000999", "n001250"], "n001250")
+    assert read_all(names, 1_000) == sorted(known)
+    assert done.peak_bytes < 8 * len(known), "all names were sorted again"
 
 
 def test_an_unlimited_page_has_all_names_and_no_next_page() -> None:

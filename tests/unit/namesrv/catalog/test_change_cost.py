@@ -124,7 +124,7 @@ async def test_the_known_count_follows_every_change(tmp_path: Path) -> None:
         group = Group("g", 1, True, 1, 1, 1)
         await change(catalog, lambda stored: stored.put_group(group, None))
         assert await counts() == [2, 1]
-        await change(catalog, lambda stored: stored.delete_topic(TopicDeletion(topic(2), 1, 1_000, is_due=False)))
+        await change(catalog, lambda stored: stored.delete_topics([TopicDeletion(topic(2), 1, 1_000, is_due=False)]))
         await change(catalog, lambda stored: deletion.delete_group("g", 1, 1_000, stored))
         assert await counts() == [1, 0]
         await change(catalog, lambda stored: stored.undelete_topic(topic(2)))

@@ -26,6 +26,9 @@ class DescribeQueuesOfTopicsRequest(_message.Message):
     DESCRIPTOR: _descriptor.Descriptor
 
     TOPIC_IDS_FIELD_NUMBER: _builtins.int
+    WITH_LAST_TIMES_FIELD_NUMBER: _builtins.int
+    with_last_times: _builtins.bool
+    """Include when the last message of each queue was stored."""
     @_builtins.property
     def topic_ids(self) -> _containers.RepeatedScalarFieldContainer[_builtins.int]:
         """At most 1,024 topics."""
@@ -34,10 +37,11 @@ class DescribeQueuesOfTopicsRequest(_message.Message):
         self,
         *,
         topic_ids: _abc.Iterable[_builtins.int] | None = ...,
+        with_last_times: _builtins.bool = ...,
     ) -> None: ...
     _HasFieldArgType: _TypeAlias = _Never  # noqa: Y015
     def HasField(self, field_name: _HasFieldArgType) -> _builtins.bool: ...
-    _ClearFieldArgType: _TypeAlias = _typing.Literal["topic_ids", b"topic_ids"]  # noqa: Y015
+    _ClearFieldArgType: _TypeAlias = _typing.Literal["topic_ids", b"topic_ids", "with_last_times", b"with_last_times"]  # noqa: Y015
     def ClearField(self, field_name: _ClearFieldArgType) -> None: ...
     def WhichOneof(self, oneof_group: _Never) -> None: ...
 
@@ -76,6 +80,7 @@ class TopicQueues(_message.Message):
     TOPIC_ID_FIELD_NUMBER: _builtins.int
     BEGIN_OFFSETS_FIELD_NUMBER: _builtins.int
     END_OFFSETS_FIELD_NUMBER: _builtins.int
+    LAST_STORED_AT_MS_FIELD_NUMBER: _builtins.int
     topic_id: _builtins.int
     """The topic."""
     @_builtins.property
@@ -86,16 +91,23 @@ class TopicQueues(_message.Message):
     def end_offsets(self) -> _containers.RepeatedScalarFieldContainer[_builtins.int]:
         """The next offset to be stored of each queue, up to which readers may read."""
 
+    @_builtins.property
+    def last_stored_at_ms(self) -> _containers.RepeatedScalarFieldContainer[_builtins.int]:
+        """With `with_last_times`: when the last message of each queue was stored, milliseconds since 1970-01-01 UTC; 0 = the
+        queue is empty. Older enodes send none.
+        """
+
     def __init__(
         self,
         *,
         topic_id: _builtins.int = ...,
         begin_offsets: _abc.Iterable[_builtins.int] | None = ...,
         end_offsets: _abc.Iterable[_builtins.int] | None = ...,
+        last_stored_at_ms: _abc.Iterable[_builtins.int] | None = ...,
     ) -> None: ...
     _HasFieldArgType: _TypeAlias = _Never  # noqa: Y015
     def HasField(self, field_name: _HasFieldArgType) -> _builtins.bool: ...
-    _ClearFieldArgType: _TypeAlias = _typing.Literal["begin_offsets", b"begin_offsets", "end_offsets", b"end_offsets", "topic_id", b"topic_id"]  # noqa: Y015
+    _ClearFieldArgType: _TypeAlias = _typing.Literal["begin_offsets", b"begin_offsets", "end_offsets", b"end_offsets", "last_stored_at_ms", b"last_stored_at_ms", "topic_id", b"topic_id"]  # noqa: Y015
     def ClearField(self, field_name: _ClearFieldArgType) -> None: ...
     def WhichOneof(self, oneof_group: _Never) -> None: ...
 

@@ -14,6 +14,7 @@ _sym_db = _symbol_database.Default()
 
 from ortoo.v1 import group_deletion_pb2 as ortoo_dot_v1_dot_group__deletion__pb2
 from ortoo.v1 import handle_keys_pb2 as ortoo_dot_v1_dot_handle__keys__pb2
+from ortoo.v1 import lite_topics_pb2 as ortoo_dot_v1_dot_lite__topics__pb2
 from ortoo.v1 import named_lease_pb2 as ortoo_dot_v1_dot_named__lease__pb2
 from ortoo.v1 import orphaned_topics_pb2 as ortoo_dot_v1_dot_orphaned__topics__pb2
 from ortoo.v1 import replica_admin_pb2 as ortoo_dot_v1_dot_replica__admin__pb2
@@ -21,7 +22,7 @@ from ortoo.v1 import replica_report_pb2 as ortoo_dot_v1_dot_replica__report__pb2
 from ortoo.v1 import topic_pb2 as ortoo_dot_v1_dot_topic__pb2
 
 
-DESCRIPTOR = _descriptor_pool.Default().AddSerializedFile(b'\n\x16ortoo/v1/namesrv.proto\x12\x08ortoo.v1\x1a\x1dortoo/v1/group_deletion.proto\x1a\x1aortoo/v1/handle_keys.proto\x1a\x1aortoo/v1/named_lease.proto\x1a\x1eortoo/v1/orphaned_topics.proto\x1a\x1cortoo/v1/replica_admin.proto\x1a\x1dortoo/v1/replica_report.proto\x1a\x14ortoo/v1/topic.proto\"\xba\x01\n\x14RegisterEnodeRequest\x12\x1e\n\x05\x65node\x18\x01 \x01(\x0b\x32\x0f.ortoo.v1.Enode\x12\x14\n\x0c\x64irectory_id\x18\x02 \x01(\t\x12-\n\x0eunknown_topics\x18\x03 \x03(\x0b\x32\x15.ortoo.v1.StoredTopic\x12\x1c\n\x14unlisted_topic_count\x18\x04 \x01(\r\x12\x1f\n\x03log\x18\x05 \x01(\x0b\x32\x12.ortoo.v1.EnodeLog\"P\n\x15RegisterEnodeResponse\x12\x10\n\x08lease_ms\x18\x01 \x01(\r\x12\x0f\n\x07version\x18\x02 \x01(\x04\x12\x14\n\x0c\x64irectory_id\x18\x03 \x01(\t\"f\n\x14RegisterSnodeRequest\x12\x1e\n\x05snode\x18\x01 \x01(\x0b\x32\x0f.ortoo.v1.Snode\x12\x13\n\x0bincarnation\x18\x02 \x01(\t\x12\x19\n\x11shares_membership\x18\x03 \x01(\x08\"P\n\x15RegisterSnodeResponse\x12\x10\n\x08lease_ms\x18\x01 \x01(\r\x12\x0f\n\x07version\x18\x02 \x01(\x04\x12\x14\n\x0c\x64irectory_id\x18\x03 \x01(\t\"O\n\x11UnregisterRequest\x12\x0f\n\x05\x65node\x18\x01 \x01(\tH\x00\x12\x0f\n\x05snode\x18\x02 \x01(\tH\x00\x12\r\n\x05\x65poch\x18\x03 \x01(\x04\x42\t\n\x07process\"\x14\n\x12UnregisterResponse\"\xbf\x02\n\x12\x43reateTopicRequest\x12\x0c\n\x04name\x18\x01 \x01(\t\x12\x18\n\x10read_queue_count\x18\x02 \x01(\r\x12\x19\n\x11write_queue_count\x18\x03 \x01(\r\x12(\n\npermission\x18\x04 \x01(\x0e\x32\x14.ortoo.v1.Permission\x12\x0e\n\x06\x65nodes\x18\x05 \x03(\t\x12+\n\x0cmessage_type\x18\x06 \x01(\x0e\x32\x15.ortoo.v1.MessageType\x12\x17\n\x0fignore_orphaned\x18\x07 \x01(\x08\x12\x13\n\x0blite_ttl_ms\x18\x08 \x01(\x04\x12\x0e\n\x06parent\x18\t \x01(\t\x12\x13\n\x0bowner_group\x18\n \x01(\t\x12,\n\nowner_kind\x18\x0b \x01(\x0e\x32\x18.ortoo.v1.OwnedTopicKind\"5\n\x13\x43reateTopicResponse\x12\x1e\n\x05topic\x18\x01 \x01(\x0b\x32\x0f.ortoo.v1.Topic\"\xee\x01\n\x12UpdateTopicRequest\x12\x0c\n\x04name\x18\x01 \x01(\t\x12\x18\n\x10read_queue_count\x18\x02 \x01(\r\x12\x19\n\x11write_queue_count\x18\x03 \x01(\r\x12(\n\npermission\x18\x04 \x01(\x0e\x32\x14.ortoo.v1.Permission\x12\x12\n\nadd_enodes\x18\x05 \x03(\t\x12-\n\rpublish_order\x18\x06 \x01(\x0b\x32\x16.ortoo.v1.PublishOrder\x12\x18\n\x0blite_ttl_ms\x18\x07 \x01(\x04H\x00\x88\x01\x01\x42\x0e\n\x0c_lite_ttl_ms\"5\n\x13UpdateTopicResponse\x12\x1e\n\x05topic\x18\x01 \x01(\x0b\x32\x0f.ortoo.v1.Topic\"N\n\x12\x44\x65leteTopicRequest\x12\x0c\n\x04name\x18\x01 \x01(\t\x12\x19\n\x11skip_grace_period\x18\x02 \x01(\x08\x12\x0f\n\x07version\x18\x03 \x01(\x04\":\n\x13\x44\x65leteTopicResponse\x12\x10\n\x08topic_id\x18\x01 \x01(\x06\x12\x11\n\tdue_at_ms\x18\x02 \x01(\x03\"6\n\x14UndeleteTopicRequest\x12\x0c\n\x04name\x18\x01 \x01(\t\x12\x10\n\x08topic_id\x18\x02 \x01(\x06\"7\n\x15UndeleteTopicResponse\x12\x1e\n\x05topic\x18\x01 \x01(\x0b\x32\x0f.ortoo.v1.Topic\"8\n\x18ListDeletedTopicsRequest\x12\r\n\x05\x61\x66ter\x18\x01 \x01(\t\x12\r\n\x05limit\x18\x02 \x01(\r\"W\n\x19ListDeletedTopicsResponse\x12&\n\x06topics\x18\x01 \x03(\x0b\x32\x16.ortoo.v1.DeletedTopic\x12\x12\n\nnext_after\x18\x02 \x01(\t\"X\n\x0c\x44\x65letedTopic\x12\x1e\n\x05topic\x18\x01 \x01(\x0b\x32\x0f.ortoo.v1.Topic\x12\x15\n\rdeleted_at_ms\x18\x02 \x01(\x03\x12\x11\n\tdue_at_ms\x18\x03 \x01(\x03\"\x1f\n\x0fGetTopicRequest\x12\x0c\n\x04name\x18\x01 \x01(\t\"2\n\x10GetTopicResponse\x12\x1e\n\x05topic\x18\x01 \x01(\x0b\x32\x0f.ortoo.v1.Topic\"A\n\x11ListTopicsRequest\x12\r\n\x05\x61\x66ter\x18\x01 \x01(\t\x12\r\n\x05limit\x18\x02 \x01(\r\x12\x0e\n\x06parent\x18\x03 \x01(\t\"Z\n\x12ListTopicsResponse\x12\x1f\n\x06topics\x18\x01 \x03(\x0b\x32\x0f.ortoo.v1.Topic\x12\x12\n\nnext_after\x18\x02 \x01(\t\x12\x0f\n\x07version\x18\x03 \x01(\x04\"V\n\x0fPutGroupRequest\x12\x1e\n\x05group\x18\x01 \x01(\x0b\x32\x0f.ortoo.v1.Group\x12\x13\n\x0b\x63reate_only\x18\x02 \x01(\x08\x12\x0e\n\x06\x66ields\x18\x03 \x03(\t\"2\n\x10PutGroupResponse\x12\x1e\n\x05group\x18\x01 \x01(\x0b\x32\x0f.ortoo.v1.Group\"=\n\x12\x44\x65leteGroupRequest\x12\x0c\n\x04name\x18\x01 \x01(\t\x12\x19\n\x11skip_grace_period\x18\x02 \x01(\x08\"(\n\x13\x44\x65leteGroupResponse\x12\x11\n\tdue_at_ms\x18\x01 \x01(\x03\"?\n\x11ListGroupsRequest\x12\r\n\x05\x61\x66ter\x18\x01 \x01(\t\x12\r\n\x05limit\x18\x02 \x01(\r\x12\x0c\n\x04name\x18\x03 \x01(\t\"I\n\x12ListGroupsResponse\x12\x1f\n\x06groups\x18\x01 \x03(\x0b\x32\x0f.ortoo.v1.Group\x12\x12\n\nnext_after\x18\x02 \x01(\t\"\xb7\x01\n\x12WatchRoutesRequest\x12\x1b\n\x13include_handle_keys\x18\x01 \x01(\x08\x12\x14\n\x0c\x64irectory_id\x18\x02 \x01(\t\x12\r\n\x05since\x18\x03 \x01(\x04\x12\x1e\n\x16\x61\x63\x63\x65pts_placement_sets\x18\x04 \x01(\x08\x12\x30\n\x0blite_topics\x18\x05 \x01(\x0e\x32\x1b.ortoo.v1.WatchedLiteTopics\x12\r\n\x05\x65node\x18\x06 \x01(\t\"\xf1\x03\n\x13WatchRoutesResponse\x12\x0f\n\x07version\x18\x01 \x01(\x04\x12\x10\n\x08snapshot\x18\x02 \x01(\x08\x12\x1f\n\x06topics\x18\x03 \x03(\x0b\x32\x0f.ortoo.v1.Topic\x12\x16\n\x0e\x64\x65leted_topics\x18\x04 \x03(\t\x12\x1f\n\x06groups\x18\x05 \x03(\x0b\x32\x0f.ortoo.v1.Group\x12\x16\n\x0e\x64\x65leted_groups\x18\x06 \x03(\t\x12\x1f\n\x06\x65nodes\x18\x07 \x03(\x0b\x32\x0f.ortoo.v1.Enode\x12\x1f\n\x06snodes\x18\x08 \x03(\x0b\x32\x0f.ortoo.v1.Snode\x12\x14\n\x0c\x64irectory_id\x18\t \x01(\t\x12\x19\n\x11\x64\x65leted_topic_ids\x18\n \x03(\x06\x12\x15\n\rdue_topic_ids\x18\x0b \x03(\x06\x12)\n\x0bhandle_keys\x18\x0c \x01(\x0b\x32\x14.ortoo.v1.HandleKeys\x12\x0c\n\x04more\x18\r \x01(\x08\x12&\n\ndue_groups\x18\x0e \x03(\x0b\x32\x12.ortoo.v1.DueGroup\x12\x0f\n\x07resumed\x18\x0f \x01(\x08\x12\x19\n\x11\x63ontents_checksum\x18\x10 \x01(\x06\x12.\n\x0eplacement_sets\x18\x11 \x03(\x0b\x32\x16.ortoo.v1.PlacementSet\"S\n\x04User\x12\x12\n\naccess_key\x18\x01 \x01(\t\x12\x14\n\x07\x65nabled\x18\x02 \x01(\x08H\x00\x88\x01\x01\x12\x15\n\rcreated_at_ms\x18\x03 \x01(\x03\x42\n\n\x08_enabled\"B\n\x0ePutUserRequest\x12\x1c\n\x04user\x18\x01 \x01(\x0b\x32\x0e.ortoo.v1.User\x12\x12\n\nsecret_key\x18\x02 \x01(\t\"/\n\x0fPutUserResponse\x12\x1c\n\x04user\x18\x01 \x01(\x0b\x32\x0e.ortoo.v1.User\"\'\n\x11\x44\x65leteUserRequest\x12\x12\n\naccess_key\x18\x01 \x01(\t\"\x14\n\x12\x44\x65leteUserResponse\"\x12\n\x10ListUsersRequest\"2\n\x11ListUsersResponse\x12\x1d\n\x05users\x18\x01 \x03(\x0b\x32\x0e.ortoo.v1.User\"$\n\x0eGetUserRequest\x12\x12\n\naccess_key\x18\x01 \x01(\t\"C\n\x0fGetUserResponse\x12\x1c\n\x04user\x18\x01 \x01(\x0b\x32\x0e.ortoo.v1.User\x12\x12\n\nsecret_key\x18\x02 \x01(\t2\xb6\x12\n\x0bNameService\x12P\n\rRegisterEnode\x12\x1e.ortoo.v1.RegisterEnodeRequest\x1a\x1f.ortoo.v1.RegisterEnodeResponse\x12P\n\rRegisterSnode\x12\x1e.ortoo.v1.RegisterSnodeRequest\x1a\x1f.ortoo.v1.RegisterSnodeResponse\x12G\n\nUnregister\x12\x1b.ortoo.v1.UnregisterRequest\x1a\x1c.ortoo.v1.UnregisterResponse\x12J\n\x0b\x43reateTopic\x12\x1c.ortoo.v1.CreateTopicRequest\x1a\x1d.ortoo.v1.CreateTopicResponse\x12J\n\x0bUpdateTopic\x12\x1c.ortoo.v1.UpdateTopicRequest\x1a\x1d.ortoo.v1.UpdateTopicResponse\x12J\n\x0b\x44\x65leteTopic\x12\x1c.ortoo.v1.DeleteTopicRequest\x1a\x1d.ortoo.v1.DeleteTopicResponse\x12P\n\rUndeleteTopic\x12\x1e.ortoo.v1.UndeleteTopicRequest\x1a\x1f.ortoo.v1.UndeleteTopicResponse\x12\\\n\x11ListDeletedTopics\x12\".ortoo.v1.ListDeletedTopicsRequest\x1a#.ortoo.v1.ListDeletedTopicsResponse\x12_\n\x12ListOrphanedTopics\x12#.ortoo.v1.ListOrphanedTopicsRequest\x1a$.ortoo.v1.ListOrphanedTopicsResponse\x12J\n\x0b\x41\x64optTopics\x12\x1c.ortoo.v1.AdoptTopicsRequest\x1a\x1d.ortoo.v1.AdoptTopicsResponse\x12\x41\n\x08GetTopic\x12\x19.ortoo.v1.GetTopicRequest\x1a\x1a.ortoo.v1.GetTopicResponse\x12\x44\n\tGetTopics\x12\x1a.ortoo.v1.GetTopicsRequest\x1a\x1b.ortoo.v1.GetTopicsResponse\x12G\n\nListTopics\x12\x1b.ortoo.v1.ListTopicsRequest\x1a\x1c.ortoo.v1.ListTopicsResponse\x12\x41\n\x08PutGroup\x12\x19.ortoo.v1.PutGroupRequest\x1a\x1a.ortoo.v1.PutGroupResponse\x12J\n\x0b\x44\x65leteGroup\x12\x1c.ortoo.v1.DeleteGroupRequest\x1a\x1d.ortoo.v1.DeleteGroupResponse\x12P\n\rUndeleteGroup\x12\x1e.ortoo.v1.UndeleteGroupRequest\x1a\x1f.ortoo.v1.UndeleteGroupResponse\x12\\\n\x11ListDeletedGroups\x12\".ortoo.v1.ListDeletedGroupsRequest\x1a#.ortoo.v1.ListDeletedGroupsResponse\x12G\n\nListGroups\x12\x1b.ortoo.v1.ListGroupsRequest\x1a\x1c.ortoo.v1.ListGroupsResponse\x12>\n\x07PutUser\x12\x18.ortoo.v1.PutUserRequest\x1a\x19.ortoo.v1.PutUserResponse\x12G\n\nDeleteUser\x12\x1b.ortoo.v1.DeleteUserRequest\x1a\x1c.ortoo.v1.DeleteUserResponse\x12\x44\n\tListUsers\x12\x1a.ortoo.v1.ListUsersRequest\x1a\x1b.ortoo.v1.ListUsersResponse\x12>\n\x07GetUser\x12\x18.ortoo.v1.GetUserRequest\x1a\x19.ortoo.v1.GetUserResponse\x12\\\n\x11\x41\x63quireNamedLease\x12\".ortoo.v1.AcquireNamedLeaseRequest\x1a#.ortoo.v1.AcquireNamedLeaseResponse\x12\\\n\x11ReleaseNamedLease\x12\".ortoo.v1.ReleaseNamedLeaseRequest\x1a#.ortoo.v1.ReleaseNamedLeaseResponse\x12P\n\rReportReplica\x12\x1e.ortoo.v1.ReportReplicaRequest\x1a\x1f.ortoo.v1.ReportReplicaResponse\x12M\n\x0cListReplicas\x12\x1d.ortoo.v1.ListReplicasRequest\x1a\x1e.ortoo.v1.ListReplicasResponse\x12M\n\x0c\x45lectReplica\x12\x1d.ortoo.v1.ElectReplicaRequest\x1a\x1e.ortoo.v1.ElectReplicaResponse\x12J\n\x0b\x41\x63\x63\x65ptStore\x12\x1c.ortoo.v1.AcceptStoreRequest\x1a\x1d.ortoo.v1.AcceptStoreResponse\x12J\n\x0b\x46orgetEnode\x12\x1c.ortoo.v1.ForgetEnodeRequest\x1a\x1d.ortoo.v1.ForgetEnodeResponse\x12L\n\x0bWatchRoutes\x12\x1c.ortoo.v1.WatchRoutesRequest\x1a\x1d.ortoo.v1.WatchRoutesResponse0\x01\x42\x12Z\x10ortoo/v1;ortoov1b\x06proto3')
+DESCRIPTOR = _descriptor_pool.Default().AddSerializedFile(b'\n\x16ortoo/v1/namesrv.proto\x12\x08ortoo.v1\x1a\x1dortoo/v1/group_deletion.proto\x1a\x1aortoo/v1/handle_keys.proto\x1a\x1aortoo/v1/lite_topics.proto\x1a\x1aortoo/v1/named_lease.proto\x1a\x1eortoo/v1/orphaned_topics.proto\x1a\x1cortoo/v1/replica_admin.proto\x1a\x1dortoo/v1/replica_report.proto\x1a\x14ortoo/v1/topic.proto\"\xba\x01\n\x14RegisterEnodeRequest\x12\x1e\n\x05\x65node\x18\x01 \x01(\x0b\x32\x0f.ortoo.v1.Enode\x12\x14\n\x0c\x64irectory_id\x18\x02 \x01(\t\x12-\n\x0eunknown_topics\x18\x03 \x03(\x0b\x32\x15.ortoo.v1.StoredTopic\x12\x1c\n\x14unlisted_topic_count\x18\x04 \x01(\r\x12\x1f\n\x03log\x18\x05 \x01(\x0b\x32\x12.ortoo.v1.EnodeLog\"P\n\x15RegisterEnodeResponse\x12\x10\n\x08lease_ms\x18\x01 \x01(\r\x12\x0f\n\x07version\x18\x02 \x01(\x04\x12\x14\n\x0c\x64irectory_id\x18\x03 \x01(\t\"f\n\x14RegisterSnodeRequest\x12\x1e\n\x05snode\x18\x01 \x01(\x0b\x32\x0f.ortoo.v1.Snode\x12\x13\n\x0bincarnation\x18\x02 \x01(\t\x12\x19\n\x11shares_membership\x18\x03 \x01(\x08\"P\n\x15RegisterSnodeResponse\x12\x10\n\x08lease_ms\x18\x01 \x01(\r\x12\x0f\n\x07version\x18\x02 \x01(\x04\x12\x14\n\x0c\x64irectory_id\x18\x03 \x01(\t\"O\n\x11UnregisterRequest\x12\x0f\n\x05\x65node\x18\x01 \x01(\tH\x00\x12\x0f\n\x05snode\x18\x02 \x01(\tH\x00\x12\r\n\x05\x65poch\x18\x03 \x01(\x04\x42\t\n\x07process\"\x14\n\x12UnregisterResponse\"\xbf\x02\n\x12\x43reateTopicRequest\x12\x0c\n\x04name\x18\x01 \x01(\t\x12\x18\n\x10read_queue_count\x18\x02 \x01(\r\x12\x19\n\x11write_queue_count\x18\x03 \x01(\r\x12(\n\npermission\x18\x04 \x01(\x0e\x32\x14.ortoo.v1.Permission\x12\x0e\n\x06\x65nodes\x18\x05 \x03(\t\x12+\n\x0cmessage_type\x18\x06 \x01(\x0e\x32\x15.ortoo.v1.MessageType\x12\x17\n\x0fignore_orphaned\x18\x07 \x01(\x08\x12\x13\n\x0blite_ttl_ms\x18\x08 \x01(\x04\x12\x0e\n\x06parent\x18\t \x01(\t\x12\x13\n\x0bowner_group\x18\n \x01(\t\x12,\n\nowner_kind\x18\x0b \x01(\x0e\x32\x18.ortoo.v1.OwnedTopicKind\"5\n\x13\x43reateTopicResponse\x12\x1e\n\x05topic\x18\x01 \x01(\x0b\x32\x0f.ortoo.v1.Topic\"\xee\x01\n\x12UpdateTopicRequest\x12\x0c\n\x04name\x18\x01 \x01(\t\x12\x18\n\x10read_queue_count\x18\x02 \x01(\r\x12\x19\n\x11write_queue_count\x18\x03 \x01(\r\x12(\n\npermission\x18\x04 \x01(\x0e\x32\x14.ortoo.v1.Permission\x12\x12\n\nadd_enodes\x18\x05 \x03(\t\x12-\n\rpublish_order\x18\x06 \x01(\x0b\x32\x16.ortoo.v1.PublishOrder\x12\x18\n\x0blite_ttl_ms\x18\x07 \x01(\x04H\x00\x88\x01\x01\x42\x0e\n\x0c_lite_ttl_ms\"5\n\x13UpdateTopicResponse\x12\x1e\n\x05topic\x18\x01 \x01(\x0b\x32\x0f.ortoo.v1.Topic\"N\n\x12\x44\x65leteTopicRequest\x12\x0c\n\x04name\x18\x01 \x01(\t\x12\x19\n\x11skip_grace_period\x18\x02 \x01(\x08\x12\x0f\n\x07version\x18\x03 \x01(\x04\":\n\x13\x44\x65leteTopicResponse\x12\x10\n\x08topic_id\x18\x01 \x01(\x06\x12\x11\n\tdue_at_ms\x18\x02 \x01(\x03\"6\n\x14UndeleteTopicRequest\x12\x0c\n\x04name\x18\x01 \x01(\t\x12\x10\n\x08topic_id\x18\x02 \x01(\x06\"7\n\x15UndeleteTopicResponse\x12\x1e\n\x05topic\x18\x01 \x01(\x0b\x32\x0f.ortoo.v1.Topic\"8\n\x18ListDeletedTopicsRequest\x12\r\n\x05\x61\x66ter\x18\x01 \x01(\t\x12\r\n\x05limit\x18\x02 \x01(\r\"W\n\x19ListDeletedTopicsResponse\x12&\n\x06topics\x18\x01 \x03(\x0b\x32\x16.ortoo.v1.DeletedTopic\x12\x12\n\nnext_after\x18\x02 \x01(\t\"X\n\x0c\x44\x65letedTopic\x12\x1e\n\x05topic\x18\x01 \x01(\x0b\x32\x0f.ortoo.v1.Topic\x12\x15\n\rdeleted_at_ms\x18\x02 \x01(\x03\x12\x11\n\tdue_at_ms\x18\x03 \x01(\x03\"\x1f\n\x0fGetTopicRequest\x12\x0c\n\x04name\x18\x01 \x01(\t\"2\n\x10GetTopicResponse\x12\x1e\n\x05topic\x18\x01 \x01(\x0b\x32\x0f.ortoo.v1.Topic\"A\n\x11ListTopicsRequest\x12\r\n\x05\x61\x66ter\x18\x01 \x01(\t\x12\r\n\x05limit\x18\x02 \x01(\r\x12\x0e\n\x06parent\x18\x03 \x01(\t\"Z\n\x12ListTopicsResponse\x12\x1f\n\x06topics\x18\x01 \x03(\x0b\x32\x0f.ortoo.v1.Topic\x12\x12\n\nnext_after\x18\x02 \x01(\t\x12\x0f\n\x07version\x18\x03 \x01(\x04\"V\n\x0fPutGroupRequest\x12\x1e\n\x05group\x18\x01 \x01(\x0b\x32\x0f.ortoo.v1.Group\x12\x13\n\x0b\x63reate_only\x18\x02 \x01(\x08\x12\x0e\n\x06\x66ields\x18\x03 \x03(\t\"2\n\x10PutGroupResponse\x12\x1e\n\x05group\x18\x01 \x01(\x0b\x32\x0f.ortoo.v1.Group\"=\n\x12\x44\x65leteGroupRequest\x12\x0c\n\x04name\x18\x01 \x01(\t\x12\x19\n\x11skip_grace_period\x18\x02 \x01(\x08\"(\n\x13\x44\x65leteGroupResponse\x12\x11\n\tdue_at_ms\x18\x01 \x01(\x03\"?\n\x11ListGroupsRequest\x12\r\n\x05\x61\x66ter\x18\x01 \x01(\t\x12\r\n\x05limit\x18\x02 \x01(\r\x12\x0c\n\x04name\x18\x03 \x01(\t\"I\n\x12ListGroupsResponse\x12\x1f\n\x06groups\x18\x01 \x03(\x0b\x32\x0f.ortoo.v1.Group\x12\x12\n\nnext_after\x18\x02 \x01(\t\"\xb7\x01\n\x12WatchRoutesRequest\x12\x1b\n\x13include_handle_keys\x18\x01 \x01(\x08\x12\x14\n\x0c\x64irectory_id\x18\x02 \x01(\t\x12\r\n\x05since\x18\x03 \x01(\x04\x12\x1e\n\x16\x61\x63\x63\x65pts_placement_sets\x18\x04 \x01(\x08\x12\x30\n\x0blite_topics\x18\x05 \x01(\x0e\x32\x1b.ortoo.v1.WatchedLiteTopics\x12\r\n\x05\x65node\x18\x06 \x01(\t\"\xf1\x03\n\x13WatchRoutesResponse\x12\x0f\n\x07version\x18\x01 \x01(\x04\x12\x10\n\x08snapshot\x18\x02 \x01(\x08\x12\x1f\n\x06topics\x18\x03 \x03(\x0b\x32\x0f.ortoo.v1.Topic\x12\x16\n\x0e\x64\x65leted_topics\x18\x04 \x03(\t\x12\x1f\n\x06groups\x18\x05 \x03(\x0b\x32\x0f.ortoo.v1.Group\x12\x16\n\x0e\x64\x65leted_groups\x18\x06 \x03(\t\x12\x1f\n\x06\x65nodes\x18\x07 \x03(\x0b\x32\x0f.ortoo.v1.Enode\x12\x1f\n\x06snodes\x18\x08 \x03(\x0b\x32\x0f.ortoo.v1.Snode\x12\x14\n\x0c\x64irectory_id\x18\t \x01(\t\x12\x19\n\x11\x64\x65leted_topic_ids\x18\n \x03(\x06\x12\x15\n\rdue_topic_ids\x18\x0b \x03(\x06\x12)\n\x0bhandle_keys\x18\x0c \x01(\x0b\x32\x14.ortoo.v1.HandleKeys\x12\x0c\n\x04more\x18\r \x01(\x08\x12&\n\ndue_groups\x18\x0e \x03(\x0b\x32\x12.ortoo.v1.DueGroup\x12\x0f\n\x07resumed\x18\x0f \x01(\x08\x12\x19\n\x11\x63ontents_checksum\x18\x10 \x01(\x06\x12.\n\x0eplacement_sets\x18\x11 \x03(\x0b\x32\x16.ortoo.v1.PlacementSet\"S\n\x04User\x12\x12\n\naccess_key\x18\x01 \x01(\t\x12\x14\n\x07\x65nabled\x18\x02 \x01(\x08H\x00\x88\x01\x01\x12\x15\n\rcreated_at_ms\x18\x03 \x01(\x03\x42\n\n\x08_enabled\"B\n\x0ePutUserRequest\x12\x1c\n\x04user\x18\x01 \x01(\x0b\x32\x0e.ortoo.v1.User\x12\x12\n\nsecret_key\x18\x02 \x01(\t\"/\n\x0fPutUserResponse\x12\x1c\n\x04user\x18\x01 \x01(\x0b\x32\x0e.ortoo.v1.User\"\'\n\x11\x44\x65leteUserRequest\x12\x12\n\naccess_key\x18\x01 \x01(\t\"\x14\n\x12\x44\x65leteUserResponse\"\x12\n\x10ListUsersRequest\"2\n\x11ListUsersResponse\x12\x1d\n\x05users\x18\x01 \x03(\x0b\x32\x0e.ortoo.v1.User\"$\n\x0eGetUserRequest\x12\x12\n\naccess_key\x18\x01 \x01(\t\"C\n\x0fGetUserResponse\x12\x1c\n\x04user\x18\x01 \x01(\x0b\x32\x0e.ortoo.v1.User\x12\x12\n\nsecret_key\x18\x02 \x01(\t2\x88\x13\n\x0bNameService\x12P\n\rRegisterEnode\x12\x1e.ortoo.v1.RegisterEnodeRequest\x1a\x1f.ortoo.v1.RegisterEnodeResponse\x12P\n\rRegisterSnode\x12\x1e.ortoo.v1.RegisterSnodeRequest\x1a\x1f.ortoo.v1.RegisterSnodeResponse\x12G\n\nUnregister\x12\x1b.ortoo.v1.UnregisterRequest\x1a\x1c.ortoo.v1.UnregisterResponse\x12J\n\x0b\x43reateTopic\x12\x1c.ortoo.v1.CreateTopicRequest\x1a\x1d.ortoo.v1.CreateTopicResponse\x12J\n\x0bUpdateTopic\x12\x1c.ortoo.v1.UpdateTopicRequest\x1a\x1d.ortoo.v1.UpdateTopicResponse\x12J\n\x0b\x44\x65leteTopic\x12\x1c.ortoo.v1.DeleteTopicRequest\x1a\x1d.ortoo.v1.DeleteTopicResponse\x12P\n\rUndeleteTopic\x12\x1e.ortoo.v1.UndeleteTopicRequest\x1a\x1f.ortoo.v1.UndeleteTopicResponse\x12\\\n\x11ListDeletedTopics\x12\".ortoo.v1.ListDeletedTopicsRequest\x1a#.ortoo.v1.ListDeletedTopicsResponse\x12_\n\x12ListOrphanedTopics\x12#.ortoo.v1.ListOrphanedTopicsRequest\x1a$.ortoo.v1.ListOrphanedTopicsResponse\x12J\n\x0b\x41\x64optTopics\x12\x1c.ortoo.v1.AdoptTopicsRequest\x1a\x1d.ortoo.v1.AdoptTopicsResponse\x12\x41\n\x08GetTopic\x12\x19.ortoo.v1.GetTopicRequest\x1a\x1a.ortoo.v1.GetTopicResponse\x12\x44\n\tGetTopics\x12\x1a.ortoo.v1.GetTopicsRequest\x1a\x1b.ortoo.v1.GetTopicsResponse\x12P\n\rEndLiteTopics\x12\x1e.ortoo.v1.EndLiteTopicsRequest\x1a\x1f.ortoo.v1.EndLiteTopicsResponse\x12G\n\nListTopics\x12\x1b.ortoo.v1.ListTopicsRequest\x1a\x1c.ortoo.v1.ListTopicsResponse\x12\x41\n\x08PutGroup\x12\x19.ortoo.v1.PutGroupRequest\x1a\x1a.ortoo.v1.PutGroupResponse\x12J\n\x0b\x44\x65leteGroup\x12\x1c.ortoo.v1.DeleteGroupRequest\x1a\x1d.ortoo.v1.DeleteGroupResponse\x12P\n\rUndeleteGroup\x12\x1e.ortoo.v1.UndeleteGroupRequest\x1a\x1f.ortoo.v1.UndeleteGroupResponse\x12\\\n\x11ListDeletedGroups\x12\".ortoo.v1.ListDeletedGroupsRequest\x1a#.ortoo.v1.ListDeletedGroupsResponse\x12G\n\nListGroups\x12\x1b.ortoo.v1.ListGroupsRequest\x1a\x1c.ortoo.v1.ListGroupsResponse\x12>\n\x07PutUser\x12\x18.ortoo.v1.PutUserRequest\x1a\x19.ortoo.v1.PutUserResponse\x12G\n\nDeleteUser\x12\x1b.ortoo.v1.DeleteUserRequest\x1a\x1c.ortoo.v1.DeleteUserResponse\x12\x44\n\tListUsers\x12\x1a.ortoo.v1.ListUsersRequest\x1a\x1b.ortoo.v1.ListUsersResponse\x12>\n\x07GetUser\x12\x18.ortoo.v1.GetUserRequest\x1a\x19.ortoo.v1.GetUserResponse\x12\\\n\x11\x41\x63quireNamedLease\x12\".ortoo.v1.AcquireNamedLeaseRequest\x1a#.ortoo.v1.AcquireNamedLeaseResponse\x12\\\n\x11ReleaseNamedLease\x12\".ortoo.v1.ReleaseNamedLeaseRequest\x1a#.ortoo.v1.ReleaseNamedLeaseResponse\x12P\n\rReportReplica\x12\x1e.ortoo.v1.ReportReplicaRequest\x1a\x1f.ortoo.v1.ReportReplicaResponse\x12M\n\x0cListReplicas\x12\x1d.ortoo.v1.ListReplicasRequest\x1a\x1e.ortoo.v1.ListReplicasResponse\x12M\n\x0c\x45lectReplica\x12\x1d.ortoo.v1.ElectReplicaRequest\x1a\x1e.ortoo.v1.ElectReplicaResponse\x12J\n\x0b\x41\x63\x63\x65ptStore\x12\x1c.ortoo.v1.AcceptStoreRequest\x1a\x1d.ortoo.v1.AcceptStoreResponse\x12J\n\x0b\x46orgetEnode\x12\x1c.ortoo.v1.ForgetEnodeRequest\x1a\x1d.ortoo.v1.ForgetEnodeResponse\x12L\n\x0bWatchRoutes\x12\x1c.ortoo.v1.WatchRoutesRequest\x1a\x1d.ortoo.v1.WatchRoutesResponse0\x01\x42\x12Z\x10ortoo/v1;ortoov1b\x06proto3')
 
 _globals = globals()
 _builder.BuildMessageAndEnumDescriptors(DESCRIPTOR, _globals)
@@ -29,82 +30,82 @@ _builder.BuildTopDescriptorsAndMessages(DESCRIPTOR, 'ortoo.v1.namesrv_pb2', _glo
 if _descriptor._USE_C_DESCRIPTORS == False:
   _globals['DESCRIPTOR']._options = None
   _globals['DESCRIPTOR']._serialized_options = b'Z\020ortoo/v1;ortoov1'
-  _globals['_REGISTERENODEREQUEST']._serialized_start=239
-  _globals['_REGISTERENODEREQUEST']._serialized_end=425
-  _globals['_REGISTERENODERESPONSE']._serialized_start=427
-  _globals['_REGISTERENODERESPONSE']._serialized_end=507
-  _globals['_REGISTERSNODEREQUEST']._serialized_start=509
-  _globals['_REGISTERSNODEREQUEST']._serialized_end=611
-  _globals['_REGISTERSNODERESPONSE']._serialized_start=613
-  _globals['_REGISTERSNODERESPONSE']._serialized_end=693
-  _globals['_UNREGISTERREQUEST']._serialized_start=695
-  _globals['_UNREGISTERREQUEST']._serialized_end=774
-  _globals['_UNREGISTERRESPONSE']._serialized_start=776
-  _globals['_UNREGISTERRESPONSE']._serialized_end=796
-  _globals['_CREATETOPICREQUEST']._serialized_start=799
-  _globals['_CREATETOPICREQUEST']._serialized_end=1118
-  _globals['_CREATETOPICRESPONSE']._serialized_start=1120
-  _globals['_CREATETOPICRESPONSE']._serialized_end=1173
-  _globals['_UPDATETOPICREQUEST']._serialized_start=1176
-  _globals['_UPDATETOPICREQUEST']._serialized_end=1414
-  _globals['_UPDATETOPICRESPONSE']._serialized_start=1416
-  _globals['_UPDATETOPICRESPONSE']._serialized_end=1469
-  _globals['_DELETETOPICREQUEST']._serialized_start=1471
-  _globals['_DELETETOPICREQUEST']._serialized_end=1549
-  _globals['_DELETETOPICRESPONSE']._serialized_start=1551
-  _globals['_DELETETOPICRESPONSE']._serialized_end=1609
-  _globals['_UNDELETETOPICREQUEST']._serialized_start=1611
-  _globals['_UNDELETETOPICREQUEST']._serialized_end=1665
-  _globals['_UNDELETETOPICRESPONSE']._serialized_start=1667
-  _globals['_UNDELETETOPICRESPONSE']._serialized_end=1722
-  _globals['_LISTDELETEDTOPICSREQUEST']._serialized_start=1724
-  _globals['_LISTDELETEDTOPICSREQUEST']._serialized_end=1780
-  _globals['_LISTDELETEDTOPICSRESPONSE']._serialized_start=1782
-  _globals['_LISTDELETEDTOPICSRESPONSE']._serialized_end=1869
-  _globals['_DELETEDTOPIC']._serialized_start=1871
-  _globals['_DELETEDTOPIC']._serialized_end=1959
-  _globals['_GETTOPICREQUEST']._serialized_start=1961
-  _globals['_GETTOPICREQUEST']._serialized_end=1992
-  _globals['_GETTOPICRESPONSE']._serialized_start=1994
-  _globals['_GETTOPICRESPONSE']._serialized_end=2044
-  _globals['_LISTTOPICSREQUEST']._serialized_start=2046
-  _globals['_LISTTOPICSREQUEST']._serialized_end=2111
-  _globals['_LISTTOPICSRESPONSE']._serialized_start=2113
-  _globals['_LISTTOPICSRESPONSE']._serialized_end=2203
-  _globals['_PUTGROUPREQUEST']._serialized_start=2205
-  _globals['_PUTGROUPREQUEST']._serialized_end=2291
-  _globals['_PUTGROUPRESPONSE']._serialized_start=2293
-  _globals['_PUTGROUPRESPONSE']._serialized_end=2343
-  _globals['_DELETEGROUPREQUEST']._serialized_start=2345
-  _globals['_DELETEGROUPREQUEST']._serialized_end=2406
-  _globals['_DELETEGROUPRESPONSE']._serialized_start=2408
-  _globals['_DELETEGROUPRESPONSE']._serialized_end=2448
-  _globals['_LISTGROUPSREQUEST']._serialized_start=2450
-  _globals['_LISTGROUPSREQUEST']._serialized_end=2513
-  _globals['_LISTGROUPSRESPONSE']._serialized_start=2515
-  _globals['_LISTGROUPSRESPONSE']._serialized_end=2588
-  _globals['_WATCHROUTESREQUEST']._serialized_start=2591
-  _globals['_WATCHROUTESREQUEST']._serialized_end=2774
-  _globals['_WATCHROUTESRESPONSE']._serialized_start=2777
-  _globals['_WATCHROUTESRESPONSE']._serialized_end=3274
-  _globals['_USER']._serialized_start=3276
-  _globals['_USER']._serialized_end=3359
-  _globals['_PUTUSERREQUEST']._serialized_start=3361
-  _globals['_PUTUSERREQUEST']._serialized_end=3427
-  _globals['_PUTUSERRESPONSE']._serialized_start=3429
-  _globals['_PUTUSERRESPONSE']._serialized_end=3476
-  _globals['_DELETEUSERREQUEST']._serialized_start=3478
-  _globals['_DELETEUSERREQUEST']._serialized_end=3517
-  _globals['_DELETEUSERRESPONSE']._serialized_start=3519
-  _globals['_DELETEUSERRESPONSE']._serialized_end=3539
-  _globals['_LISTUSERSREQUEST']._serialized_start=3541
-  _globals['_LISTUSERSREQUEST']._serialized_end=3559
-  _globals['_LISTUSERSRESPONSE']._serialized_start=3561
-  _globals['_LISTUSERSRESPONSE']._serialized_end=3611
-  _globals['_GETUSERREQUEST']._serialized_start=3613
-  _globals['_GETUSERREQUEST']._serialized_end=3649
-  _globals['_GETUSERRESPONSE']._serialized_start=3651
-  _globals['_GETUSERRESPONSE']._serialized_end=3718
-  _globals['_NAMESERVICE']._serialized_start=3721
-  _globals['_NAMESERVICE']._serialized_end=6079
+  _globals['_REGISTERENODEREQUEST']._serialized_start=267
+  _globals['_REGISTERENODEREQUEST']._serialized_end=453
+  _globals['_REGISTERENODERESPONSE']._serialized_start=455
+  _globals['_REGISTERENODERESPONSE']._serialized_end=535
+  _globals['_REGISTERSNODEREQUEST']._serialized_start=537
+  _globals['_REGISTERSNODEREQUEST']._serialized_end=639
+  _globals['_REGISTERSNODERESPONSE']._serialized_start=641
+  _globals['_REGISTERSNODERESPONSE']._serialized_end=721
+  _globals['_UNREGISTERREQUEST']._serialized_start=723
+  _globals['_UNREGISTERREQUEST']._serialized_end=802
+  _globals['_UNREGISTERRESPONSE']._serialized_start=804
+  _globals['_UNREGISTERRESPONSE']._serialized_end=824
+  _globals['_CREATETOPICREQUEST']._serialized_start=827
+  _globals['_CREATETOPICREQUEST']._serialized_end=1146
+  _globals['_CREATETOPICRESPONSE']._serialized_start=1148
+  _globals['_CREATETOPICRESPONSE']._serialized_end=1201
+  _globals['_UPDATETOPICREQUEST']._serialized_start=1204
+  _globals['_UPDATETOPICREQUEST']._serialized_end=1442
+  _globals['_UPDATETOPICRESPONSE']._serialized_start=1444
+  _globals['_UPDATETOPICRESPONSE']._serialized_end=1497
+  _globals['_DELETETOPICREQUEST']._serialized_start=1499
+  _globals['_DELETETOPICREQUEST']._serialized_end=1577
+  _globals['_DELETETOPICRESPONSE']._serialized_start=1579
+  _globals['_DELETETOPICRESPONSE']._serialized_end=1637
+  _globals['_UNDELETETOPICREQUEST']._serialized_start=1639
+  _globals['_UNDELETETOPICREQUEST']._serialized_end=1693
+  _globals['_UNDELETETOPICRESPONSE']._serialized_start=1695
+  _globals['_UNDELETETOPICRESPONSE']._serialized_end=1750
+  _globals['_LISTDELETEDTOPICSREQUEST']._serialized_start=1752
+  _globals['_LISTDELETEDTOPICSREQUEST']._serialized_end=1808
+  _globals['_LISTDELETEDTOPICSRESPONSE']._serialized_start=1810
+  _globals['_LISTDELETEDTOPICSRESPONSE']._serialized_end=1897
+  _globals['_DELETEDTOPIC']._serialized_start=1899
+  _globals['_DELETEDTOPIC']._serialized_end=1987
+  _globals['_GETTOPICREQUEST']._serialized_start=1989
+  _globals['_GETTOPICREQUEST']._serialized_end=2020
+  _globals['_GETTOPICRESPONSE']._serialized_start=2022
+  _globals['_GETTOPICRESPONSE']._serialized_end=2072
+  _globals['_LISTTOPICSREQUEST']._serialized_start=2074
+  _globals['_LISTTOPICSREQUEST']._serialized_end=2139
+  _globals['_LISTTOPICSRESPONSE']._serialized_start=2141
+  _globals['_LISTTOPICSRESPONSE']._serialized_end=2231
+  _globals['_PUTGROUPREQUEST']._serialized_start=2233
+  _globals['_PUTGROUPREQUEST']._serialized_end=2319
+  _globals['_PUTGROUPRESPONSE']._serialized_start=2321
+  _globals['_PUTGROUPRESPONSE']._serialized_end=2371
+  _globals['_DELETEGROUPREQUEST']._serialized_start=2373
+  _globals['_DELETEGROUPREQUEST']._serialized_end=2434
+  _globals['_DELETEGROUPRESPONSE']._serialized_start=2436
+  _globals['_DELETEGROUPRESPONSE']._serialized_end=2476
+  _globals['_LISTGROUPSREQUEST']._serialized_start=2478
+  _globals['_LISTGROUPSREQUEST']._serialized_end=2541
+  _globals['_LISTGROUPSRESPONSE']._serialized_start=2543
+  _globals['_LISTGROUPSRESPONSE']._serialized_end=2616
+  _globals['_WATCHROUTESREQUEST']._serialized_start=2619
+  _globals['_WATCHROUTESREQUEST']._serialized_end=2802
+  _globals['_WATCHROUTESRESPONSE']._serialized_start=2805
+  _globals['_WATCHROUTESRESPONSE']._serialized_end=3302
+  _globals['_USER']._serialized_start=3304
+  _globals['_USER']._serialized_end=3387
+  _globals['_PUTUSERREQUEST']._serialized_start=3389
+  _globals['_PUTUSERREQUEST']._serialized_end=3455
+  _globals['_PUTUSERRESPONSE']._serialized_start=3457
+  _globals['_PUTUSERRESPONSE']._serialized_end=3504
+  _globals['_DELETEUSERREQUEST']._serialized_start=3506
+  _globals['_DELETEUSERREQUEST']._serialized_end=3545
+  _globals['_DELETEUSERRESPONSE']._serialized_start=3547
+  _globals['_DELETEUSERRESPONSE']._serialized_end=3567
+  _globals['_LISTUSERSREQUEST']._serialized_start=3569
+  _globals['_LISTUSERSREQUEST']._serialized_end=3587
+  _globals['_LISTUSERSRESPONSE']._serialized_start=3589
+  _globals['_LISTUSERSRESPONSE']._serialized_end=3639
+  _globals['_GETUSERREQUEST']._serialized_start=3641
+  _globals['_GETUSERREQUEST']._serialized_end=3677
+  _globals['_GETUSERRESPONSE']._serialized_start=3679
+  _globals['_GETUSERRESPONSE']._serialized_end=3746
+  _globals['_NAMESERVICE']._serialized_start=3749
+  _globals['_NAMESERVICE']._serialized_end=6189
 # @@protoc_insertion_point(module_scope)

@@ -941,7 +941,9 @@ class WatchRoutesResponse(_message.Message):
 
     @_builtins.property
     def enodes(self) -> _containers.RepeatedCompositeFieldContainer[_topic_pb2.Enode]:
-        """New and changed enodes. After its lease expired, an enode has alive = false."""
+        """New and changed enodes. After its lease expired, an enode has alive = false. Watchers with
+        WATCHED_LITE_TOPICS_ON_ENODE, which are enodes, get no processes.
+        """
 
     @_builtins.property
     def snodes(self) -> _containers.RepeatedCompositeFieldContainer[_topic_pb2.Snode]:

@@ -3,6 +3,7 @@
 import grpc
 
 from ortoo.v1 import group_deletion_pb2 as ortoo_dot_v1_dot_group__deletion__pb2
+from ortoo.v1 import lite_topics_pb2 as ortoo_dot_v1_dot_lite__topics__pb2
 from ortoo.v1 import named_lease_pb2 as ortoo_dot_v1_dot_named__lease__pb2
 from ortoo.v1 import namesrv_pb2 as ortoo_dot_v1_dot_namesrv__pb2
 from ortoo.v1 import orphaned_topics_pb2 as ortoo_dot_v1_dot_orphaned__topics__pb2
@@ -80,6 +81,11 @@ class NameServiceStub(object):
                 '/ortoo.v1.NameService/GetTopics',
                 request_serializer=ortoo_dot_v1_dot_topic__pb2.GetTopicsRequest.SerializeToString,
                 response_deserializer=ortoo_dot_v1_dot_topic__pb2.GetTopicsResponse.FromString,
+                )
+        self.EndLiteTopics = channel.unary_unary(
+                '/ortoo.v1.NameService/EndLiteTopics',
+                request_serializer=ortoo_dot_v1_dot_lite__topics__pb2.EndLiteTopicsRequest.SerializeToString,
+                response_deserializer=ortoo_dot_v1_dot_lite__topics__pb2.EndLiteTopicsResponse.FromString,
                 )
         self.ListTopics = channel.unary_unary(
                 '/ortoo.v1.NameService/ListTopics',
@@ -257,6 +263,14 @@ class NameServiceServicer(object):
 
     def GetTopics(self, request, context):
         """Several topics by name or by id. Missing topics are left out.
+        """
+        context.set_code(grpc.StatusCode.UNIMPLEMENTED)
+        context.set_details('Method not implemented!')
+        raise NotImplementedError('Method not implemented!')
+
+    def EndLiteTopics(self, request, context):
+        """Closes unused lite topics for senders, and deletes closed ones, many in one change. A lite topic that was changed
+        meanwhile is left out.
         """
         context.set_code(grpc.StatusCode.UNIMPLEMENTED)
         context.set_details('Method not implemented!')
@@ -466,6 +480,11 @@ def add_NameServiceServicer_to_server(servicer, server):
                     servicer.GetTopics,
                     request_deserializer=ortoo_dot_v1_dot_topic__pb2.GetTopicsRequest.FromString,
                     response_serializer=ortoo_dot_v1_dot_topic__pb2.GetTopicsResponse.SerializeToString,
+            ),
+            'EndLiteTopics': grpc.unary_unary_rpc_method_handler(
+                    servicer.EndLiteTopics,
+                    request_deserializer=ortoo_dot_v1_dot_lite__topics__pb2.EndLiteTopicsRequest.FromString,
+                    response_serializer=ortoo_dot_v1_dot_lite__topics__pb2.EndLiteTopicsResponse.SerializeToString,
             ),
             'ListTopics': grpc.unary_unary_rpc_method_handler(
                     servicer.ListTopics,
@@ -769,6 +788,23 @@ class NameService(object):
         return grpc.experimental.unary_unary(request, target, '/ortoo.v1.NameService/GetTopics',
             ortoo_dot_v1_dot_topic__pb2.GetTopicsRequest.SerializeToString,
             ortoo_dot_v1_dot_topic__pb2.GetTopicsResponse.FromString,
+            options, channel_credentials,
+            insecure, call_credentials, compression, wait_for_ready, timeout, metadata)
+
+    @staticmethod
+    def EndLiteTopics(request,
+            target,
+            options=(),
+            channel_credentials=None,
+            call_credentials=None,
+            insecure=False,
+            compression=None,
+            wait_for_ready=None,
+            timeout=None,
+            metadata=None):
+        return grpc.experimental.unary_unary(request, target, '/ortoo.v1.NameService/EndLiteTopics',
+            ortoo_dot_v1_dot_lite__topics__pb2.EndLiteTopicsRequest.SerializeToString,
+            ortoo_dot_v1_dot_lite__topics__pb2.EndLiteTopicsResponse.FromString,
             options, channel_credentials,
             insecure, call_credentials, compression, wait_for_ready, timeout, metadata)
 

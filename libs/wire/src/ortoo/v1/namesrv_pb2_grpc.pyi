@@ -6,6 +6,7 @@ The services of the name server for enodes, snodes and operators' tools."""
 from collections import abc as _abc
 from grpc import aio as _aio
 from ortoo.v1 import group_deletion_pb2 as _group_deletion_pb2
+from ortoo.v1 import lite_topics_pb2 as _lite_topics_pb2
 from ortoo.v1 import named_lease_pb2 as _named_lease_pb2
 from ortoo.v1 import namesrv_pb2 as _namesrv_pb2
 from ortoo.v1 import orphaned_topics_pb2 as _orphaned_topics_pb2
@@ -48,6 +49,10 @@ class NameServiceStub:
     """One topic by name."""
     GetTopics: _aio.UnaryUnaryMultiCallable[_topic_pb2.GetTopicsRequest, _topic_pb2.GetTopicsResponse]
     """Several topics by name or by id. Missing topics are left out."""
+    EndLiteTopics: _aio.UnaryUnaryMultiCallable[_lite_topics_pb2.EndLiteTopicsRequest, _lite_topics_pb2.EndLiteTopicsResponse]
+    """Closes unused lite topics for senders, and deletes closed ones, many in one change. A lite topic that was changed
+    meanwhile is left out.
+    """
     ListTopics: _aio.UnaryUnaryMultiCallable[_namesrv_pb2.ListTopicsRequest, _namesrv_pb2.ListTopicsResponse]
     """All topics, by name."""
     PutGroup: _aio.UnaryUnaryMultiCallable[_namesrv_pb2.PutGroupRequest, _namesrv_pb2.PutGroupResponse]
@@ -207,6 +212,16 @@ class NameServiceServicer(metaclass=_abc_1.ABCMeta):
         context: _aio.ServicerContext[_topic_pb2.GetTopicsRequest, _abc.Awaitable[_topic_pb2.GetTopicsResponse]],
     ) -> _abc.Awaitable[_topic_pb2.GetTopicsResponse]:
         """Several topics by name or by id. Missing topics are left out."""
+
+    @_abc_1.abstractmethod
+    def EndLiteTopics(
+        self,
+        request: _lite_topics_pb2.EndLiteTopicsRequest,
+        context: _aio.ServicerContext[_lite_topics_pb2.EndLiteTopicsRequest, _abc.Awaitable[_lite_topics_pb2.EndLiteTopicsResponse]],
+    ) -> _abc.Awaitable[_lite_topics_pb2.EndLiteTopicsResponse]:
+        """Closes unused lite topics for senders, and deletes closed ones, many in one change. A lite topic that was changed
+        meanwhile is left out.
+        """
 
     @_abc_1.abstractmethod
     def ListTopics(

@@ -1,12 +1,14 @@
 """The names of a directory in order, for lists that are read in pages."""
 
 from bisect import bisect_left, bisect_right, insort
-from collections.abc import Collection, Iterator
+from collections.abc import Collection, Iterable, Iterator
 from itertools import chain
 from typing import Final
 
-CHANGES_MAX: Final = 100
-"""More changes than this at once are cheaper to sort at the next page."""
+CHANGED_MAX: Final = 1_000
+"""More changed names than this at once are cheaper to sort at the next page."""
+MOVES_MAX: Final = 100
+"""The same of added names and of runs of removed ones, each of which moves the names behind it."""
 PART_NAMES: Final = 250
 """The number of names that are sorted in the first steps of `sort`."""
 
@@ -52,16 +54,25 @@ class SortedNames:
             for missed in self._missed:
                 missed.update(changed)
             return
-        if len(changed) > CHANGES_MAX:
+        if len(changed) > CHANGED_MAX:
             self._sorted = None
             return
-        for name in changed:
+        added, removed = [], []
+        for name in set(changed):
             at = bisect_left(self._sorted, name)
             was_there = at < len(self._sorted) and self._sorted[at] == name
             if was_there and name not in self._names:
-                del self._sorted[at]
+                removed.append(at)
             elif not was_there and name in self._names:
-                insort(self._sorted, name)
+                added.append(name)
+        gone = list(_runs(sorted(removed)))
+        if len(added) + len(gone) > MOVES_MAX:
+            self._sorted = None
+            return
+        for first, end in reversed(gone):
+            del self._sorted[first:end]
+        for name in added:
+            insort(self._sorted, name)
 
     def page(self, after: str = "", limit: int = 0) -> tuple[list[str], str]:
         """The first `limit` names behind `after`, and the `after` of the next page. 0 = all; empty = no next page."""
@@ -70,3 +81,16 @@ class SortedNames:
         first = bisect_right(self._sorted, after) if after else 0
         found = self._sorted[first : first + limit] if limit else self._sorted[first:]
         return found, found[-1] if first + len(found) < len(self._sorted) else ""
+
+
+def _runs(places: Iterable[int]) -> Iterator[tuple[int, int]]:
+    """The runs of consecutive numbers in sorted ones, each with its first number and its end."""
+    first = end = -1
+    for place in places:
+        if place != end:
+            if end > first:
+                yield first, end
+            first = place
+        end = place + 1
+    if end > first:
+        yield first, end

@@ -55,6 +55,13 @@ class QueueLog:
         """Make the messages below `begin_offset` unreadable."""
         self.begin_offset = max(self.begin_offset, begin_offset)
 
+    @property
+    def last_stored_at_ms(self) -> int:
+        """When the last message was stored, milliseconds since 1970-01-01 UTC; 0 = no message is readable."""
+        if self.begin_offset == self.end_offset:
+            return 0
+        return self.rows.stored_at_ms[-1] if self.rows else self.runs[-1].entry.last_stored_at_ms if self.runs else 0
+
     def run_containing(self, offset: int) -> SealedRun | None:
         """The sealed run with `offset`, or the next run behind it; None if only the active segment can hold it."""
         at = bisect_right(self.runs, offset, key=_END_OFFSET)

@@ -30,8 +30,13 @@ class StorageHandlers(EnodeHandlers):
         for topic_id in request.topic_ids:
             with contextlib.suppress(NotFound):
                 queues = self.store.describe_queues(topic_id)
-                begins, ends = [one.begin_offset for one in queues], [one.end_offset for one in queues]
-                topics.append(topics_pb.TopicQueues(topic_id=topic_id, begin_offsets=begins, end_offsets=ends))
+                described = topics_pb.TopicQueues(
+                    topic_id=topic_id,
+                    begin_offsets=[one.begin_offset for one in queues],
+                    end_offsets=[one.end_offset for one in queues],
+                    last_stored_at_ms=self.store.last_times_ms(topic_id) if request.with_last_times else (),
+                )
+                topics.append(described)
         return topics_pb.DescribeQueuesOfTopicsResponse(topics=topics)
 
     async def MeasureQueues(

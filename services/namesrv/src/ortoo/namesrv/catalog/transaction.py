@@ -9,7 +9,7 @@ from typing import Any, TypeVar
 import sqlalchemy as sa
 
 from ortoo.common.directory.group import Group
-from ortoo.common.directory.topic import Placement
+from ortoo.common.directory.topic import Permission, Placement
 from ortoo.common.groups.group_topics import owner_of_name, parent_of_topic
 from ortoo.common.groups.handle_seal import HandleKey
 from ortoo.namesrv.catalog import tables
@@ -21,6 +21,8 @@ from ortoo.namesrv.decisions.routes.route_changes import StoredDirectory
 from ortoo.namesrv.decisions.topics import Topic
 
 IDS_IN_STATEMENT = 500
+TOPIC_DELETION = ("deleted_at_ms", "due_at_ms", "is_due")
+"""The columns of a deleted topic that a topic does not have."""
 GROUP_DELETION = ("deleted_at_ms", "due_at_ms", "due_version")
 """The columns of a deleted group that a group does not have."""
 T = TypeVar("T")
@@ -124,11 +126,17 @@ class CatalogTransaction:
 
     def topics_by_id(self, topic_ids: Collection[int]) -> list[Topic]:
         """The stored topics with these ids; missing ones are left out."""
-        table = tables.topics
+        return self._topics_where(tables.topics.c.topic_id, topic_ids)
+
+    def topics_by_name(self, names: Collection[str]) -> list[Topic]:
+        """The stored topics with these names; missing ones are left out."""
+        return self._topics_where(tables.topics.c.name, names)
+
+    def _topics_where(self, column: sa.Column[Any], values: Collection[Any]) -> list[Topic]:
         rows = [
             row
-            for ids in _in_batches(topic_ids)
-            for row in self._connection.execute(sa.select(table).where(table.c.topic_id.in_(ids)))
+            for part in _in_batches(values)
+            for row in self._connection.execute(sa.select(tables.topics).where(column.in_(part)))
         ]
         sets = self._placement_sets({row.placement_set_id for row in rows})
         return [_topic_of(row, sets) for row in rows]
@@ -179,14 +187,23 @@ class CatalogTransaction:
         values = {"placement_set_id": topic.placement_set_id}
         self._connection.execute(sa.update(tables.deleted_topics).where(here).values(values))
 
-    def delete_topic(self, deletion: TopicDeletion) -> None:
-        """Move a topic to the deleted topics."""
-        topic = deletion.topic
-        self._connection.execute(sa.delete(tables.topics).where(tables.topics.c.topic_id == topic.topic_id))
-        self._add_to_count(tables.topics, -1)
-        given = {name: getattr(deletion, name) for name in ("deleted_at_ms", "due_at_ms", "is_due")}
-        row = row_of(tables.deleted_topics, topic, **given)
-        self._connection.execute(sa.insert(tables.deleted_topics).values(row))
+    def close_topics(self, topics: Collection[Topic]) -> None:
+        """Close topics for senders, in this transaction's version."""
+        table = tables.topics
+        for ids in _in_batches([topic.topic_id for topic in topics]):
+            closed = sa.update(table).where(table.c.topic_id.in_(ids))
+            self._connection.execute(closed.values(permission=Permission.READ_ONLY, version=self.version))
+
+    def delete_topics(self, deletions: Collection[TopicDeletion]) -> None:
+        """Move topics to the deleted topics."""
+        self._delete_rows(tables.topics, [one.topic_id for one in deletions])
+        self._add_to_count(tables.topics, -len(deletions))
+        rows = [
+            row_of(tables.deleted_topics, one.topic, **{name: getattr(one, name) for name in TOPIC_DELETION})
+            for one in deletions
+        ]
+        if rows:
+            self._connection.execute(sa.insert(tables.deleted_topics), rows)
 
     def undelete_topic(self, topic: Topic) -> None:
         """Restore a deleted topic."""
@@ -198,8 +215,22 @@ class CatalogTransaction:
         """The deleted topics that had this name; with None, all deleted topics."""
         table = tables.deleted_topics
         wanted = sa.select(table) if name is None else sa.select(table).where(table.c.name == name)
-        rows = self._connection.execute(wanted).all()
+        return self._deletions_from(self._connection.execute(wanted).all())
+
+    def deleted_topics_by_id(self, topic_ids: Collection[int]) -> list[TopicDeletion]:
+        """The deleted topics with these ids; missing ones are left out."""
+        table = tables.deleted_topics
+        parts = (sa.select(table).where(table.c.topic_id.in_(ids)) for ids in _in_batches(topic_ids))
+        return self._deletions_from([row for part in parts for row in self._connection.execute(part)])
+
+    def _deletions_from(self, rows: Collection[Any]) -> list[TopicDeletion]:
         return _deletions_of(rows, self._placement_sets({row.placement_set_id for row in rows}))
+
+    def restorable_topic_count(self) -> int:
+        """The number of deleted topics that can be restored."""
+        table = tables.deleted_topics
+        counted = sa.select(sa.func.count()).select_from(table).where(table.c.is_due.is_(False))
+        return int(self._connection.execute(counted).scalar_one())
 
     def mark_topics_due(self, due: Collection[int], expired_ids: Collection[int]) -> None:
         """Record that enodes must delete the topics with the ids `due`, and forget the deletions with `expired_ids`."""
@@ -312,7 +343,7 @@ def _deletions_of(rows: Iterable[Any], sets: Mapping[int, PlacementSet]) -> list
     found = []
     for row in rows:
         fields = dict(row._mapping)
-        own = {name: fields.pop(name) for name in ("deleted_at_ms", "due_at_ms", "is_due")}
+        own = {name: fields.pop(name) for name in TOPIC_DELETION}
         found.append(TopicDeletion(_topic_from(fields, sets, is_placed=not own["is_due"]), **own))
     return found
 

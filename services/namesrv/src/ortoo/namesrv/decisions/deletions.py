@@ -1,9 +1,11 @@
 """Decisions about deleted topics and groups: the time until which they can be restored, and when they are dropped."""
 
 import dataclasses
+import heapq
 import math
 from collections.abc import Collection, Iterable, Mapping
 from dataclasses import dataclass
+from itertools import islice
 from typing import Final, NamedTuple, TypeVar
 
 from ortoo.common.cluster.names import check_group_name, check_topic_name
@@ -16,6 +18,12 @@ DELETIONS_RETENTION_MS = 90 * 86_400_000
 """How long a due deletion is reported. An enode that was away for longer offers the topic to the directory again."""
 DELETIONS_MAX = 100_000
 """The maximum number of topics and of groups that are reported, since they are in every snapshot of the routes."""
+FORGOTTEN_AT_ONCE = 1_000
+"""The number of deletions above the maximum from which on the earliest are forgotten, all of them at once."""
+RESTORABLE_LITE_MAX = 50_000
+"""With this many restorable topics, further expired lite topics are deleted without a grace period."""
+DUE_AT_ONCE_MAX = 1_000
+"""The maximum number of topics whose messages enodes are told to delete at once."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -128,8 +136,9 @@ def undelete_group(name: str, existing: Group | None, deletion: GroupDeletion | 
 
 
 def due_topics(deleted: Iterable[TopicDeletion], now_ms: int) -> list[TopicDeletion]:
-    """The deletions whose grace period has expired and that are not marked as due yet."""
-    return [dataclasses.replace(one, is_due=True) for one in deleted if not one.is_due and one.due_at_ms <= now_ms]
+    """The deletions whose grace period has expired and that are not marked as due yet, at most `DUE_AT_ONCE_MAX`."""
+    ended = (one for one in deleted if not one.is_due and one.due_at_ms <= now_ms)
+    return [dataclasses.replace(one, is_due=True) for one in islice(ended, DUE_AT_ONCE_MAX)]
 
 
 def due_groups(
@@ -151,13 +160,20 @@ def next_expiry_ms(deleted: Iterable[TopicDeletion | GroupDeletion]) -> float:
     return min(times_ms, default=math.inf)
 
 
+def has_too_many(*tables: Collection[object]) -> bool:
+    """Whether the earliest deletions of one of these tables must be forgotten."""
+    return any(len(deleted) >= DELETIONS_MAX + FORGOTTEN_AT_ONCE for deleted in tables)
+
+
 def expired_deletions(deleted: Mapping[Key, TopicDeletion | GroupDeletion], now_ms: int) -> set[Key]:
-    """The keys of deletions to forget: old ones, which all enodes know, and the earliest if there are too many."""
+    """The keys of deletions to forget: old ones, which all enodes know, and the earliest if there are too many.
+
+    Deletions that enodes were told to carry out are forgotten before those that can be undone.
+    """
     old = {key for key, one in deleted.items() if one.is_due and one.due_at_ms + DELETIONS_RETENTION_MS <= now_ms}
-    surplus = len(deleted) - len(old) - DELETIONS_MAX
-    if surplus > 0:
-        rest = sorted((key for key in deleted if key not in old), key=lambda key: deleted[key].due_at_ms)
-        old.update(rest[:surplus])
+    if has_too_many(deleted):
+        rest = ((not one.is_due, one.due_at_ms, key) for key, one in deleted.items() if key not in old)
+        old.update(key for _, _, key in heapq.nsmallest(len(deleted) - len(old) - DELETIONS_MAX, rest))
     return old
 
 

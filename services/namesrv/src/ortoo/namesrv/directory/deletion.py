@@ -1,5 +1,7 @@
 """Deletion and restoration of topics and groups: the stored change and the change for watchers."""
 
+from collections.abc import Collection
+
 from ortoo.common.directory.group import Group
 from ortoo.common.errors import Conflict
 from ortoo.namesrv.catalog.transaction import CatalogTransaction
@@ -21,7 +23,7 @@ def delete_topic(
         what = f"topic {name} has version {topic.version}, not {version}: it was changed meanwhile; read it again"
         raise Conflict(what, field="version")
     deletion = deletions.delete(topic, now_ms=stored.now_ms(now_ms), grace_ms=grace_ms)
-    stored.delete_topic(deletion)
+    stored.delete_topics([deletion])
     return deletion, RouteChange(stored.version, deleted_topics=(name,), deletions=(deletion,))
 
 
@@ -53,13 +55,17 @@ def undelete_group(name: str, stored: CatalogTransaction) -> tuple[Group, RouteC
     return group, RouteChange(stored.version, groups=(group,))
 
 
-def mark_due_topics(now_ms: int, stored: CatalogTransaction) -> tuple[set[int], RouteChange | None]:
-    """Tell enodes to delete topics whose grace period has expired; returns the ids of forgotten deletions."""
-    deleted, now_ms = stored.deleted_topics(), stored.now_ms(now_ms)
-    due = tuple(deletions.due_topics(deleted, now_ms))
-    forgotten = deletions.expired_deletions({one.topic_id: one for one in deleted}, now_ms)
+def mark_due_topics(
+    ended: Collection[int], forgotten: Collection[int], now_ms: int, stored: CatalogTransaction
+) -> tuple[bool, RouteChange | None]:
+    """Tell enodes to delete those of the topics `ended` whose grace period has expired, and forget other deletions.
+
+    Returns whether anything was changed. The cost depends on these topics, not on all deleted ones.
+    """
+    due = tuple(deletions.due_topics(stored.deleted_topics_by_id(ended), stored.now_ms(now_ms)))
     stored.mark_topics_due([one.topic_id for one in due], forgotten)
-    return forgotten, RouteChange(stored.version, deletions=due) if due or forgotten else None
+    is_changed = bool(due or forgotten)
+    return is_changed, RouteChange(stored.version, deletions=due) if is_changed else None
 
 
 def mark_due_groups(now_ms: int, stored: CatalogTransaction) -> tuple[set[str], RouteChange | None]:

@@ -4,6 +4,7 @@ import asyncio
 import contextlib
 from collections.abc import Callable, Hashable, Mapping, Sequence
 from functools import partial
+from itertools import chain
 from typing import Any, TypeVar
 
 from ortoo.common.cluster.sorted_names import SortedNames
@@ -26,7 +27,8 @@ from ortoo.namesrv.decisions.replicas import ReplicaSet
 from ortoo.namesrv.decisions.routes.route_change import RouteChange
 from ortoo.namesrv.decisions.routes.route_changes import DIRECTORY_BYTES_MAX, Routes, StoredDirectory
 from ortoo.namesrv.decisions.topics import ForgottenEnode, NewTopic, Topic, TopicChange
-from ortoo.namesrv.directory import adoption, deletion, forgetting, key_rotation
+from ortoo.namesrv.directory import adoption, deletion, forgetting, key_rotation, lite_endings
+from ortoo.namesrv.directory.lite_endings import EndedLiteTopics
 from ortoo.namesrv.directory.synced_routes import SyncedRoutes
 from ortoo.namesrv.directory.watches import RouteWatchers
 
@@ -66,9 +68,6 @@ class Directory:
         self.lease_ms = int(lease_s * 1000)
         self._synced = SyncedRoutes(routes, self.watches, self._distributed_keys)
         self._is_behind = asyncio.Event()
-        self._examined_version: Hashable = None
-        """The version of the lists at the last search for expired deletions."""
-        self._next_expiry_ms = 0.0
         self.outcomes = {"stored": 0, "refused": 0, "failed": 0}
         """The number of changes that were stored, that were refused, and that failed because of the database."""
 
@@ -156,6 +155,11 @@ class Directory:
         grace_ms = 0 if skip_grace_period else self.deletion_grace_ms
         return await self._change(partial(deletion.delete_topic, name, version, self._clock.now_ms(), grace_ms))
 
+    async def end_lite_topics(self, close: Mapping[str, int], delete: Mapping[str, int]) -> EndedLiteTopics:
+        """Close and delete lite topics, given with their versions. Others and changed ones are left as they are."""
+        now_ms, grace_ms = self._clock.now_ms(), self.deletion_grace_ms
+        return await self._change(partial(lite_endings.end_lite_topics, close, delete, now_ms, grace_ms))
+
     async def undelete_topic(self, name: str, topic_id: int) -> Topic:
         """Restore a deleted topic. Errors: as `deletions.undelete`."""
         return await self._change(partial(deletion.undelete_topic, name, topic_id))
@@ -166,21 +170,22 @@ class Directory:
 
     async def expire_deletions(self) -> None:
         """Tell enodes to delete topics and groups whose grace period has expired, and forget old deletions."""
-        now_ms, known, groups_known = self._clock.now_ms(), self._routes.deleted, self._routes.deleted_groups
-        if self._examined_version == self.lists_version and now_ms < self._next_expiry_ms:
+        now_ms, routes = self._clock.now_ms(), self._routes
+        known, groups_known = routes.deleted, routes.deleted_groups
+        if now_ms < routes.next_expiry_ms and not deletions.has_too_many(known, groups_known):
             return
-        old = deletions.expired_deletions(known, now_ms)
-        if old or deletions.due_topics(known.values(), now_ms):
+        old, ended = deletions.expired_deletions(known, now_ms), deletions.due_topics(known.values(), now_ms)
+        if old or ended:
             with contextlib.suppress(Unavailable, DataLoss):  # counted, and retried later
-                for topic_id in old | await self._change(partial(deletion.mark_due_topics, now_ms)):
+                await self._change(partial(deletion.mark_due_topics, [one.topic_id for one in ended], old, now_ms))
+                for topic_id in old:
                     known.pop(topic_id, None)
         told = deletions.expired_deletions(groups_known, now_ms)
         if told or any(not one.is_due and one.due_at_ms <= now_ms for one in groups_known.values()):
             with contextlib.suppress(Unavailable, DataLoss):
                 for name in told | await self._change(partial(deletion.mark_due_groups, now_ms)):
                     groups_known.pop(name, None)
-        self._examined_version = self.lists_version
-        self._next_expiry_ms = deletions.next_expiry_ms((*known.values(), *groups_known.values()))
+        routes.next_expiry_ms = deletions.next_expiry_ms(chain(known.values(), groups_known.values()))
 
     async def rotate_handle_keys(self) -> None:
         """Create a new key that seals receipt handles, if the newest key is old enough."""

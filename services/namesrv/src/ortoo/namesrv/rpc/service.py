@@ -39,6 +39,7 @@ from ortoo.namesrv.rpc.ordered_list import (
 )
 from ortoo.namesrv.rpc.route_encoding import RouteEncoder
 from ortoo.v1 import group_deletion_pb2 as deletion_pb
+from ortoo.v1 import lite_topics_pb2 as lite_pb
 from ortoo.v1 import named_lease_pb2 as lease_pb
 from ortoo.v1 import namesrv_pb2 as pb
 from ortoo.v1 import orphaned_topics_pb2 as orphaned_pb
@@ -48,7 +49,6 @@ from ortoo.v1 import topic_pb2
 from ortoo.v1.namesrv_pb2_grpc import NameServiceServicer, add_NameServiceServicer_to_server
 
 NAME = "ortoo.v1.NameService"
-TOPICS_AT_ONCE_MAX = 1_000
 QUEUE_FRONT_METHODS = tuple(
     f"/{NAME}/{method}"
     for method in ("RegisterEnode", "RegisterSnode", "ReportReplica", "AcquireNamedLease", "GetUser")
@@ -164,6 +164,15 @@ class NameService(NameServiceServicer):
         deletion = await self.directory.delete_topic(request.name, skip_grace_period=at_once, version=version)
         return write(pb.DeleteTopicResponse, deletion)
 
+    async def EndLiteTopics(
+        self, request: lite_pb.EndLiteTopicsRequest, context: Context
+    ) -> lite_pb.EndLiteTopicsResponse:
+        """Close and delete unused lite topics."""
+        close, delete = ({one.name: one.version for one in listed} for listed in (request.close, request.delete))
+        wire.check_topics_at_once(len(close) + len(delete), "close")
+        closed, deleted = await self.directory.end_lite_topics(close, delete)
+        return lite_pb.EndLiteTopicsResponse(closed=map(wire.topic_to, closed), deleted=deleted)
+
     async def UndeleteTopic(self, request: pb.UndeleteTopicRequest, context: Context) -> pb.UndeleteTopicResponse:
         """Restore a deleted topic."""
         topic = await self.directory.undelete_topic(request.name, request.topic_id)
@@ -202,9 +211,7 @@ class NameService(NameServiceServicer):
 
     async def GetTopics(self, request: topic_pb2.GetTopicsRequest, context: Context) -> topic_pb2.GetTopicsResponse:
         """Several topics by name or by id."""
-        count = len(request.names) + len(request.topic_ids)
-        if count > TOPICS_AT_ONCE_MAX:
-            raise Invalid(f"{count} topics; request at most {TOPICS_AT_ONCE_MAX} at once", field="names")
+        wire.check_topics_at_once(len(request.names) + len(request.topic_ids), "names")
         version, known = self.directory.version, self.directory.topics
         topics = [known[name] for name in request.names if name in known]
         if request.topic_ids:

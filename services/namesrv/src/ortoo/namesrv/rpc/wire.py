@@ -3,6 +3,7 @@
 from ortoo.common.cluster.names import check_process_name
 from ortoo.common.directory.group import Group
 from ortoo.common.directory.topic import PublishPlace
+from ortoo.common.errors import Invalid
 from ortoo.common.grpc.messages import read, read_request, write
 from ortoo.namesrv.catalog.users import User
 from ortoo.namesrv.decisions.deletions import TopicDeletion
@@ -10,6 +11,14 @@ from ortoo.namesrv.decisions.groups import FieldSelection
 from ortoo.namesrv.decisions.replicas import Proposal, ReplicaSet, ReplicaState, ReplicaStatus, majority
 from ortoo.namesrv.decisions.topics import Topic, TopicChange
 from ortoo.v1 import namesrv_pb2, replica_admin_pb2, replica_report_pb2, topic_pb2
+
+TOPICS_AT_ONCE_MAX = 1_000
+
+
+def check_topics_at_once(count: int, field: str) -> None:
+    """Refuse a request with too many topics. Errors: Invalid."""
+    if count > TOPICS_AT_ONCE_MAX:
+        raise Invalid(f"{count} topics; request at most {TOPICS_AT_ONCE_MAX} at once", field=field)
 
 
 def topic_change_of(request: namesrv_pb2.UpdateTopicRequest) -> TopicChange:

@@ -28,6 +28,8 @@ class DirectoryCache:
         self.directory_id = ""
         self._topics: dict[str, Topic] = {}
         self._topic_names = SortedNames(self._topics)
+        self._lite_lifetimes: dict[str, Topic] = {}
+        """The parents that set a lifetime of their lite topics."""
         self._groups: dict[str, Group] = {}
         self._enodes: dict[str, EnodeEntry] = {}
         self._changed_enodes: set[str] = set()
@@ -94,11 +96,14 @@ class DirectoryCache:
         previous = self._topics.get(name)
         if previous is not None:
             self._placed.remove(previous)
+            self._lite_lifetimes.pop(name, None)
         if topic is None:
             del self._topics[name]
             return
         self._topics[name] = topic
         self._placed.add(topic)
+        if topic.lite_ttl_ms:
+            self._lite_lifetimes[name] = topic
 
     def update_group(self, group: Group) -> None:
         """Store a group from a direct query, unless the stored group has the same or a higher version."""
@@ -138,6 +143,10 @@ class DirectoryCache:
         """All topics that store no lite topic, sorted by name."""
         names, _ = self.topic_page()
         return [self._topics[name] for name in names]
+
+    def parents_with_lifetime(self) -> list[Topic]:
+        """The topics whose lite topics expire, sorted by name. The cost does not depend on other topics."""
+        return [self._lite_lifetimes[name] for name in sorted(self._lite_lifetimes)]
 
     def topic_page(self, after: str = "", limit: int = 0) -> tuple[list[str], str]:
         """The names of a page of topics that store no lite topic, as `SortedNames.page`."""

@@ -17,7 +17,7 @@ from ortoo.common.grpc.cluster_token import ADMIN_TOKEN
 from ortoo.common.process.clock import Clock
 from ortoo.snode.cluster.routes import DirectoryUpdate, Topic
 from ortoo.snode.cluster.wire import decode_group, decode_in_slices, decode_topic
-from ortoo.v1 import namesrv_pb2, topic_pb2
+from ortoo.v1 import lite_topics_pb2, namesrv_pb2, topic_pb2
 from ortoo.v1.namesrv_pb2_grpc import NameServiceStub
 
 Answer = TypeVar("Answer")
@@ -151,9 +151,21 @@ class NameServerClient:
         answer = await self.call(self.stub.UpdateTopic, request)
         return decode_topic(answer.topic)
 
-    async def delete_topic(self, name: str, *, version: int) -> None:
-        """Delete a topic if `version` is its current version. Errors: Conflict, NotFound, Unavailable."""
-        await self.call(self.stub.DeleteTopic, namesrv_pb2.DeleteTopicRequest(name=name, version=version))
+    async def end_lite_topics(
+        self, *, close: Iterable[Topic] = (), delete: Iterable[Topic] = ()
+    ) -> tuple[list[Topic], list[str]]:
+        """Close and delete at most 1,000 lite topics; returns the closed ones, and the names of the deleted ones.
+
+        Those that were changed since these versions are left as they are. Errors: Unavailable, Unsupported by a name
+        server of an earlier version.
+        """
+        closing, deleting = (
+            [lite_topics_pb2.LiteTopicVersion(name=one.name, version=one.version) for one in topics]
+            for topics in (close, delete)
+        )
+        request = lite_topics_pb2.EndLiteTopicsRequest(close=closing, delete=deleting)
+        answer = await self.call(self.stub.EndLiteTopics, request)
+        return [decode_topic(topic) for topic in answer.closed], list(answer.deleted)
 
     async def ensure_group(self, name: str) -> Group:
         """The group with this name; a missing group is created with the default settings."""

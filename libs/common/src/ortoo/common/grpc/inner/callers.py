@@ -35,7 +35,7 @@ def _rows(service: str, roles: Roles, *methods: str) -> dict[str, Callers]:
 CALLERS: Mapping[str, Callers] = {
     # The name server. Snodes pass on what operators ask them for.
     **_rows("NameService", ENODE, "RegisterEnode", "ReportReplica", "AcquireNamedLease", "ReleaseNamedLease"),
-    **_rows("NameService", SNODE, "RegisterSnode", "GetUser"),
+    **_rows("NameService", SNODE, "RegisterSnode", "GetUser", "EndLiteTopics"),
     **_rows("NameService", SNODE | OPERATOR, "CreateTopic", "UpdateTopic", "DeleteTopic", "UndeleteTopic"),
     **_rows("NameService", SNODE | OPERATOR, "GetTopic", "GetTopics", "ListTopics", "ListDeletedTopics"),
     **_rows("NameService", SNODE | OPERATOR, "ListOrphanedTopics", "AdoptTopics"),

@@ -43,6 +43,8 @@ ELEMENTS_MAX: Final[Mapping[str, int]] = {
     "ortoo.v1.DescribeAccessRequest.groups": SHORT,
     "ortoo.v1.DescribeAccessRequest.topics": SHORT,
     "ortoo.v1.DescribeTopicsRequest.names": SHORT,
+    "ortoo.v1.EndLiteTopicsRequest.close": SHORT,
+    "ortoo.v1.EndLiteTopicsRequest.delete": SHORT,
     "ortoo.v1.Enode.replicas": SHORT,
     "ortoo.v1.FetchRequest.columns": SHORT,
     "ortoo.v1.GetTopicsRequest.names": SHORT,

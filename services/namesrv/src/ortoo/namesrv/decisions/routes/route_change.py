@@ -1,7 +1,7 @@
 """A change of the routes, as watchers get it. Pure."""
 
 from collections.abc import Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 
 from ortoo.common.directory.group import Group
 from ortoo.common.groups.handle_seal import HandleKeys
@@ -53,6 +53,17 @@ class RouteChange:
     def resumed(self) -> bool:
         """Whether the change continues an earlier watch of the same directory."""
         return self.resumed_to is not None
+
+    @property
+    def has_only_processes(self) -> bool:
+        """Whether it has registrations and nothing else; the directory's version is then that before the change."""
+        others = (self.topics, self.deleted_topics, self.groups, self.deleted_groups, self.deletions)
+        more = (self.group_deletions, self.handle_keys, self.snapshot, self.resumed)
+        return bool(self.enodes or self.snodes) and not any((*others, *more))
+
+    def without_processes(self) -> "RouteChange":
+        """The change for an enode, which follows no other processes."""
+        return replace(self, enodes=(), snodes=())
 
     @property
     def deleted_topic_ids(self) -> list[int]:

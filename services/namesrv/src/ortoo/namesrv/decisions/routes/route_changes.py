@@ -5,13 +5,13 @@ import heapq
 from collections import OrderedDict, deque
 from collections.abc import Callable, Hashable, Iterable
 from dataclasses import dataclass
-from itertools import islice
+from itertools import chain, islice
 from typing import TypeVar
 
 from ortoo.common.cluster.sorted_names import SortedNames
 from ortoo.common.directory.group import Group
 from ortoo.common.groups.handle_seal import HandleKey, HandleKeys
-from ortoo.namesrv.decisions.deletions import GroupDeletion, RowSums, TopicDeletion
+from ortoo.namesrv.decisions.deletions import GroupDeletion, RowSums, TopicDeletion, next_expiry_ms
 from ortoo.namesrv.decisions.placements import PlacementSetUses
 from ortoo.namesrv.decisions.process_leases import Enode, Snode
 from ortoo.namesrv.decisions.routes.lite_counts import LiteCounts
@@ -23,6 +23,8 @@ DELETED_NAMES_MAX = 1_000
 """The number of newest deleted topics, and groups, that a resumed watch names. The checksum detects the others."""
 SHARED_MAX = 16
 """The number of computed changes that are kept for further watchers at the same position."""
+_NOTHING = RouteChange(-1)
+"""The changes for an enode if only processes have registered."""
 T = TypeVar("T")
 DIRECTORY_BYTES_MAX = 64 << 20
 """The limit of all groups and topics on the wire, without lite topics. Each watcher has them in memory."""
@@ -76,6 +78,8 @@ class Routes:
         self.topic_names, self.group_names = SortedNames(self.topics), SortedNames(self.groups)
         self.deleted = {one.topic_id: one for one in stored.deletions}
         self.deleted_groups = {one.name: one for one in stored.group_deletions}
+        self.next_expiry_ms = next_expiry_ms(chain(stored.deletions, stored.group_deletions))
+        """No deletion becomes due or is forgotten before this time. Each change lowers it, if necessary."""
         self.enodes: dict[str, Enode] = {}
         self.snodes: dict[str, Snode] = {}
         self.sums = RowSums().plus(self.topics.values(), self.groups.values())
@@ -108,6 +112,8 @@ class Routes:
             self.deleted.pop(topic.topic_id, None)
         self.deleted.update((one.topic_id, one) for one in change.deletions)
         self.deleted_groups.update((one.name, one) for one in change.group_deletions)
+        earliest_ms = next_expiry_ms(chain(change.deletions, change.group_deletions))
+        self.next_expiry_ms = min(self.next_expiry_ms, earliest_ms)
         for name in change.deleted_topics:
             self._remove_topic(name)
         for group in change.groups:
@@ -242,7 +248,7 @@ class Routes:
         """A snapshot of the directory; its topics, groups and processes are sorted by name, and lite topics follow."""
         contents = self.contents(lite_scope)
         topics = contents.topics + contents.lite_topics
-        return dataclasses.replace(self._current(), snapshot=True, topics=topics, groups=contents.groups)
+        return dataclasses.replace(self._current(lite_scope), snapshot=True, topics=topics, groups=contents.groups)
 
     def can_resume(self, start: WatchStart) -> bool:
         """Whether a watcher can continue from `start`; otherwise it needs a snapshot."""
@@ -270,7 +276,7 @@ class Routes:
 
         rows = self._computed_once(("rows", since, lite_scope, self.version), changed_rows)
         return dataclasses.replace(
-            self._current(),
+            self._current(lite_scope),
             topics=rows.topics,
             deleted_topics=rows.deleted_topics,
             groups=rows.groups,
@@ -278,9 +284,9 @@ class Routes:
             resumed_to=rows.resumed_to,
         )
 
-    def _current(self) -> RouteChange:
-        """The deletions, the processes and the keys, without topics and groups."""
-        return RouteChange(
+    def _current(self, lite_scope: str | None) -> RouteChange:
+        """The deletions, the keys and, for other watchers than enodes, the processes, without topics and groups."""
+        current = RouteChange(
             self.version,
             directory_id=self.directory_id,
             handle_keys=self.handle_keys,
@@ -289,6 +295,7 @@ class Routes:
             enodes=tuple(self.enodes[name] for name in sorted(self.enodes)),
             snodes=tuple(self.snodes[name] for name in sorted(self.snodes)),
         )
+        return current.without_processes() if lite_scope else current
 
     def needs_snapshot(self, seen_count: int | None, start: WatchStart) -> bool:
         """Whether a watcher that has seen `seen_count` changes needs a snapshot; None = it begins at `start`."""
@@ -312,8 +319,8 @@ class Routes:
         """All further changes for a watcher that has seen `seen_count` changes, and the number that it has seen then.
 
         The change is a snapshot if `seen_count` is None or the log no longer has the next change. It is None if the
-        watcher has seen all changes. Watchers that have seen the same number share the result, which contains all
-        changed lite topics.
+        watcher has seen all changes, or an enode all but registrations. Watchers that have seen the same number share
+        the result, which contains all changed lite topics.
         """
         oldest = self._count - len(self._changes)
         if seen_count is None or seen_count < oldest:
@@ -322,9 +329,13 @@ class Routes:
             return None, seen_count
 
         def merge() -> RouteChange:
-            return merge_changes(list(islice(self._changes, seen_count - oldest, None)))
+            following = list(islice(self._changes, seen_count - oldest, None))
+            if lite_scope:
+                following = [one.without_processes() for one in following if not one.has_only_processes]
+            return merge_changes(following) if following else _NOTHING
 
-        return self._computed_once(("changes", seen_count, self._count), merge), self._count
+        change = self._computed_once(("changes", bool(lite_scope), seen_count, self._count), merge)
+        return None if change is _NOTHING else change, self._count
 
     def _computed_once(self, key: Hashable, compute: Callable[[], T]) -> T:
         """The result of `compute`, kept for further watchers that need the same."""

@@ -6,26 +6,36 @@ version is unchanged. A send reopens a closed lite topic, which changes its vers
 
 import contextlib
 from collections import OrderedDict
+from collections.abc import Sequence
 from dataclasses import dataclass, field
-from itertools import islice
+from functools import partial
+from itertools import islice, takewhile
 
-from ortoo.common.directory.topic import Permission
-from ortoo.common.errors import Conflict, NotFound, OrtooError
+from ortoo.common.errors import OrtooError
 from ortoo.common.logs.logger import get_logger
 from ortoo.common.process.clock import Clock
+from ortoo.common.process.long_work import SLICE_ITEMS, slices
 from ortoo.snode import log_events
 from ortoo.snode.cluster import ClusterView
-from ortoo.snode.cluster.routes import Queue, Topic
-from ortoo.snode.enodes.link import EnodeLinks, FetchBatchesRequest
+from ortoo.snode.cluster.routes import Topic
+from ortoo.snode.enodes.grpc_link import GrpcEnodeLink
+from ortoo.snode.enodes.link import EnodeLinks
 from ortoo.snode.rocketmq.lite.subscriptions import LiteSubscriptions
 from ortoo.snode.rocketmq.protocol.names import stored_topic
 
 CLOSED_GRACE_S = 60.0
 """Time between closing and deleting a lite topic; longer than any snode needs to learn of the close."""
-CHECKS_PER_SWEEP_MAX = 200
-"""Maximum of lite topics that one sweep checks; the next sweeps check the others."""
-PAGE_SIZE, PAGES_PER_SWEEP_MAX = 1_000, 5
-"""The lite topics that one sweep reads from a name server; the next sweeps read the others."""
+AT_ONCE = SLICE_ITEMS
+"""The lite topics of one call: of a page that is read, and of a change."""
+WORK_PER_SWEEP = 10_000
+"""The lite topics that one sweep closes, and that it deletes; the next sweeps continue.
+
+Every 10 s there is a sweep, so that a million lite topics end within an hour.
+"""
+UNUSED_FACTOR = 2
+"""Lite topics of a page without an expired one count this many times, so that a sweep reads fewer of them."""
+ROWS_OF_A_CALL = 25
+"""A page counts at least as this many lite topics, because many parents may have few each."""
 TIMES_MAX = 100_000
 """Maximum of lite topics whose last message is remembered. Others are checked each time that they are read."""
 _log = get_logger("lite topics")
@@ -54,7 +64,7 @@ class LiteExpiry:
     _last_messages_ms: OrderedDict[int, int] = field(default_factory=OrderedDict, init=False)
     """When each lite topic was last used, by topic id; the least recently read are removed."""
     _closed: dict[int, _Closed] = field(default_factory=dict, init=False)
-    """By topic id, the first closed ones first. Each leaves after `CLOSED_GRACE_S`, so the number is small.
+    """By topic id, the first closed ones first. They are those of few sweeps: each leaves after `CLOSED_GRACE_S`.
 
     A round through all lite topics may take hours, and would delete them much later.
     """
@@ -67,7 +77,7 @@ class LiteExpiry:
         """Close expired lite topics, delete those that have been closed for long enough, and notify subscribers."""
         with contextlib.suppress(OrtooError):  # no name server answers: the next sweep continues
             await self._delete_closed_topics()
-            await self._check_next_topics()
+            await self._close_next_topics()
         subscribed = {
             (client_id, name): stored_topic(known.parent, name)
             for client_id, known in self.subscriptions.items()
@@ -80,68 +90,69 @@ class LiteExpiry:
             self.subscriptions.notify_unsubscribed(client_id, name)
         self._existing = existing
 
-    async def _check_next_topics(self) -> None:
-        """Check the lite topics after the position, and then those from the first one. Errors: Unavailable."""
-        checks = pages = 0
-        parents = [one for one in self.cluster.directory.topics() if one.lite_ttl_ms]
-        began, after = self._position
+    async def _close_next_topics(self) -> None:
+        """Close expired lite topics after the position, and then those from the first one. Errors: Unavailable."""
+        left = WORK_PER_SWEEP
+        parents = self.cluster.directory.parents_with_lifetime()
+        began, after = position = self._position
         following = [one for one in parents if one.name >= began] + [one for one in parents if one.name < began]
         for parent in following:
-            after = after if parent.name == began and not pages else ""
+            after = after if (parent.name, after) == position else ""
             while True:
-                if pages == PAGES_PER_SWEEP_MAX:
+                if left <= 0:
                     self._position = parent.name, after
                     return
-                pages += 1
-                page, next_after = await self.cluster.name_server.list_lite_topics(parent.name, after, PAGE_SIZE)
-                for lite in page.topics:
-                    checks += await self._check_if_due(parent, lite)
-                    if checks == CHECKS_PER_SWEEP_MAX:
-                        self._position = parent.name, lite.name
-                        return
+                page, next_after = await self.cluster.name_server.list_lite_topics(parent.name, after, AT_ONCE)
+                rows = max(len(page.topics), ROWS_OF_A_CALL)
+                left -= rows if await self._close_expired(parent, page.topics) else UNUSED_FACTOR * rows
                 if not next_after:
                     break
                 after = next_after
         self._position = "", ""
 
-    async def _check_if_due(self, parent: Topic, lite: Topic) -> bool:
-        """Check a lite topic that may have expired; returns whether it was checked."""
+    async def _close_expired(self, parent: Topic, lite_topics: Sequence[Topic]) -> bool:
+        """Close the expired ones of these lite topics; returns whether there are any. Errors: Unavailable."""
+        due = [lite for lite in lite_topics if self._may_have_expired(parent, lite)]
+        last_used_ms = await self._last_used_ms(due)
+        expired = [lite for lite in due if self._has_expired(parent, last_used_ms.get(lite.topic_id))]
+        if expired:
+            closed, _ = await self.cluster.name_server.end_lite_topics(close=expired)
+            for lite in closed:
+                self._closed.pop(lite.topic_id, None)
+                self._closed[lite.topic_id] = _Closed(parent.name, lite, self.clock.monotonic_s())
+        return bool(expired)
+
+    def _may_have_expired(self, parent: Topic, lite: Topic) -> bool:
+        """Whether a lite topic may have expired, as far as this snode remembers its last use."""
         known = self._closed.get(lite.topic_id)
         if known is not None and known.topic.version == lite.version:
             return False
-        last_message_ms = self._last_messages_ms.get(lite.topic_id, 0)
-        self._remember(lite, last_message_ms)
-        if max(last_message_ms, lite.created_at_ms) + parent.lite_ttl_ms > self._now_ms():
-            return False
-        with contextlib.suppress(OrtooError):  # unreachable, or changed concurrently: a later sweep retries
-            if await self._is_expired(parent, lite):
-                if lite.writable:
-                    lite = await self.cluster.name_server.set_permission(lite.name, Permission.READ_ONLY)
-                self._closed.pop(lite.topic_id, None)
-                self._closed[lite.topic_id] = _Closed(parent.name, lite, self.clock.monotonic_s())
-        return True
+        last_used_ms = max(self._last_messages_ms.get(lite.topic_id, 0), lite.created_at_ms)
+        self._remember(lite, last_used_ms)
+        return self._has_expired(parent, last_used_ms)
 
     async def _delete_closed_topics(self) -> None:
         """Delete the lite topics that have been closed for long enough and are still expired. Errors: Unavailable."""
         until_s = self.clock.monotonic_s() - CLOSED_GRACE_S
-        for topic_id, closed in list(islice(self._closed.items(), CHECKS_PER_SWEEP_MAX)):
-            if closed.since_s > until_s:
-                return
-            parent, lite = self.cluster.directory.find_topic(closed.parent), closed.topic
-            is_expired = False
-            with contextlib.suppress(OrtooError):  # unreachable: a later sweep finds it closed
-                is_expired = parent is not None and parent.lite_ttl_ms > 0 and await self._is_expired(parent, lite)
-            with contextlib.suppress(Conflict, NotFound):  # a sender opened it again, or another snode deleted it
-                if is_expired:
-                    await self.cluster.name_server.delete_topic(lite.name, version=lite.version)
-                    _log.emit(log_events.LITE_TOPIC_EXPIRED, topic=lite.name)
-            del self._closed[topic_id]
+        ripe = list(takewhile(lambda one: one.since_s <= until_s, islice(self._closed.values(), WORK_PER_SWEEP)))
+        for batch in slices(ripe):
+            last_used_ms = await self._last_used_ms([one.topic for one in batch])
+            expired = []
+            for closed in batch:  # an enode that does not answer is asked again when a later sweep finds them closed
+                parent = self.cluster.directory.find_topic(closed.parent)
+                if parent is not None and self._has_expired(parent, last_used_ms.get(closed.topic.topic_id)):
+                    expired.append(closed.topic)
+            if expired:
+                # Those that a sender opened again, or that another snode deleted, are left out.
+                _, deleted = await self.cluster.name_server.end_lite_topics(delete=expired)
+                for name in deleted:
+                    _log.emit(log_events.LITE_TOPIC_EXPIRED, topic=name)
+            for closed in batch:
+                del self._closed[closed.topic.topic_id]
 
-    async def _is_expired(self, parent: Topic, lite: Topic) -> bool:
-        """Whether no message was stored for the parent's lifetime, as the enode knows. Errors: Unavailable."""
-        last_message_ms = await self._last_message_ms(lite)
-        self._remember(lite, last_message_ms)
-        return last_message_ms + parent.lite_ttl_ms <= self._now_ms()
+    def _has_expired(self, parent: Topic, last_used_ms: int | None) -> bool:
+        """Whether a lite topic was unused for the lifetime that its parent sets; None = not known, thus not expired."""
+        return last_used_ms is not None and 0 < parent.lite_ttl_ms <= self._now_ms() - last_used_ms
 
     def _remember(self, lite: Topic, last_message_ms: int) -> None:
         self._last_messages_ms[lite.topic_id] = last_message_ms
@@ -155,14 +166,28 @@ class LiteExpiry:
         began_ms, began_s = self._started_at = self._started_at or (now_ms, now_s)
         return min(now_ms, began_ms + int((now_s - began_s) * 1000))
 
-    async def _last_message_ms(self, lite: Topic) -> int:
-        """When a lite topic was last used: the time of its newest message or of its creation."""
-        return max([lite.created_at_ms, *[await self._stored_at_ms(lite, queue) for queue in lite.read_queues()]])
+    async def _last_used_ms(self, lite_topics: Sequence[Topic]) -> dict[int, int]:
+        """When lite topics were last used, by topic id: the time of the newest message, or of the creation.
 
-    async def _stored_at_ms(self, lite: Topic, queue: Queue) -> int:
-        link = self.links.to(queue.enode)
-        held = [one for one in await link.describe_queues(lite.topic_id) if one.queue_id == queue.queue_id]
-        if not held or held[0].begin_offset == held[0].end_offset:
-            return 0
-        last = await link.fetch(FetchBatchesRequest(lite.topic_id, queue.queue_id, held[0].end_offset - 1, bytes_max=1))
-        return max((one.stored_at_ms for one in last.batches), default=0)
+        Those that have queues on an enode that does not answer, or does not know the topic, are left out.
+        """
+        topic_ids: dict[str, list[int]] = {}
+        for lite in lite_topics:
+            for enode in lite.enodes:
+                topic_ids.setdefault(enode, []).append(lite.topic_id)
+        times_ms: dict[tuple[str, int], int] = {}
+        for enode, ids in sorted(topic_ids.items()):
+            answers = await self.links.ask_all([enode], partial(_ask_times, ids), is_tolerated=lambda error: True)
+            times_ms.update(((enode, topic_id), at_ms) for topic_id, at_ms in answers.get(enode, {}).items())
+        found = {}
+        for lite in lite_topics:
+            own = [times_ms.get((enode, lite.topic_id)) for enode in lite.enodes]
+            known = [at_ms for at_ms in own if at_ms is not None]
+            if len(known) == len(own):
+                found[lite.topic_id] = last_used_ms = max(lite.created_at_ms, *known, 0)
+                self._remember(lite, last_used_ms)
+        return found
+
+
+async def _ask_times(topic_ids: Sequence[int], link: GrpcEnodeLink) -> dict[int, int]:
+    return await link.last_message_times_ms(topic_ids)

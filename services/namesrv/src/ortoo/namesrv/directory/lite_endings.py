@@ -1,0 +1,47 @@
+"""The end of unused lite topics, many in one change: the stored change and the change for watchers."""
+
+import dataclasses
+from collections.abc import Mapping
+from typing import NamedTuple
+
+from ortoo.common.directory.topic import Permission
+from ortoo.namesrv.catalog.transaction import CatalogTransaction
+from ortoo.namesrv.decisions import deletions
+from ortoo.namesrv.decisions.routes.route_change import RouteChange
+from ortoo.namesrv.decisions.topics import Topic
+
+
+class EndedLiteTopics(NamedTuple):
+    """The lite topics that are closed now, and the names of the deleted ones."""
+
+    closed: list[Topic]
+    deleted: list[str]
+
+
+def end_lite_topics(
+    close: Mapping[str, int], delete: Mapping[str, int], now_ms: int, grace_ms: int, stored: CatalogTransaction
+) -> tuple[EndedLiteTopics, RouteChange | None]:
+    """Close and delete lite topics, given with their versions. Others and changed ones are left as they are.
+
+    A deleted one can be restored for `grace_ms`, unless very many topics can be restored already.
+    """
+    close = {name: version for name, version in close.items() if name not in delete}
+    found = {topic.name: topic for topic in stored.topics_by_name([*close, *delete])}
+    ended = [one for one in found.values() if one.parent and one.version == delete.get(one.name)]
+    unused = [one for one in found.values() if one.parent and one.version == close.get(one.name)]
+    closing = [one for one in unused if one.permission is not Permission.READ_ONLY]
+    changed = [dataclasses.replace(one, permission=Permission.READ_ONLY, version=stored.version) for one in closing]
+    stored.close_topics(changed)
+    if ended and stored.restorable_topic_count() >= deletions.RESTORABLE_LITE_MAX:
+        grace_ms = 0
+    deleted_at_ms = stored.now_ms(now_ms)
+    deleted = [deletions.delete(one, now_ms=deleted_at_ms, grace_ms=grace_ms) for one in ended]
+    stored.delete_topics(deleted)
+    closed = [one for one in unused if one.permission is Permission.READ_ONLY] + changed
+    answer = EndedLiteTopics(closed, [one.name for one in ended])
+    if not changed and not deleted:
+        return answer, None
+    change = RouteChange(
+        stored.version, topics=tuple(changed), deleted_topics=tuple(answer.deleted), deletions=tuple(deleted)
+    )
+    return answer, change

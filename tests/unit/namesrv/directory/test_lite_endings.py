@@ -1,0 +1,108 @@
+"""Lite topics are closed and deleted in batches: only those whose version is current, with few statements."""
+
+from collections.abc import Collection, Mapping
+from functools import partial
+from pathlib import Path
+
+import pytest
+
+from ortoo.common.directory.topic import MessageType, Permission, Placement
+from ortoo.namesrv.catalog.catalog import Catalog
+from ortoo.namesrv.catalog.transaction import CatalogTransaction
+from ortoo.namesrv.decisions import deletions
+from ortoo.namesrv.decisions.routes.route_change import RouteChange
+from ortoo.namesrv.decisions.topics import Topic
+from ortoo.namesrv.directory import deletion
+from ortoo.namesrv.directory.lite_endings import EndedLiteTopics, end_lite_topics
+from tests.unit.namesrv.catalog.test_change_cost import change, opened, statements, topic
+
+NOW_MS, GRACE_MS = 100, 1_000
+
+
+def name_of(number: int) -> str:
+    """The name of the topic that stores a lite topic."""
+    return f"%LMQ%|p|{number}"
+
+
+def lite(number: int) -> Topic:
+    """A lite topic on one enode, in version 1."""
+    places = (Placement("e", 1, 1),)
+    return Topic(name_of(number), number, 1, Permission.READ_WRITE, places, 1, MessageType.FIFO, parent="p")
+
+
+async def create(catalog: Catalog, topics: Collection[Topic]) -> None:
+    """Store topics."""
+
+    def work(stored: CatalogTransaction) -> None:
+        for one in topics:
+            stored.put_topic(one, None)
+
+    await change(catalog, work)
+
+
+async def end(
+    catalog: Catalog, close: Mapping[str, int] = {}, delete: Mapping[str, int] = {}
+) -> tuple[EndedLiteTopics, RouteChange | None]:
+    """Close and delete lite topics; returns the answer and the change for watchers."""
+    found: tuple[EndedLiteTopics, RouteChange | None] = await change(
+        catalog, partial(end_lite_topics, close, delete, NOW_MS, GRACE_MS)
+    )
+    return found
+
+
+async def test_only_lite_topics_in_the_given_version_end(tmp_path: Path) -> None:
+    """A changed one, a missing one and an ordinary topic are left as they are."""
+    async with opened(tmp_path) as catalog:
+        await create(catalog, [*map(lite, range(3)), topic(9)])
+        answer, published = await end(catalog, {name_of(0): 1, name_of(1): 2, name_of(7): 1, "t9": 1})
+        assert [(one.name, one.permission) for one in answer.closed] == [(name_of(0), Permission.READ_ONLY)]
+        assert published is not None
+        assert published.topics == tuple(answer.closed)
+        version = answer.closed[0].version
+        assert version == published.version > 1
+        again, published = await end(catalog, {name_of(0): version})
+        assert (again, published) == (answer, None)
+
+        answer, published = await end(catalog, delete={name_of(0): 1, name_of(1): 1, "t9": 1})
+        assert answer.deleted == [name_of(1)]
+        assert published is not None
+        assert published.deleted_topics == (name_of(1),)
+        assert [(one.topic_id, one.due_at_ms) for one in published.deletions] == [(1, NOW_MS + GRACE_MS)]
+        stored = await catalog.load_all()
+        assert {one.name: one.permission for one in stored.topics} == {
+            name_of(0): Permission.READ_ONLY,
+            name_of(2): Permission.READ_WRITE,
+            "t9": Permission.READ_WRITE,
+        }
+        assert [one.topic_id for one in stored.deletions] == [1]
+
+
+async def test_a_batch_takes_as_many_statements_as_one_lite_topic(tmp_path: Path) -> None:
+    """250 of them are one row of each statement more, and no statement of their own."""
+    counts = []
+    async with opened(tmp_path) as catalog:
+        await create(catalog, [lite(number) for number in range(251)])
+        for numbers in (range(1), range(1, 251)):
+            with statements() as executed:
+                answer, _ = await end(catalog, {name_of(number): 1 for number in numbers})
+                answer, _ = await end(catalog, delete={one.name: one.version for one in answer.closed})
+            assert len(answer.deleted) == len(numbers)
+            counts.append(len(executed))
+    assert counts[0] == counts[1]
+
+
+async def test_very_many_ended_lite_topics_take_no_place_of_topics_to_restore(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """With the maximum of restorable topics, enodes delete the messages of further ended lite topics at once."""
+    monkeypatch.setattr(deletions, "RESTORABLE_LITE_MAX", 2)
+    async with opened(tmp_path) as catalog:
+        await create(catalog, [*map(lite, range(3)), topic(9)])
+        await change(catalog, partial(deletion.delete_topic, "t9", 0, NOW_MS, GRACE_MS))
+        due = []
+        for number in range(3):
+            _, published = await end(catalog, delete={name_of(number): 1})
+            assert published is not None
+            due.append(published.due_topic_ids)
+        assert due == [[], [1], [2]]
+        assert {one.topic_id for one in (await catalog.load_all()).deletions if not one.is_due} == {0, 9}
