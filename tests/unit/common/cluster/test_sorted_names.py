@@ -118,7 +118,7 @@ def test_changes_while_names_are_sorted_are_followed(seed: int) -> None:
         if not random.below(30):
             names.page("n5", 3)
     assert names.page() == (sorted(known), "")
-    names.update([f"n{number}" for number in range(2 * CHANGES_MAX)])
+    names.update([f"n{number}" for number in range(2 * CHANGED_MAX)])
     next(names.sort())  # a caller that is cancelled
     assert not names._missed
     assert names.page() == (sorted(known), "")
