@@ -185,7 +185,7 @@ FILES = (
     StoreFile(
         "`reserve`",
         "reserve",
-        "Zeros. One of several replicas shortens the file on a full disk, so that it can still write its vote.",
+        "Zeros. A replica that others can reach shortens the file on a full disk, so that it can still write its vote.",
         "yes",
         "Makes the reserve again, if the disk has space.",
         NEVER_THERE,

@@ -1,6 +1,7 @@
 """Spans and metrics of the client, in a process that has set up OpenTelemetry."""
 
 import asyncio
+import os
 import subprocess
 import sys
 from collections.abc import Awaitable, Callable, Coroutine, Iterator, Sequence
@@ -8,6 +9,7 @@ from typing import Any
 
 import pytest
 from opentelemetry import trace
+from opentelemetry.metrics import NoOpMeterProvider
 from opentelemetry.sdk.metrics import MeterProvider
 from opentelemetry.sdk.metrics.export import InMemoryMetricReader
 from opentelemetry.sdk.trace import ReadableSpan, TracerProvider
@@ -307,3 +309,29 @@ def test_an_import_of_opentelemetry_sets_up_nothing(monkeypatch: pytest.MonkeyPa
     assert telemetry_of_process(SystemClock()) is None
     monkeypatch.setattr("opentelemetry.metrics._internal._METER_PROVIDER", MeterProvider([]))
     assert telemetry_of_process(SystemClock()) is not None
+
+
+class OtherMeterProvider(NoOpMeterProvider):
+    """A provider that is not of OpenTelemetry's SDK, such as that of a vendor's agent."""
+
+
+def test_each_provider_of_the_application_switches_telemetry_on(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Also one that implements only the API, and one that an environment variable names."""
+    monkeypatch.setattr("opentelemetry.trace._TRACER_PROVIDER", None)
+    monkeypatch.setattr("opentelemetry.metrics._internal._METER_PROVIDER", OtherMeterProvider())
+    assert telemetry_of_process(SystemClock()) is not None
+    monkeypatch.setattr("opentelemetry.metrics._internal._METER_PROVIDER", NoOpMeterProvider())
+    assert telemetry_of_process(SystemClock()) is None
+
+
+def test_a_provider_that_the_environment_names_switches_telemetry_on() -> None:
+    """OpenTelemetry imports it when it is first asked for, which is after this look."""
+    program = (
+        "import opentelemetry.metrics\n"
+        "from ortoo.client.tracing.telemetry import telemetry_of_process\n"
+        "from ortoo.common.process.clock import SystemClock\n"
+        "print(telemetry_of_process(SystemClock()) is not None)\n"
+    )
+    for environment, found in ({"OTEL_PYTHON_METER_PROVIDER": "sdk_meter_provider"}, "True"), ({}, "False"):
+        command = [sys.executable, "-c", program]
+        assert subprocess.check_output(command, text=True, env={**os.environ, **environment}) == f"{found}\n"

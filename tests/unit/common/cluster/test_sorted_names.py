@@ -1,5 +1,6 @@
 """Names in order: pages are complete at any size, follow all changes, and cost the same beside more names."""
 
+from collections.abc import Iterator
 from itertools import pairwise, zip_longest
 
 import pytest
@@ -120,5 +121,36 @@ def test_changes_while_names_are_sorted_are_followed(seed: int) -> None:
     assert names.page() == (sorted(known), "")
     names.update([f"n{number}" for number in range(2 * CHANGED_MAX)])
     next(names.sort())  # a caller that is cancelled
+    assert not names._missed
+    assert names.page() == (sorted(known), "")
+
+
+@pytest.mark.parametrize("seed", range(20))
+def test_callers_that_sort_at_any_times_follow_all_changes(seed: int) -> None:
+    """A page sorts the names before a caller has, small changes follow, and a large one makes them unsorted again."""
+    random, known = Randomness(seed), {f"n{number}": 0 for number in range(1_500)}
+    names, sorting = SortedNames(known), list[Iterator[None]]()
+    for _ in range(400):
+        action = random.below(20)
+        if action < 2 and len(sorting) < 4:
+            sorting.append(names.sort())
+        elif action == 2 and sorting:
+            sorting.pop(random.below(len(sorting)))  # its caller is cancelled
+        elif action == 3:
+            assert names.page("n5", 3)[0] == [name for name in sorted(known) if name > "n5"][:3]
+        elif action < 15 and sorting:
+            at = random.below(len(sorting))
+            if next(sorting[at], known) is known:
+                sorting.pop(at)
+                assert names.page() == (sorted(known), "")
+        else:
+            changed = [f"n{random.below(3_000)}" for _ in range((3, 3, 3, 3, CHANGED_MAX + 1)[random.below(5)])]
+            for name in changed:
+                if random.below(2):
+                    known[name] = 0
+                else:
+                    known.pop(name, None)
+            names.update(changed)
+    sorting.clear()
     assert not names._missed
     assert names.page() == (sorted(known), "")

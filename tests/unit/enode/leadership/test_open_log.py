@@ -1,5 +1,8 @@
 """The hard state of a replica without others: it is read from the log, and made durable before there is another one."""
 
+import contextlib
+import errno
+
 import pytest
 
 from ortoo.common.process.background import Background
@@ -63,6 +66,39 @@ async def test_a_start_that_is_reported_is_durable(*, is_reported: bool) -> None
             assert stored is not None
             assert (stored.incarnation == seen[-1]) == is_reported
     assert len({number // RANDOM_PARTS for number in seen}) == 1 + is_reported
+
+
+@pytest.mark.parametrize("is_reported", [False, True])
+async def test_a_log_without_other_replicas_opens_on_a_full_disk(*, is_reported: bool) -> None:
+    """Only an open log deletes old messages, so a start that waited for space would wait for an operator."""
+    memory = MemoryDisk()
+    one = OneStore(disk=FaultyDisk(memory))
+    await one.open()
+    await one.store.close()
+    for _ in range(3):
+        membership = ReplicaMembership(memory, FOLDER, one.clock, Randomness(2))
+        async with open_log(membership, SETTINGS, StateComparison(), is_reported=is_reported):
+            stored = read_hard_state(memory, FOLDER)
+            assert not is_reported or stored == membership.stored
+        memory.capacity_bytes = memory.image.used_bytes()
+
+
+@pytest.mark.parametrize("seed", range(4))
+async def test_a_start_whose_number_was_written_in_part_has_another_number(seed: int) -> None:
+    """A serial may be on the disk although its write failed. It makes the hard state of the retry no older copy."""
+    memory = MemoryDisk()
+    one, random = OneStore(disk=FaultyDisk(memory)), Randomness(seed)
+    await one.open()
+    await one.store.close()
+    for synced in range(8):
+        membership = ReplicaMembership(one.disk, FOLDER, one.clock, random)
+        one.disk.fail_sync(after=synced, error=errno.ENOSPC)
+        with contextlib.suppress(OSError):
+            async with open_log(membership, SETTINGS, StateComparison(), is_reported=True):
+                pass
+        one.disk.heal()
+        async with open_log(membership, SETTINGS, StateComparison(), is_reported=True):
+            assert read_hard_state(memory, FOLDER) == membership.stored
 
 
 async def test_a_restart_costs_two_syncs() -> None:

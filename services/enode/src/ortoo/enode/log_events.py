@@ -218,7 +218,7 @@ REPLICA_UNREACHABLE_RETRYING = warning(
 REPLICA_REPORT_FAILED_RETRYING = warning(
     "replica_report_failed_retrying",
     "A name server does not accept this replica's reports. The replica retries.",
-    "Check the name server.",
+    "Act on the error in `reason`.",
 )
 STORE_OPENED = info(
     "store_opened",

@@ -1,15 +1,20 @@
 """Reports of a replica to name servers."""
 
+import logging
 from types import SimpleNamespace
 from typing import Any
 
+import pytest
+
 from ortoo.common.cluster.name_servers import NameServers
+from ortoo.common.errors import Fenced, OrtooError, Unavailable
 from ortoo.common.grpc.channels import Channels
 from ortoo.common.process.background import Background
 from ortoo.common.process.clock import SystemClock
 from ortoo.enode.replication.protocol.events import RequestElection
 from ortoo.enode.rpc.replicas.reports import ReplicaReports
 from ortoo.v1 import replica_report_pb2 as pb
+from tests.unit.common.grpc.test_queue_front import until
 from tests.unit.enode.replication.protocol.test_replica import TWO
 
 AT = "names:1"
@@ -21,10 +26,13 @@ class Answering:
     def __init__(self) -> None:
         self.answer = pb.ReportReplicaResponse()
         self.heard: list[pb.ReportReplicaRequest] = []
+        self.errors: list[OrtooError] = []
 
     async def ReportReplica(self, request: pb.ReportReplicaRequest, timeout: float) -> pb.ReportReplicaResponse:
         """Record a report."""
         self.heard.append(request)
+        if self.errors:
+            raise self.errors.pop(0)
         return self.answer
 
 
@@ -74,3 +82,19 @@ async def test_a_process_that_was_never_reported_takes_nothing_back() -> None:
         await reports._report_once(AT)
         await reports.report_leaving()
         assert [one.is_leaving for one in names.heard] == [False, True]
+
+
+async def test_a_refusal_after_an_outage_is_logged_with_its_reason(caplog: pytest.LogCaptureFixture) -> None:
+    """It tells what to do with the disk. Each kind of error is logged once until a report is accepted."""
+    names = Answering()
+    names.errors = [Unavailable("no route"), Fenced("a later start"), Unavailable("no route"), Fenced("a later start")]
+    async with Background("test") as background, Channels() as channels:
+        reports = ReplicaReports(NameServers(AT), channels, pb.ReportReplicaRequest, background, SystemClock())
+        reports._stubs[AT], reports.is_waiting = names, True  # type: ignore[assignment]
+        background.spawn("reports", reports.run())
+        with caplog.at_level(logging.WARNING):
+            while names.errors:
+                heard = len(names.heard)
+                reports.report_now()
+                await until(lambda heard=heard: len(names.heard) > heard)  # type: ignore[misc]
+    assert caplog.text.count("no route") == caplog.text.count("a later start") == 1

@@ -49,8 +49,9 @@ def telemetry_of_process(clock: Clock) -> "Telemetry | None":
     """
     trace = sys.modules.get("opentelemetry.trace")
     has_tracer = trace is not None and not isinstance(trace.get_tracer_provider(), trace.ProxyTracerProvider)
-    metrics, sdk = sys.modules.get("opentelemetry.metrics"), sys.modules.get("opentelemetry.sdk.metrics")
-    has_meter = metrics is not None and sdk is not None and isinstance(metrics.get_meter_provider(), sdk.MeterProvider)
+    metrics = sys.modules.get("opentelemetry.metrics")
+    # The API's own providers measure nothing. The one that stands for a missing provider has no public name.
+    has_meter = metrics is not None and not type(metrics.get_meter_provider()).__module__.startswith(metrics.__name__)
     return Telemetry(clock) if has_tracer or has_meter else None
 
 

@@ -50,9 +50,9 @@ class SortedNames:
 
     def update(self, changed: Collection[str]) -> None:
         """Follow a change: `changed` names were added, removed, or kept."""
+        for missed in self._missed:  # also while the names are sorted, because a later change may end that
+            missed.update(changed)
         if self._sorted is None:
-            for missed in self._missed:
-                missed.update(changed)
             return
         if len(changed) > CHANGED_MAX:
             self._sorted = None

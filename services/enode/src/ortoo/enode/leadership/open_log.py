@@ -7,6 +7,7 @@ from dataclasses import replace
 from ortoo.common.logs.logger import get_logger
 from ortoo.common.process.background import Background
 from ortoo.enode import log_events
+from ortoo.enode.disk.atomic_files import fill_reserve
 from ortoo.enode.disk.identity import StoreIdentity
 from ortoo.enode.log.settings import StoreSettings
 from ortoo.enode.recovery.opening import with_lost_tail
@@ -69,8 +70,10 @@ def _begin_start(membership: ReplicaMembership, log: ReplicatedLog, incarnation:
     started = replace(stored, incarnation=incarnation, hard_state=resumed)
     if log.is_alone and not is_reported:
         membership.stored = started
-    else:
-        membership.store(started)
+        return
+    if log.is_alone:  # its next start must not wait for space, because only an open log deletes old messages
+        fill_reserve(membership.disk, membership.folder)
+    membership.store(started)
 
 
 def make_driver(

@@ -78,6 +78,8 @@ class ReplicaMembership:
         self.stored = kept
         self.opened = OpenFolder.taken(self.disk, self.folder)
         """The open folder; no hard state is written when it is no longer at its path."""
+        self._counted = kept.incarnation
+        """The last number that `next_incarnation` gave. A failed write may have left a part of it on the disk."""
         self._log_rate = LogRateLimit()
         self._saving = asyncio.Lock()
         self._joined = asyncio.Event()
@@ -256,7 +258,7 @@ class ReplicaMembership:
         The number must be durable before `stored` has it, because reports to name servers contain it. A number
         that was reported and lost is counted again, and the start with that number is refused.
         """
-        incarnation = next_incarnation(self.stored.incarnation, self.randomness)
+        self._counted = incarnation = next_incarnation(max(self.stored.incarnation, self._counted), self.randomness)
         summary = read_log_summary(self.disk, self.folder) or StoredLogSummary()
         return replace(self.stored, incarnation=incarnation), summary
 

@@ -224,9 +224,8 @@ class NameService(NameServiceServicer):
         """All topics, those of a parent, or a page of them."""
         names, topics = self.directory.sorted_names()[0], self.directory.topics
         await sort_names(names, self.clock)
-        page = names.page(request.after, request.limit)
-        if request.parent:
-            page = lite_page(names, topics, request.parent, request.after, request.limit)
+        after, limit = request.after, request.limit
+        page = lite_page(names, topics, request.parent, after, limit) if request.parent else names.page(after, limit)
 
         def row_of(name: str) -> topic_pb2.Topic | None:
             return wire.topic_to(topics[name]) if name in topics else None
@@ -243,10 +242,8 @@ class NameService(NameServiceServicer):
 
     async def DeleteGroup(self, request: pb.DeleteGroupRequest, context: Context) -> pb.DeleteGroupResponse:
         """Delete a group."""
-        return write(
-            pb.DeleteGroupResponse,
-            await self.directory.delete_group(request.name, skip_grace_period=request.skip_grace_period),
-        )
+        deletion = await self.directory.delete_group(request.name, skip_grace_period=request.skip_grace_period)
+        return write(pb.DeleteGroupResponse, deletion)
 
     async def UndeleteGroup(
         self, request: deletion_pb.UndeleteGroupRequest, context: Context
@@ -267,14 +264,13 @@ class NameService(NameServiceServicer):
         """All groups, or a page of them."""
         names, groups = self.directory.sorted_names()[1], self.directory.groups
         await sort_names(names, self.clock)
-        page = names.page(request.after, request.limit)
+        page = ([request.name], "") if request.name else names.page(request.after, request.limit)
 
         def row_of(name: str) -> topic_pb2.Group | None:
             return write(topic_pb2.Group, groups[name]) if name in groups else None
 
-        named = ([request.name], "") if request.name else page
         response = pb.ListGroupsResponse()
-        response.next_after = await fill_page(named, row_of, response.groups, request.limit, self.clock)
+        response.next_after = await fill_page(page, row_of, response.groups, request.limit, self.clock)
         return response
 
     async def PutUser(self, request: pb.PutUserRequest, context: Context) -> pb.PutUserResponse:

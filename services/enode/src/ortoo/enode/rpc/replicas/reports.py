@@ -75,17 +75,20 @@ class ReplicaReports:
         await asyncio.gather(*(self._report_once(address, is_leaving=True) for address in self.name_servers.addresses))
 
     async def _report_periodically(self, address: str) -> None:
-        due, is_failure_logged = self._due[address], False
+        due, logged = self._due[address], set[type[OrtooError]]()
         while True:
             due.clear()
             if self.driver is not None or self.is_waiting:
-                is_answered = await self._report_once(address)
-                if not is_answered and not is_failure_logged:
-                    _log.emit(log_events.REPLICA_REPORT_FAILED_RETRYING, name_server=address)
-                is_failure_logged = not is_answered
+                error = await self._report_once(address)
+                if error is None:
+                    logged.clear()
+                elif type(error) not in logged:  # a name server that is not reached may refuse the report later
+                    logged.add(type(error))
+                    _log.emit(log_events.REPLICA_REPORT_FAILED_RETRYING, name_server=address, reason=str(error))
             await pause(REPORT_INTERVAL_S, due, self.clock)
 
-    async def _report_once(self, address: str, *, is_leaving: bool = False) -> bool:
+    async def _report_once(self, address: str, *, is_leaving: bool = False) -> OrtooError | None:
+        """Report to a name server. Returns the error if it does not accept the report."""
         driver, self._has_reported = self.driver, True
         request = self.report()
         request.is_leaving = is_leaving
@@ -99,8 +102,8 @@ class ReplicaReports:
                 if stub is None:  # it makes all methods of its service, which takes as long as a report
                     stub = self._stubs[address] = NameServiceStub(self.channels.channel_to(address))
                 response = await stub.ReportReplica(request, timeout=REPORT_TIMEOUT_S)
-        except OrtooError:
-            return False
+        except OrtooError as error:
+            return error
         for one in response.replicas:
             self.addresses[read(ReplicaId, one.replica)] = one
         if driver is not None and driver is self.driver:
@@ -114,4 +117,4 @@ class ReplicaReports:
                 and known_epoch > election_request.above
             ):
                 driver.election_request = None
-        return True
+        return None
