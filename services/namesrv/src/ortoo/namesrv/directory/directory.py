@@ -312,7 +312,8 @@ class Directory:
                         lambda stored: (stored.version, True), above_version=heard
                     )
                 if version > self._synced.version and (
-                    was_restored or not self._synced.apply_changes(await self._catalog.load_since(heard))
+                    was_restored
+                    or not self._synced.apply_changes(await self._catalog.load_since(heard, self._routes.deleted))
                 ):
                     self._synced.apply_all(await self._catalog.load_all())
                 if failing:
