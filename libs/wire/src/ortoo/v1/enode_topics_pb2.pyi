@@ -97,8 +97,8 @@ class TopicQueues(_message.Message):
 
     @_builtins.property
     def last_stored_at_ms(self) -> _containers.RepeatedScalarFieldContainer[_builtins.int]:
-        """With `with_last_times`: when the last message of each queue was stored, milliseconds since 1970-01-01 UTC; 0 = the
-        queue is empty. Older enodes send none.
+        """With `with_last_times`: when the last message of each queue was stored, milliseconds since 1970-01-01 UTC; 0 = none
+        is stored. A trimmed message counts while its segment exists. Older enodes send none.
         """
 
     def __init__(
