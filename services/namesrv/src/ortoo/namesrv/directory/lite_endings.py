@@ -24,13 +24,14 @@ class EndedLiteTopics(NamedTuple):
 def end_lite_topics(
     close: Mapping[str, int], delete: Mapping[str, int], now_ms: int, grace_ms: int, stored: CatalogTransaction
 ) -> tuple[EndedLiteTopics, RouteChange | None]:
-    """Close and delete lite topics, given with their versions. Others and changed ones are left as they are.
+    """Close lite topics and delete closed ones, given with their versions. Others and changed ones are left as they are.
 
     A deleted one can be restored for `grace_ms`, unless very many topics can be restored already.
     """
     close = {name: version for name, version in close.items() if name not in delete}
     found = {topic.name: topic for topic in stored.topics_by_name([*close, *delete])}
-    ended = [one for one in found.values() if one.parent and one.version == delete.get(one.name)]
+    unneeded = [one for one in found.values() if one.parent and one.version == delete.get(one.name)]
+    ended = [one for one in unneeded if one.permission not in WRITABLE]
     unused = [one for one in found.values() if one.parent and one.version == close.get(one.name)]
     closing = [one for one in unused if one.permission in WRITABLE]
     changed = [dataclasses.replace(one, permission=Permission.READ_ONLY, version=stored.version) for one in closing]
