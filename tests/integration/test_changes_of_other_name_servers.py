@@ -1,6 +1,6 @@
 """A name server reads only the rows that others have changed, and still has what the database has."""
 
-from collections.abc import AsyncIterator
+from collections.abc import AsyncIterator, Collection
 from pathlib import Path
 
 import pytest
@@ -80,7 +80,7 @@ async def test_changed_rows_lead_to_the_contents_of_the_database(catalog: Catalo
     routes = Routes(await catalog.load_all())
     for _ in range(20):
         await change(catalog, chance, 1 + chance.below(5))
-        found = change_of(routes, await catalog.load_since(routes.version), None)
+        found = change_of(routes, await catalog.load_since(routes.version, routes.deleted), None)
         assert found is not None
         routes.apply(found)
         whole = Routes(await catalog.load_all())
@@ -123,7 +123,7 @@ async def test_a_restored_database_is_read_as_a_whole(catalog: Catalog, lost: st
             routes = await store(topics={"u": Topic("u", 8, 9, Permission.READ_WRITE, (), 1)})
             other = Topic("x", 9, 9, Permission.READ_WRITE, (), 1)
             await put_topic(catalog, other)
-    assert change_of(routes, await catalog.load_since(9), None) is None
+    assert change_of(routes, await catalog.load_since(9, routes.deleted), None) is None
 
 
 async def test_the_cost_does_not_depend_on_the_number_of_topics(catalog: Catalog) -> None:
@@ -145,7 +145,7 @@ async def test_the_cost_does_not_depend_on_the_number_of_topics(catalog: Catalog
             return None, True
 
         await catalog.run_transaction(change_group)
-        changes = await catalog.load_since(routes.version)
+        changes = await catalog.load_since(routes.version, routes.deleted)
         assert (len(changes.topics), len(changes.groups)) == (0, 1)
         with count_work() as work:
             found = change_of(routes, changes, None)
@@ -153,3 +153,26 @@ async def test_the_cost_does_not_depend_on_the_number_of_topics(catalog: Catalog
         assert [one.name for one in found.groups] == ["g7"]
         works.append(work.instructions)
     assert works[1] <= NOISE * works[0]
+
+
+async def test_only_deletions_that_are_not_known_are_read(catalog: Catalog) -> None:
+    """Very many topics may be deleted; a change of another name server reads those that it has deleted."""
+    for number in range(1, 5):
+        await put_topic(catalog, Topic(f"t{number}", number, 1, Permission.READ_WRITE, (Placement("e", 1, 1),), 1))
+
+    async def delete(number: int, grace_ms: int, due: Collection[int] = ()) -> None:
+        def decide(stored: CatalogTransaction) -> tuple[None, bool]:
+            deletion.delete_topic(f"t{number}", 0, 1, grace_ms, stored)
+            stored.mark_topics_due(due, ())
+            return None, True
+
+        await catalog.run_transaction(decide)
+
+    await delete(1, 0)
+    await delete(2, 100)
+    await delete(3, 100)
+    routes = Routes(await catalog.load_all())
+    assert (await catalog.load_since(routes.version, routes.deleted)).deletions == ()
+    await delete(4, 100, due=[3])
+    changes = await catalog.load_since(routes.version, routes.deleted)
+    assert sorted((one.topic_id, one.is_due) for one in changes.deletions) == [(3, True), (4, False)]

@@ -246,6 +246,24 @@ def test_a_clock_that_is_set_wrong_ends_no_lite_topic() -> None:
     played(script)
 
 
+def test_a_clock_that_was_wrong_from_the_start_ends_no_lite_topic() -> None:
+    """A snode whose wall clock is a day ahead at its first sweep asks enodes for their clocks."""
+
+    async def script(it: Lite) -> None:
+        one, _ = it.clients
+        [ahead] = [machine for machine in it.stage.cluster.machines if machine.name == "snode-1"]
+        ahead.clock.jump(86_400_000)
+        await it.mq.admin.update_topic("t", lite_ttl_ms=60 * TTL_MS)
+        await one.send(("a", b"a0"))
+        await it.stage.clock.sleep(300.0)
+        assert {one.permission for one in (await it.lite_topics()).values()} == {"read_write"}
+        assert await it.mq.admin.list_deleted_topics() == []
+        await it.mq.admin.update_topic("t", lite_ttl_ms=TTL_MS)
+        await it.until(lambda found: not found)
+
+    played(script)
+
+
 def test_a_lite_topic_that_was_given_more_queues_ends_and_hinders_no_other() -> None:
     """Its subscriber is notified too."""
 

@@ -66,6 +66,24 @@ async def test_batches_are_read_back_in_order_and_after_a_restart(tmp_path: Path
     await store.close()
 
 
+async def test_the_time_of_the_last_message_outlives_segments_restarts_and_trims(tmp_path: Path) -> None:
+    """It is that of the last append to the queue; 0 for a queue without messages."""
+    store = await opened(tmp_path)
+    assert store.last_times_ms(TOPIC) == [0, 0, 0, 0]
+    first = await store.append(TOPIC, 0, batch(b"x"))
+    *_, last = [await store.append(TOPIC, 2, batch(b"%06d" % number * 700)) for number in range(40)]
+    assert store.describe().segment_count > 1
+    expected = [first.stored_at_ms, 0, last.stored_at_ms, 0]
+    assert store.last_times_ms(TOPIC) == expected
+    await store.close()
+    store = await opened(tmp_path)
+    assert store.last_times_ms(TOPIC) == expected
+    await store.trims.trim(TOPIC, {0: 1, 2: 40})
+    assert [one.begin_offset for one in store.describe_queues(TOPIC)] == [1, 0, 40, 0]
+    assert store.last_times_ms(TOPIC) == expected
+    await store.close()
+
+
 async def test_concurrent_appends_share_flushes(tmp_path: Path) -> None:
     """Appends that arrive while a flush runs become the next one."""
     store = await opened(tmp_path)

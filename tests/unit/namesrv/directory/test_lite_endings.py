@@ -24,10 +24,10 @@ def name_of(number: int) -> str:
     return f"%LMQ%|p|{number}"
 
 
-def lite(number: int) -> Topic:
+def lite(number: int, permission: Permission = Permission.READ_WRITE) -> Topic:
     """A lite topic on one enode, in version 1."""
     places = (Placement("e", 1, 1),)
-    return Topic(name_of(number), number, 1, Permission.READ_WRITE, places, 1, MessageType.FIFO, parent="p")
+    return Topic(name_of(number), number, 1, permission, places, 1, MessageType.FIFO, parent="p")
 
 
 async def create(catalog: Catalog, topics: Collection[Topic]) -> None:
@@ -51,9 +51,9 @@ async def end(
 
 
 async def test_only_lite_topics_in_the_given_version_end(tmp_path: Path) -> None:
-    """A changed one, a missing one and an ordinary topic are left as they are."""
+    """A changed one, a missing one, an open one to delete and an ordinary topic are left as they are."""
     async with opened(tmp_path) as catalog:
-        await create(catalog, [*map(lite, range(3)), topic(9)])
+        await create(catalog, [lite(0), lite(1, Permission.READ_ONLY), lite(2), topic(9)])
         answer, published = await end(catalog, {name_of(0): 1, name_of(1): 2, name_of(7): 1, "t9": 1})
         assert [(one.name, one.permission) for one in answer.closed] == [(name_of(0), Permission.READ_ONLY)]
         assert published is not None
@@ -63,7 +63,7 @@ async def test_only_lite_topics_in_the_given_version_end(tmp_path: Path) -> None
         again, published = await end(catalog, {name_of(0): version})
         assert (again, published) == (answer, None)
 
-        answer, published = await end(catalog, delete={name_of(0): 1, name_of(1): 1, "t9": 1})
+        answer, published = await end(catalog, delete={name_of(0): 1, name_of(1): 1, name_of(2): 1, "t9": 1})
         assert answer.deleted == [name_of(1)]
         assert published is not None
         assert published.deleted_topics == (name_of(1),)
@@ -75,6 +75,18 @@ async def test_only_lite_topics_in_the_given_version_end(tmp_path: Path) -> None
             "t9": Permission.READ_WRITE,
         }
         assert [one.topic_id for one in stored.deletions] == [1]
+
+
+async def test_a_lite_topic_without_permissions_stays_closed_for_readers(tmp_path: Path) -> None:
+    """It is closed for senders already, so it is answered as it is."""
+    async with opened(tmp_path) as catalog:
+        await create(catalog, [lite(0, Permission.NONE), lite(1, Permission.WRITE_ONLY)])
+        answer, published = await end(catalog, {name_of(0): 1, name_of(1): 1})
+        assert published is not None
+        assert [one.name for one in published.topics] == [name_of(1)]
+        closed = {one.name: one.permission for one in answer.closed}
+        assert closed == {name_of(0): Permission.NONE, name_of(1): Permission.READ_ONLY}
+        assert {one.name: one.permission for one in (await catalog.load_all()).topics} == closed
 
 
 async def test_a_batch_takes_as_many_statements_as_one_lite_topic(tmp_path: Path) -> None:
@@ -97,7 +109,7 @@ async def test_very_many_ended_lite_topics_take_no_place_of_topics_to_restore(
     """With the maximum of restorable topics, enodes delete the messages of further ended lite topics at once."""
     monkeypatch.setattr(deletions, "RESTORABLE_LITE_MAX", 2)
     async with opened(tmp_path) as catalog:
-        await create(catalog, [*map(lite, range(3)), topic(9)])
+        await create(catalog, [*(lite(number, Permission.READ_ONLY) for number in range(3)), topic(9)])
         await change(catalog, partial(deletion.delete_topic, "t9", 0, NOW_MS, GRACE_MS))
         due = []
         for number in range(3):

@@ -15,7 +15,7 @@ _sym_db = _symbol_database.Default()
 from ortoo.v1 import failure_pb2 as ortoo_dot_v1_dot_failure__pb2
 
 
-DESCRIPTOR = _descriptor_pool.Default().AddSerializedFile(b'\n\x1bortoo/v1/enode_topics.proto\x12\x08ortoo.v1\x1a\x16ortoo/v1/failure.proto\"K\n\x1d\x44\x65scribeQueuesOfTopicsRequest\x12\x11\n\ttopic_ids\x18\x01 \x03(\x06\x12\x17\n\x0fwith_last_times\x18\x02 \x01(\x08\"G\n\x1e\x44\x65scribeQueuesOfTopicsResponse\x12%\n\x06topics\x18\x01 \x03(\x0b\x32\x15.ortoo.v1.TopicQueues\"f\n\x0bTopicQueues\x12\x10\n\x08topic_id\x18\x01 \x01(\x06\x12\x15\n\rbegin_offsets\x18\x02 \x03(\x03\x12\x13\n\x0b\x65nd_offsets\x18\x03 \x03(\x03\x12\x19\n\x11last_stored_at_ms\x18\x04 \x03(\x03\"K\n\x1aMeasureStoredQueuesRequest\x12-\n\x06queues\x18\x01 \x03(\x0b\x32\x1d.ortoo.v1.MeasuredStoredQueue\"a\n\x13MeasuredStoredQueue\x12\x10\n\x08topic_id\x18\x01 \x01(\x06\x12\x10\n\x08queue_id\x18\x02 \x01(\r\x12\x13\n\x0b\x66rom_offset\x18\x03 \x01(\x03\x12\x11\n\tbytes_max\x18\x04 \x01(\x03\"G\n\x1bMeasureStoredQueuesResponse\x12(\n\x05sizes\x18\x01 \x03(\x0b\x32\x19.ortoo.v1.StoredQueueSize\"]\n\x0fStoredQueueSize\x12\x12\n\nend_offset\x18\x01 \x01(\x03\x12\x12\n\nsize_bytes\x18\x02 \x01(\x03\x12\"\n\x07\x66\x61ilure\x18\x03 \x01(\x0b\x32\x11.ortoo.v1.Failure\"J\n\x11TrimQueuesRequest\x12\x10\n\x08topic_id\x18\x01 \x01(\x06\x12#\n\x06queues\x18\x02 \x03(\x0b\x32\x13.ortoo.v1.QueueTrim\"4\n\tQueueTrim\x12\x10\n\x08queue_id\x18\x01 \x01(\r\x12\x15\n\rbefore_offset\x18\x02 \x01(\x03\"B\n\x12TrimQueuesResponse\x12,\n\x06queues\x18\x01 \x03(\x0b\x32\x1c.ortoo.v1.TrimmedStoredQueue\"o\n\x12TrimmedStoredQueue\x12\x10\n\x08queue_id\x18\x01 \x01(\r\x12\x1d\n\x15previous_begin_offset\x18\x02 \x01(\x03\x12\x14\n\x0c\x62\x65gin_offset\x18\x03 \x01(\x03\x12\x12\n\nend_offset\x18\x04 \x01(\x03\x42\x12Z\x10ortoo/v1;ortoov1b\x06proto3')
+DESCRIPTOR = _descriptor_pool.Default().AddSerializedFile(b'\n\x1bortoo/v1/enode_topics.proto\x12\x08ortoo.v1\x1a\x16ortoo/v1/failure.proto\"K\n\x1d\x44\x65scribeQueuesOfTopicsRequest\x12\x11\n\ttopic_ids\x18\x01 \x03(\x06\x12\x17\n\x0fwith_last_times\x18\x02 \x01(\x08\"W\n\x1e\x44\x65scribeQueuesOfTopicsResponse\x12%\n\x06topics\x18\x01 \x03(\x0b\x32\x15.ortoo.v1.TopicQueues\x12\x0e\n\x06now_ms\x18\x02 \x01(\x03\"f\n\x0bTopicQueues\x12\x10\n\x08topic_id\x18\x01 \x01(\x06\x12\x15\n\rbegin_offsets\x18\x02 \x03(\x03\x12\x13\n\x0b\x65nd_offsets\x18\x03 \x03(\x03\x12\x19\n\x11last_stored_at_ms\x18\x04 \x03(\x03\"K\n\x1aMeasureStoredQueuesRequest\x12-\n\x06queues\x18\x01 \x03(\x0b\x32\x1d.ortoo.v1.MeasuredStoredQueue\"a\n\x13MeasuredStoredQueue\x12\x10\n\x08topic_id\x18\x01 \x01(\x06\x12\x10\n\x08queue_id\x18\x02 \x01(\r\x12\x13\n\x0b\x66rom_offset\x18\x03 \x01(\x03\x12\x11\n\tbytes_max\x18\x04 \x01(\x03\"G\n\x1bMeasureStoredQueuesResponse\x12(\n\x05sizes\x18\x01 \x03(\x0b\x32\x19.ortoo.v1.StoredQueueSize\"]\n\x0fStoredQueueSize\x12\x12\n\nend_offset\x18\x01 \x01(\x03\x12\x12\n\nsize_bytes\x18\x02 \x01(\x03\x12\"\n\x07\x66\x61ilure\x18\x03 \x01(\x0b\x32\x11.ortoo.v1.Failure\"J\n\x11TrimQueuesRequest\x12\x10\n\x08topic_id\x18\x01 \x01(\x06\x12#\n\x06queues\x18\x02 \x03(\x0b\x32\x13.ortoo.v1.QueueTrim\"4\n\tQueueTrim\x12\x10\n\x08queue_id\x18\x01 \x01(\r\x12\x15\n\rbefore_offset\x18\x02 \x01(\x03\"B\n\x12TrimQueuesResponse\x12,\n\x06queues\x18\x01 \x03(\x0b\x32\x1c.ortoo.v1.TrimmedStoredQueue\"o\n\x12TrimmedStoredQueue\x12\x10\n\x08queue_id\x18\x01 \x01(\r\x12\x1d\n\x15previous_begin_offset\x18\x02 \x01(\x03\x12\x14\n\x0c\x62\x65gin_offset\x18\x03 \x01(\x03\x12\x12\n\nend_offset\x18\x04 \x01(\x03\x42\x12Z\x10ortoo/v1;ortoov1b\x06proto3')
 
 _globals = globals()
 _builder.BuildMessageAndEnumDescriptors(DESCRIPTOR, _globals)
@@ -26,23 +26,23 @@ if _descriptor._USE_C_DESCRIPTORS == False:
   _globals['_DESCRIBEQUEUESOFTOPICSREQUEST']._serialized_start=65
   _globals['_DESCRIBEQUEUESOFTOPICSREQUEST']._serialized_end=140
   _globals['_DESCRIBEQUEUESOFTOPICSRESPONSE']._serialized_start=142
-  _globals['_DESCRIBEQUEUESOFTOPICSRESPONSE']._serialized_end=213
-  _globals['_TOPICQUEUES']._serialized_start=215
-  _globals['_TOPICQUEUES']._serialized_end=317
-  _globals['_MEASURESTOREDQUEUESREQUEST']._serialized_start=319
-  _globals['_MEASURESTOREDQUEUESREQUEST']._serialized_end=394
-  _globals['_MEASUREDSTOREDQUEUE']._serialized_start=396
-  _globals['_MEASUREDSTOREDQUEUE']._serialized_end=493
-  _globals['_MEASURESTOREDQUEUESRESPONSE']._serialized_start=495
-  _globals['_MEASURESTOREDQUEUESRESPONSE']._serialized_end=566
-  _globals['_STOREDQUEUESIZE']._serialized_start=568
-  _globals['_STOREDQUEUESIZE']._serialized_end=661
-  _globals['_TRIMQUEUESREQUEST']._serialized_start=663
-  _globals['_TRIMQUEUESREQUEST']._serialized_end=737
-  _globals['_QUEUETRIM']._serialized_start=739
-  _globals['_QUEUETRIM']._serialized_end=791
-  _globals['_TRIMQUEUESRESPONSE']._serialized_start=793
-  _globals['_TRIMQUEUESRESPONSE']._serialized_end=859
-  _globals['_TRIMMEDSTOREDQUEUE']._serialized_start=861
-  _globals['_TRIMMEDSTOREDQUEUE']._serialized_end=972
+  _globals['_DESCRIBEQUEUESOFTOPICSRESPONSE']._serialized_end=229
+  _globals['_TOPICQUEUES']._serialized_start=231
+  _globals['_TOPICQUEUES']._serialized_end=333
+  _globals['_MEASURESTOREDQUEUESREQUEST']._serialized_start=335
+  _globals['_MEASURESTOREDQUEUESREQUEST']._serialized_end=410
+  _globals['_MEASUREDSTOREDQUEUE']._serialized_start=412
+  _globals['_MEASUREDSTOREDQUEUE']._serialized_end=509
+  _globals['_MEASURESTOREDQUEUESRESPONSE']._serialized_start=511
+  _globals['_MEASURESTOREDQUEUESRESPONSE']._serialized_end=582
+  _globals['_STOREDQUEUESIZE']._serialized_start=584
+  _globals['_STOREDQUEUESIZE']._serialized_end=677
+  _globals['_TRIMQUEUESREQUEST']._serialized_start=679
+  _globals['_TRIMQUEUESREQUEST']._serialized_end=753
+  _globals['_QUEUETRIM']._serialized_start=755
+  _globals['_QUEUETRIM']._serialized_end=807
+  _globals['_TRIMQUEUESRESPONSE']._serialized_start=809
+  _globals['_TRIMQUEUESRESPONSE']._serialized_end=875
+  _globals['_TRIMMEDSTOREDQUEUE']._serialized_start=877
+  _globals['_TRIMMEDSTOREDQUEUE']._serialized_end=988
 # @@protoc_insertion_point(module_scope)

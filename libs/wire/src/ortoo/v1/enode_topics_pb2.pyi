@@ -54,6 +54,9 @@ class DescribeQueuesOfTopicsResponse(_message.Message):
     DESCRIPTOR: _descriptor.Descriptor
 
     TOPICS_FIELD_NUMBER: _builtins.int
+    NOW_MS_FIELD_NUMBER: _builtins.int
+    now_ms: _builtins.int
+    """With `with_last_times`: the time of the enode's clock, milliseconds since 1970-01-01 UTC."""
     @_builtins.property
     def topics(self) -> _containers.RepeatedCompositeFieldContainer[Global___TopicQueues]:
         """Topics that this enode does not have are missing."""
@@ -62,10 +65,11 @@ class DescribeQueuesOfTopicsResponse(_message.Message):
         self,
         *,
         topics: _abc.Iterable[Global___TopicQueues] | None = ...,
+        now_ms: _builtins.int = ...,
     ) -> None: ...
     _HasFieldArgType: _TypeAlias = _Never  # noqa: Y015
     def HasField(self, field_name: _HasFieldArgType) -> _builtins.bool: ...
-    _ClearFieldArgType: _TypeAlias = _typing.Literal["topics", b"topics"]  # noqa: Y015
+    _ClearFieldArgType: _TypeAlias = _typing.Literal["now_ms", b"now_ms", "topics", b"topics"]  # noqa: Y015
     def ClearField(self, field_name: _ClearFieldArgType) -> None: ...
     def WhichOneof(self, oneof_group: _Never) -> None: ...
 
@@ -93,8 +97,8 @@ class TopicQueues(_message.Message):
 
     @_builtins.property
     def last_stored_at_ms(self) -> _containers.RepeatedScalarFieldContainer[_builtins.int]:
-        """With `with_last_times`: when the last message of each queue was stored, milliseconds since 1970-01-01 UTC; 0 = the
-        queue is empty. Older enodes send none.
+        """With `with_last_times`: when the last message of each queue was stored, milliseconds since 1970-01-01 UTC; 0 = none
+        is stored. A trimmed message counts while its segment exists. Older enodes send none.
         """
 
     def __init__(

@@ -57,9 +57,10 @@ class QueueLog:
 
     @property
     def last_stored_at_ms(self) -> int:
-        """When the last message was stored, milliseconds since 1970-01-01 UTC; 0 = no message is readable."""
-        if self.begin_offset == self.end_offset:
-            return 0
+        """When the last message was stored, milliseconds since 1970-01-01 UTC; 0 = the segments have no message.
+
+        A trim does not change it.
+        """
         return self.rows.stored_at_ms[-1] if self.rows else self.runs[-1].entry.last_stored_at_ms if self.runs else 0
 
     def run_containing(self, offset: int) -> SealedRun | None:

@@ -37,7 +37,8 @@ class StorageHandlers(EnodeHandlers):
                     last_stored_at_ms=self.store.last_times_ms(topic_id) if request.with_last_times else (),
                 )
                 topics.append(described)
-        return topics_pb.DescribeQueuesOfTopicsResponse(topics=topics)
+        now_ms = self.store.engine.clock.now_ms() if request.with_last_times else 0
+        return topics_pb.DescribeQueuesOfTopicsResponse(topics=topics, now_ms=now_ms)
 
     async def MeasureQueues(
         self, request: topics_pb.MeasureStoredQueuesRequest, context: Context

@@ -237,7 +237,7 @@ class Store:
         return ranges
 
     def last_times_ms(self, topic_id: int) -> list[int]:
-        """When the last message of each queue of a topic was stored; 0 = the queue is empty. Errors: NotFound."""
+        """When the last message of each queue of a topic was stored; 0 = none is stored. Errors: NotFound."""
         keys = ((topic_id, queue_id) for queue_id in range(self._topic(topic_id).queue_count))
         queues = map(self._catalog.queues.get, keys)
         return [0 if queue is None else queue.last_stored_at_ms for queue in queues]

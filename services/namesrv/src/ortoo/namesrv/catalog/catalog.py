@@ -2,7 +2,7 @@
 
 import asyncio
 import contextlib
-from collections.abc import Callable, Collection, Iterator
+from collections.abc import Callable, Collection, Iterator, Mapping
 from pathlib import Path
 from typing import Self, TypeVar
 
@@ -20,7 +20,7 @@ from ortoo.namesrv.catalog.stored_proposals import StoredProposals
 from ortoo.namesrv.catalog.stores import Stores
 from ortoo.namesrv.catalog.transaction import CatalogTransaction, RowCounts
 from ortoo.namesrv.catalog.users import Users
-from ortoo.namesrv.decisions.deletions import StoredChanges
+from ortoo.namesrv.decisions.deletions import StoredChanges, TopicDeletion
 from ortoo.namesrv.decisions.routes.route_changes import StoredDirectory
 from ortoo.namesrv.decisions.topics import Topic
 
@@ -98,9 +98,13 @@ class Catalog:
         """Read the whole directory at one moment."""
         return await self._read_at_one_moment(CatalogTransaction.load_all)
 
-    async def load_since(self, version: int) -> StoredChanges:
-        """Read the rows that were changed after a version, at one moment."""
-        return await self._read_at_one_moment(lambda stored: stored.load_since(version))
+    async def load_since(self, version: int, known: Mapping[int, TopicDeletion]) -> StoredChanges:
+        """Read the rows that were changed after a version, at one moment.
+
+        `known` has the deleted topics of that version, by id.
+        """
+        known = dict(known)  # it may change meanwhile
+        return await self._read_at_one_moment(lambda stored: stored.load_since(version, known))
 
     async def _read_at_one_moment(self, read: Callable[[CatalogTransaction], T]) -> T:
         def work() -> T:

@@ -88,8 +88,11 @@ class CatalogTransaction:
             tuple(self.deleted_groups()),
         )
 
-    def load_since(self, version: int) -> StoredChanges:
-        """Read the topics and groups that were changed after a version, and all deletions."""
+    def load_since(self, version: int, known: Mapping[int, TopicDeletion]) -> StoredChanges:
+        """Read the topics and groups that were changed after a version, and the deletions.
+
+        Deleted topics are left out if they are `known`, because there may be very many.
+        """
         changed = sa.select(tables.topics).where(tables.topics.c.version > version)
         topics = self._connection.execute(changed).all()
         changed = sa.select(tables.groups).where(tables.groups.c.version > version)
@@ -99,11 +102,18 @@ class CatalogTransaction:
             self.stored_version(),
             tuple(_topic_of(row, sets) for row in topics),
             tuple(_group_of(row._mapping) for row in groups),
-            tuple(self.deleted_topics()),
+            tuple(self._changed_topic_deletions(known)),
             tuple(self.deleted_groups()),
             self.handle_keys(),
             RowSums(*self._sums(tables.topics, "topic_id"), *self._sums(tables.groups, "created_at_ms")),
         )
+
+    def _changed_topic_deletions(self, known: Mapping[int, TopicDeletion]) -> list[TopicDeletion]:
+        """The deleted topics that differ from the known ones. Only these rows are read in full."""
+        table = tables.deleted_topics.c
+        columns = (table.topic_id, table.version, table.deleted_at_ms, table.due_at_ms, table.is_due)
+        rows = self._connection.execute(sa.select(*columns, table.placement_set_id))
+        return self.deleted_topics_by_id([row.topic_id for row in rows if not _is_known(row, known)])
 
     def _sums(self, table: sa.Table, identity: str) -> Iterator[int]:
         """The number of rows, and the sums of versions and of the low bits of a column, as in `RowSums`."""
@@ -336,6 +346,15 @@ def _in_batches(ids: Collection[T]) -> Iterator[list[T]]:
     """Split ids or names into lists, each short enough for one SQL statement."""
     listed = list(ids)
     return (listed[start : start + IDS_IN_STATEMENT] for start in range(0, len(listed), IDS_IN_STATEMENT))
+
+
+def _is_known(row: Any, known: Mapping[int, TopicDeletion]) -> bool:
+    """Whether a deleted topic is known as in its row. The placements of one that is due do not matter."""
+    topic_id, version, *times, placement_set_id = row
+    one = known.get(topic_id)
+    if one is None or [one.deleted_at_ms, one.due_at_ms, one.is_due] != times:
+        return False
+    return one.topic.version == version and (one.is_due or one.topic.placement_set_id == placement_set_id)
 
 
 def _deletions_of(rows: Iterable[Any], sets: Mapping[int, PlacementSet]) -> list[TopicDeletion]:

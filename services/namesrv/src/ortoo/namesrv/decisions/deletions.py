@@ -211,7 +211,10 @@ class RowSums(NamedTuple):
 
 @dataclass(frozen=True, slots=True)
 class StoredChanges:
-    """The rows of the database that were changed after a version, and all deletions."""
+    """The rows of the database that were changed after a version.
+
+    Also the deletions; those of topics only if they differ from the known ones.
+    """
 
     version: int
     topics: tuple[Topic, ...]

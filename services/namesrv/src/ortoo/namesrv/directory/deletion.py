@@ -56,16 +56,19 @@ def undelete_group(name: str, stored: CatalogTransaction) -> tuple[Group, RouteC
 
 
 def mark_due_topics(
-    ended: Collection[int], forgotten: Collection[int], now_ms: int, stored: CatalogTransaction
-) -> tuple[bool, RouteChange | None]:
+    ended: Collection[TopicDeletion], forgotten: Collection[int], now_ms: int, stored: CatalogTransaction
+) -> tuple[set[int], RouteChange | None]:
     """Tell enodes to delete those of the topics `ended` whose grace period has expired, and forget other deletions.
 
-    Returns whether anything was changed. The cost depends on these topics, not on all deleted ones.
+    Returns the ids of deletions that are not stored any more. Some of `ended` may be among them, if the database was
+    restored. The cost depends on these topics, not on all deleted ones.
     """
-    due = tuple(deletions.due_topics(stored.deleted_topics_by_id(ended), stored.now_ms(now_ms)))
+    known = {one.topic_id for one in ended}
+    found = stored.deleted_topics_by_id(known)
+    due = tuple(deletions.due_topics(found, stored.now_ms(now_ms)))
     stored.mark_topics_due([one.topic_id for one in due], forgotten)
-    is_changed = bool(due or forgotten)
-    return is_changed, RouteChange(stored.version, deletions=due) if is_changed else None
+    gone = {*forgotten, *known.difference(one.topic_id for one in found)}
+    return gone, RouteChange(stored.version, deletions=due) if due or forgotten else None
 
 
 def mark_due_groups(now_ms: int, stored: CatalogTransaction) -> tuple[set[str], RouteChange | None]:

@@ -177,8 +177,7 @@ class Directory:
         old, ended = deletions.expired_deletions(known, now_ms), deletions.due_topics(known.values(), now_ms)
         if old or ended:
             with contextlib.suppress(Unavailable, DataLoss):  # counted, and retried later
-                await self._change(partial(deletion.mark_due_topics, [one.topic_id for one in ended], old, now_ms))
-                for topic_id in old:
+                for topic_id in await self._change(partial(deletion.mark_due_topics, ended, old, now_ms)):
                     known.pop(topic_id, None)
         told = deletions.expired_deletions(groups_known, now_ms)
         if told or any(not one.is_due and one.due_at_ms <= now_ms for one in groups_known.values()):
@@ -313,7 +312,8 @@ class Directory:
                         lambda stored: (stored.version, True), above_version=heard
                     )
                 if version > self._synced.version and (
-                    was_restored or not self._synced.apply_changes(await self._catalog.load_since(heard))
+                    was_restored
+                    or not self._synced.apply_changes(await self._catalog.load_since(heard, self._routes.deleted))
                 ):
                     self._synced.apply_all(await self._catalog.load_all())
                 if failing:

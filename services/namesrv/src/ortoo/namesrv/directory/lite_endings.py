@@ -10,6 +10,9 @@ from ortoo.namesrv.decisions import deletions
 from ortoo.namesrv.decisions.routes.route_change import RouteChange
 from ortoo.namesrv.decisions.topics import Topic
 
+WRITABLE = (Permission.READ_WRITE, Permission.WRITE_ONLY)
+"""A lite topic with another permission is closed already; one that an operator has closed for readers stays so."""
+
 
 class EndedLiteTopics(NamedTuple):
     """The lite topics that are closed now, and the names of the deleted ones."""
@@ -21,15 +24,16 @@ class EndedLiteTopics(NamedTuple):
 def end_lite_topics(
     close: Mapping[str, int], delete: Mapping[str, int], now_ms: int, grace_ms: int, stored: CatalogTransaction
 ) -> tuple[EndedLiteTopics, RouteChange | None]:
-    """Close and delete lite topics, given with their versions. Others and changed ones are left as they are.
+    """Close lite topics and delete closed ones, given with their versions. Others and changed ones are left as they are.
 
     A deleted one can be restored for `grace_ms`, unless very many topics can be restored already.
     """
     close = {name: version for name, version in close.items() if name not in delete}
     found = {topic.name: topic for topic in stored.topics_by_name([*close, *delete])}
-    ended = [one for one in found.values() if one.parent and one.version == delete.get(one.name)]
+    unneeded = [one for one in found.values() if one.parent and one.version == delete.get(one.name)]
+    ended = [one for one in unneeded if one.permission not in WRITABLE]
     unused = [one for one in found.values() if one.parent and one.version == close.get(one.name)]
-    closing = [one for one in unused if one.permission is not Permission.READ_ONLY]
+    closing = [one for one in unused if one.permission in WRITABLE]
     changed = [dataclasses.replace(one, permission=Permission.READ_ONLY, version=stored.version) for one in closing]
     stored.close_topics(changed)
     if ended and stored.restorable_topic_count() >= deletions.RESTORABLE_LITE_MAX:
@@ -37,7 +41,7 @@ def end_lite_topics(
     deleted_at_ms = stored.now_ms(now_ms)
     deleted = [deletions.delete(one, now_ms=deleted_at_ms, grace_ms=grace_ms) for one in ended]
     stored.delete_topics(deleted)
-    closed = [one for one in unused if one.permission is Permission.READ_ONLY] + changed
+    closed = [one for one in unused if one.permission not in WRITABLE] + changed
     answer = EndedLiteTopics(closed, [one.name for one in ended])
     if not changed and not deleted:
         return answer, None

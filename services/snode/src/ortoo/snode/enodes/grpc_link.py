@@ -222,14 +222,16 @@ class GrpcEnodeLink(GrpcPopLink):
             for topic in response.topics
         }
 
-    async def last_message_times_ms(self, topic_ids: Sequence[int]) -> dict[int, int]:
+    async def last_message_times_ms(self, topic_ids: Sequence[int]) -> tuple[dict[int, int], int]:
         """When the last message of each topic was stored on the enode, by topic id; 0 = it has no message.
 
-        Topics that the enode does not have are left out, and all topics of an enode of an earlier version.
+        Also the time of the enode's clock. Topics that the enode does not have are left out, and all topics of an enode
+        of an earlier version.
         """
         request = topics_pb.DescribeQueuesOfTopicsRequest(topic_ids=topic_ids, with_last_times=True)
         response = await self._repeat(lambda stub: stub.DescribeQueuesOfTopics, request)
-        return {one.topic_id: max(one.last_stored_at_ms) for one in response.topics if one.last_stored_at_ms}
+        times_ms = {one.topic_id: max(one.last_stored_at_ms) for one in response.topics if one.last_stored_at_ms}
+        return times_ms, response.now_ms
 
     async def measure_queues(
         self, topic_id: int, starts: Iterable[tuple[int, int, int]]

@@ -169,19 +169,27 @@ class LiteExpiry:
     async def _last_used_ms(self, lite_topics: Sequence[Topic]) -> dict[int, int]:
         """When lite topics were last used, by topic id: the time of the newest message, or of the creation.
 
-        Those that have queues on an enode that does not answer, or does not know the topic, are left out.
+        If this snode's clock is ahead of the enode's, the times are later by the difference. So one wrong clock ends
+        nothing early. Those that have queues on an enode that does not answer, or does not know the topic, are left
+        out.
         """
-        topic_ids: dict[str, list[int]] = {}
+        placed: dict[str, list[Topic]] = {}
         for lite in lite_topics:
             for enode in lite.enodes:
-                topic_ids.setdefault(enode, []).append(lite.topic_id)
-        times_ms: dict[tuple[str, int], int] = {}
-        for enode, ids in sorted(topic_ids.items()):
+                placed.setdefault(enode, []).append(lite)
+        used_ms: dict[tuple[str, int], int] = {}
+        for enode, here in sorted(placed.items()):
+            ids = [one.topic_id for one in here]
             answers = await self.links.ask_all([enode], partial(_ask_times, ids), is_tolerated=lambda error: True)
-            times_ms.update(((enode, topic_id), at_ms) for topic_id, at_ms in answers.get(enode, {}).items())
+            times_ms, enode_now_ms = answers.get(enode, ({}, 0))
+            ahead_ms = max(0, self._now_ms() - enode_now_ms)
+            for lite in here:
+                if lite.topic_id in times_ms:
+                    last_ms = max(lite.created_at_ms, times_ms[lite.topic_id])
+                    used_ms[enode, lite.topic_id] = last_ms + ahead_ms
         found = {}
         for lite in lite_topics:
-            own = [times_ms.get((enode, lite.topic_id)) for enode in lite.enodes]
+            own = [used_ms.get((enode, lite.topic_id)) for enode in lite.enodes]
             known = [at_ms for at_ms in own if at_ms is not None]
             if len(known) == len(own):
                 found[lite.topic_id] = last_used_ms = max(lite.created_at_ms, *known, 0)
@@ -189,5 +197,5 @@ class LiteExpiry:
         return found
 
 
-async def _ask_times(topic_ids: Sequence[int], link: GrpcEnodeLink) -> dict[int, int]:
+async def _ask_times(topic_ids: Sequence[int], link: GrpcEnodeLink) -> tuple[dict[int, int], int]:
     return await link.last_message_times_ms(topic_ids)
