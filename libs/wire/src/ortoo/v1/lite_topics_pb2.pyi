@@ -33,7 +33,9 @@ class EndLiteTopicsRequest(_message.Message):
 
     @_builtins.property
     def delete(self) -> _containers.RepeatedCompositeFieldContainer[Global___LiteTopicVersion]:
-        """Lite topics to delete. They can be restored as other topics, unless very many topics can be restored already."""
+        """Closed lite topics to delete; open ones are left as they are. Deleted ones can be restored as other topics, unless
+        very many topics can be restored already.
+        """
 
     def __init__(
         self,
