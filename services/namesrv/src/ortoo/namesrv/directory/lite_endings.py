@@ -24,7 +24,7 @@ class EndedLiteTopics(NamedTuple):
 def end_lite_topics(
     close: Mapping[str, int], delete: Mapping[str, int], now_ms: int, grace_ms: int, stored: CatalogTransaction
 ) -> tuple[EndedLiteTopics, RouteChange | None]:
-    """Close lite topics and delete closed ones, given with their versions. Others and changed ones are left as they are.
+    """Close lite topics and delete closed ones, given with their versions. Others and changed ones stay as they are.
 
     A deleted one can be restored for `grace_ms`, unless very many topics can be restored already.
     """
