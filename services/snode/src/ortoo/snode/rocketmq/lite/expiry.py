@@ -177,7 +177,7 @@ class LiteExpiry:
         for lite in lite_topics:
             for enode in lite.enodes:
                 placed.setdefault(enode, []).append(lite)
-        used_ms: dict[tuple[str, int], int] = {}
+        used_ms: dict[int, list[int]] = {lite.topic_id: [] for lite in lite_topics}
         for enode, here in sorted(placed.items()):
             ids = [one.topic_id for one in here]
             answers = await self.links.ask_all([enode], partial(_ask_times, ids), is_tolerated=lambda error: True)
@@ -186,13 +186,12 @@ class LiteExpiry:
             for lite in here:
                 if lite.topic_id in times_ms:
                     last_ms = max(lite.created_at_ms, times_ms[lite.topic_id])
-                    used_ms[enode, lite.topic_id] = last_ms + ahead_ms
+                    used_ms[lite.topic_id].append(last_ms + ahead_ms)
         found = {}
         for lite in lite_topics:
-            own = [used_ms.get((enode, lite.topic_id)) for enode in lite.enodes]
-            known = [at_ms for at_ms in own if at_ms is not None]
-            if len(known) == len(own):
-                found[lite.topic_id] = last_used_ms = max(lite.created_at_ms, *known, 0)
+            known = used_ms[lite.topic_id]
+            if len(known) == len(lite.enodes):
+                found[lite.topic_id] = last_used_ms = max(known, default=lite.created_at_ms)
                 self._remember(lite, last_used_ms)
         return found
 
