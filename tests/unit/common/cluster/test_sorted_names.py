@@ -103,19 +103,24 @@ def test_names_are_sorted_in_steps() -> None:
     assert Compared.comparisons > 8 * len(known)
 
 
+def changed(known: dict[str, int], count: int, random: Randomness) -> list[str]:
+    """Add and remove random names; returns all of them."""
+    names = [f"n{random.below(3_000)}" for _ in range(count)]
+    for name in names:
+        if random.below(2):
+            known[name] = 0
+        else:
+            known.pop(name, None)
+    return names
+
+
 @pytest.mark.parametrize("seed", range(20))
 def test_changes_while_names_are_sorted_are_followed(seed: int) -> None:
     """Also if several callers sort at once, and pages are read meanwhile."""
     random, known = Randomness(seed), {f"n{number}": 0 for number in range(2_000)}
     names = SortedNames(known)
     for _ in zip_longest(names.sort(), names.sort()):
-        changed = [f"n{random.below(3_000)}" for _ in range(random.below(4))]
-        for name in changed:
-            if random.below(2):
-                known[name] = 0
-            else:
-                known.pop(name, None)
-        names.update(changed)
+        names.update(changed(known, random.below(4), random))
         if not random.below(30):
             names.page("n5", 3)
     assert names.page() == (sorted(known), "")
@@ -144,13 +149,8 @@ def test_callers_that_sort_at_any_times_follow_all_changes(seed: int) -> None:
                 sorting.pop(at)
                 assert names.page() == (sorted(known), "")
         else:
-            changed = [f"n{random.below(3_000)}" for _ in range((3, 3, 3, 3, CHANGED_MAX + 1)[random.below(5)])]
-            for name in changed:
-                if random.below(2):
-                    known[name] = 0
-                else:
-                    known.pop(name, None)
-            names.update(changed)
+            count = (3, 3, 3, 3, CHANGED_MAX + 1)[random.below(5)]
+            names.update(changed(known, count, random))
     sorting.clear()
     assert not names._missed
     assert names.page() == (sorted(known), "")
