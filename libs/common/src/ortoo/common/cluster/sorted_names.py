@@ -8,7 +8,7 @@ from typing import Final
 CHANGED_MAX: Final = 1_000
 """More changed names than this at once are cheaper to sort at the next page."""
 MOVES_MAX: Final = 100
-"""The same of added names and of runs of removed ones, each of which moves the names behind it."""
+"""More added names and runs of removed names than this at once are cheaper to sort. Each moves the names behind it."""
 PART_NAMES: Final = 250
 """The number of names that are sorted in the first steps of `sort`."""
 

@@ -1,4 +1,4 @@
-"""The server of connections, as they see it."""
+"""The part of a server that its connections use."""
 
 from typing import TYPE_CHECKING, Any, Protocol
 
@@ -12,7 +12,7 @@ if TYPE_CHECKING:
 
 
 class Owner(Protocol):
-    """A server."""
+    """The server of a connection."""
 
     clock: Clock
     limits: WireLimits
