@@ -33,10 +33,12 @@ async def test_an_enode_is_away_since_the_check_that_noticed_it(tmp_path: Path) 
         assert closed_ms <= first.since_ms <= cluster.clock.now_ms()
         assert first.seen_from_ms < first.since_ms
         await cluster.clock.sleep(0.1)
-        assert (await unavailable(mq, cluster.clock)).since_ms == first.since_ms
+        usual = {(one.process, one.name): one.since_ms for one in await mq.admin.operations.list_findings()}
+        assert first.since_ms in usual.values()
         hurried = await mq.admin.operations.list_findings(timeout_s=0.001)
         assert hurried
-        assert {one.since_ms for one in hurried} <= {0, first.since_ms}, "others did not answer, which is no problem"
+        times = {one.since_ms - usual.get((one.process, one.name), 0) for one in hurried if one.since_ms}
+        assert times == {0}, "others did not answer in a millisecond, which is no problem"
         assert (await unavailable(mq, cluster.clock)).since_ms == first.since_ms
         await cluster.open_enode("enode-0")
         while await mq.admin.operations.list_findings():
