@@ -36,8 +36,8 @@ METHOD = (
 )
 
 
-async def measure(plan: Plan, only: set[str]) -> Figures:
-    """Measure the systems that are named in `only`; returns the result to write.
+async def measure(plan: Plan, only: set[str], into: Path) -> None:
+    """Measure the systems that are named in `only`. The result is written after each group of systems.
 
     Errors: NotHere, DidNotStart, LoadFailed.
     """
@@ -50,6 +50,11 @@ async def measure(plan: Plan, only: set[str]) -> Figures:
         if chosen := [one for one in group if one.name in only]:
             with tempfile.TemporaryDirectory(prefix="ortoo-peers-") as folder:
                 systems |= await compare(chosen, plan, Path(folder))
+            write(result_of(plan, before, systems), into)
+
+
+def result_of(plan: Plan, before: Figures, systems: Figures) -> Figures:
+    """The result of these systems; `before` is the setting before the first one was measured."""
     window, shortest, longest = plan.window_s, plan.warm_up_min_s, plan.warm_up_max_s
     result: Figures = {
         "bench": "peers",
@@ -104,7 +109,7 @@ def main() -> int:
         for name in jars.SYSTEMS:
             jars.bring(name)
         jars.load_program()
-        result = asyncio.run(measure(plan, set(arguments.only.split(","))))
+        asyncio.run(measure(plan, set(arguments.only.split(",")), arguments.into))
     except jars.NotHere as error:
         print(f"NOT MEASURED: {error}")
         return SKIPPED
@@ -114,7 +119,6 @@ def main() -> int:
     except asyncio.CancelledError:  # SIGTERM; everything that was started has been ended
         print("\nstopped")
         return STOPPED
-    write(result, arguments.into)
     return 0
 
 

@@ -30,6 +30,7 @@ class Load:
         """Output of the process other than answers goes to the file `said`."""
         self._process = process
         self._said = said
+        self._command = "start"
 
     @property
     def process_id(self) -> int:
@@ -42,28 +43,35 @@ class Load:
         Errors: LoadFailed.
         """
         assert self._process.stdin is not None
-        self._process.stdin.write(f"{' '.join(map(str, words))}\n".encode())
+        self._command = " ".join(map(str, words))
+        self._process.stdin.write(f"{self._command}\n".encode())
         return await self.answer(servers)
 
     async def answer(self, servers: Servers | None = None) -> Figures:
         """The answer to the previous command. Errors: LoadFailed."""
+        try:
+            async with asyncio.timeout(ANSWER_TIMEOUT_S):
+                return await self._answer(servers)
+        except TimeoutError as error:
+            raise LoadFailed(f"no answer to `{self._command}` within {ANSWER_TIMEOUT_S:g} s") from error
+
+    async def _answer(self, servers: Servers | None) -> Figures:
         assert self._process.stdout is not None
         before: dict[str, float] = {}
         after: dict[str, float] = {}
-        async with asyncio.timeout(ANSWER_TIMEOUT_S):
-            async for line in self._process.stdout:
-                kind, _, rest = line.decode().strip().partition(" ")
-                if kind == "begin" and servers is not None:
-                    before = servers.cpu_s()
-                elif kind == "stop" and servers is not None:
-                    after = servers.cpu_s()
-                elif kind == "end":
-                    figures: Figures = json.loads(rest)
-                    if before and servers is not None:
-                        figures["cpu_us"] = _cpu_us(before, after or servers.cpu_s(), figures["messages"])
-                    return figures
-                elif kind == "failed":
-                    raise LoadFailed(rest)
+        async for line in self._process.stdout:
+            kind, _, rest = line.decode().strip().partition(" ")
+            if kind == "begin" and servers is not None:
+                before = servers.cpu_s()
+            elif kind == "stop" and servers is not None:
+                after = servers.cpu_s()
+            elif kind == "end":
+                figures: Figures = json.loads(rest)
+                if before and servers is not None:
+                    figures["cpu_us"] = _cpu_us(before, after or servers.cpu_s(), figures["messages"])
+                return figures
+            elif kind == "failed":
+                raise LoadFailed(rest)
         raise LoadFailed(f"the program ended. Its output: {self._said.read_text(errors='replace')[-2000:]}")
 
 
