@@ -5,7 +5,7 @@
 Every figure comes from `bench/results` or from the code:
 
 * processor time of a message sent in batches and read by one group: `produce`, `end_to_end`
-* processor time of a message sent by a call of its own: `unary`
+* processor time of a message sent by a call of its own: one send in flight of `make bench-peers`
 * memory of processes with a backlog and consumers: `memory`
 * bytes of the log for a message: `store/store_start`
 
@@ -16,6 +16,7 @@ docs/operations/capacity.md.
 import argparse
 import math
 from dataclasses import dataclass
+from statistics import median
 from typing import Any
 
 from bench.report import Figures
@@ -73,6 +74,11 @@ class Capacity:
     """Into and out of all snodes."""
 
 
+def committed() -> dict[str, Figures]:
+    """The committed results of `make bench` and `make bench-peers`."""
+    return load() | load(RESULTS / "peers")
+
+
 def capacity(load: Load, results: dict[str, Figures], start: Figures) -> Capacity:
     """The resources that `load` needs, by the results; `start` is the result of `store_start`."""
     sent, both = results["produce"], results["end_to_end"]
@@ -83,11 +89,8 @@ def capacity(load: Load, results: dict[str, Figures], start: Figures) -> Capacit
         sending: float = sent["cpu_us_per_message"][role]
         reading: float = both["cpu_us_per_message"][role] - sending
         batched: float = load.rate * bodies * ((1 - load.single) * sending + load.groups * reading) / 1e6
-        # Client, snode and enode shared both cores, so each got less than a whole core.
-        alone: float = (
-            load.rate * load.single * results["unary"]["setting"]["cores"] / results["unary"]["messages_per_s"]
-        )
-        return batched + alone / 2
+        alone_us = median(one["send 1"]["cpu_us"][role] for one in results["peers"]["systems"]["ortoo"]["rounds"])
+        return batched + load.rate * load.single * alone_us / 1e6
 
     snode_cores, enode_cores = cores("snode"), cores("enode")
     snodes = max(2, math.ceil(snode_cores / USED))
@@ -152,7 +155,7 @@ def table(results: dict[str, Figures], start: Figures) -> str:
 
 def page(text: str) -> str:
     """The page `text` with the examples between its marks."""
-    return page_with(text, table(load(), load(RESULTS / "store")["store_start"]))
+    return page_with(text, table(committed(), load(RESULTS / "store")["store_start"]))
 
 
 def main() -> None:
@@ -173,7 +176,7 @@ def main() -> None:
         PAGE.write_text(page(PAGE.read_text()))
         return
     wanted = Load(**chosen)
-    it = capacity(wanted, load(), load(RESULTS / "store")["store_start"])
+    it = capacity(wanted, committed(), load(RESULTS / "store")["store_start"])
     print(
         f"{it.snodes} snodes ({it.snode_cores:.2f} cores in use, limit {it.snode_memory_mib} MiB each)\n"
         f"{it.enodes} enodes of {wanted.replicas} replicas ({it.enode_cores:.2f} cores in use by leaders, limit "

@@ -201,9 +201,9 @@ def setting(result: Figures) -> str:
         f"`{one['transport']}`, Java {versions['java']}, RocketMQ's Java client {versions['client']}, confluent-kafka "
         f"{versions['confluent-kafka']}. "
         f"{result['method']} Rounds: {result['rounds']}. Figures are medians, with the smallest and the largest of the "
-        f"rounds. A figure takes {result['seconds']:g} seconds, in bulk half of that except for reading; bodies of 256 "
-        f"bytes, 8 queues. {sum(load['steady'] for load in warm)} of {len(warm)} loads were steady after their "
-        f"warm-up. Load average, of which the load itself is a part: {min(loads):.1f} to "
+        f"rounds. A figure takes {result['seconds']:g} seconds, in bulk half of that except for reading. Bodies have "
+        f"256 bytes, and topics 8 queues. Of {len(warm)} loads, {sum(load['steady'] for load in warm)} were steady "
+        f"after their warm-up. Load average, of which the load itself is a part: {min(loads):.1f} to "
         f"{max(loads):.1f}. Unrelated programs took {min(others):.0f} to {max(others):.0f} % of the machine "
         f"meanwhile{caveat}. A ratio above 1 means that Ortoo is ahead; for times and memory, less is better."
     )

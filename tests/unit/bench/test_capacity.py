@@ -4,10 +4,10 @@ from dataclasses import replace
 
 import pytest
 
-from bench.capacity import PAGE, Load, capacity, page
+from bench.capacity import PAGE, Load, capacity, committed, page
 from bench.table import RESULTS, load
 
-RESULTS_NOW, START = load(), load(RESULTS / "store")["store_start"]
+RESULTS_NOW, START = committed(), load(RESULTS / "store")["store_start"]
 SOME = Load(20_000, 1_000, groups=2, days=3, replicas=3, single=0.1)
 
 

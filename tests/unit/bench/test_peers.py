@@ -80,7 +80,7 @@ def test_the_table_has_what_both_sides_measured() -> None:
     text = table(both)
     assert "Python 3.11.7 (PGO, LTO)" in text
     assert "All were warm. Rounds: 1." in text
-    assert "2 of 2 loads were steady" in text
+    assert "Of 2 loads, 2 were steady" in text
     assert "Load average, of which the load itself is a part: 1.5 to 2.5. " in text
     assert "took 4 to 4 % of the machine meanwhile. A ratio" in text
     both["systems"]["rocketmq"]["rounds"][0]["others_share"] = 0.4

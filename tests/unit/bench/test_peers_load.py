@@ -45,5 +45,5 @@ async def test_a_program_that_does_not_answer_is_named_with_its_command(
     """The error says which command of which kind has no answer."""
     monkeypatch.setattr(loads, "ANSWER_TIMEOUT_S", 0.1)
     async with running(tmp_path) as load:
-        with pytest.raises(LoadFailed, match="no answer to `hang many 5` within 0.1 s"):
+        with pytest.raises(LoadFailed, match="no answer to `hang many 5` within"):
             await load.run("hang", "many", 5)
