@@ -89,7 +89,8 @@ def capacity(load: Load, results: dict[str, Figures], start: Figures) -> Capacit
         sending: float = sent["cpu_us_per_message"][role]
         reading: float = both["cpu_us_per_message"][role] - sending
         batched: float = load.rate * bodies * ((1 - load.single) * sending + load.groups * reading) / 1e6
-        alone_us = median(one["send 1"]["cpu_us"][role] for one in results["peers"]["systems"]["ortoo"]["rounds"])
+        rounds = results["peers"]["systems"]["ortoo"]["rounds"]
+        alone_us: float = median(one["send 1"]["cpu_us"][role] for one in rounds)
         return batched + load.rate * load.single * alone_us / 1e6
 
     snode_cores, enode_cores = cores("snode"), cores("enode")
