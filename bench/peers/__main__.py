@@ -21,7 +21,7 @@ from bench.peers.picture import draw
 from bench.peers.rounds import Plan, compare
 from bench.peers.servers import DidNotStart
 from bench.peers.systems import groups
-from bench.peers.table import PICTURE, RESULT, TABLE, compared, table
+from bench.peers.table import PICTURE, RESULT, TABLE, compared, load, table
 from bench.report import Figures, setting
 from bench.table import write_documents
 from ortoo.common.logs import logger as logs
@@ -36,8 +36,10 @@ METHOD = (
 )
 
 
-async def measure(plan: Plan, only: set[str], into: Path) -> None:
+async def measure(plan: Plan, only: set[str], into: Path, kept: Figures) -> None:
     """Measure the systems that are named in `only`. The result is written after each group of systems.
+
+    It also has the figures of the systems `kept`, which an earlier run has measured.
 
     Errors: NotHere, DidNotStart, LoadFailed.
     """
@@ -45,7 +47,7 @@ async def measure(plan: Plan, only: set[str], into: Path) -> None:
     task = asyncio.current_task()
     assert task is not None
     asyncio.get_running_loop().add_signal_handler(signal.SIGTERM, task.cancel)
-    systems: Figures = {}
+    systems = dict(kept)
     for group in groups():
         if chosen := [one for one in group if one.name in only]:
             with tempfile.TemporaryDirectory(prefix="ortoo-peers-") as folder:
@@ -91,6 +93,7 @@ def main() -> int:
     parser.add_argument("--idle-s", type=float, default=120.0, help="after the start, before idle figures")
     parser.add_argument("--stored", type=int, default=5_000_000, help="the smallest backlog that is read in bulk")
     parser.add_argument("--into", type=Path, default=RESULT.parent, help="where the results go")
+    parser.add_argument("--add", action="store_true", help="keep what the result has of other systems")
     parser.add_argument("--only", default=",".join(names), help=f"comma-separated, of {', '.join(names)}")
     arguments = parser.parse_args()
     plan = Plan(
@@ -109,7 +112,9 @@ def main() -> int:
         for name in jars.SYSTEMS:
             jars.bring(name)
         jars.load_program()
-        asyncio.run(measure(plan, set(arguments.only.split(",")), arguments.into))
+        only, stored = set(arguments.only.split(",")), arguments.into / RESULT.name
+        kept = load(stored)["systems"] if arguments.add else {}
+        asyncio.run(measure(plan, only, arguments.into, {name: kept[name] for name in kept.keys() - only}))
     except jars.NotHere as error:
         print(f"NOT MEASURED: {error}")
         return SKIPPED

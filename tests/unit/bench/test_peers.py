@@ -5,7 +5,7 @@ import dataclasses
 import itertools
 import signal
 import sys
-from collections.abc import AsyncIterator, Iterator
+from collections.abc import AsyncIterator, Iterator, Sequence
 from contextlib import asynccontextmanager
 from pathlib import Path
 from types import SimpleNamespace
@@ -19,7 +19,7 @@ from bench.peers.load import LoadFailed, _running
 from bench.peers.picture import draw
 from bench.peers.rounds import Plan, System, compare, is_steady, warm_up
 from bench.peers.servers import state_of
-from bench.peers.table import Compared, PeerRow, compared, rows, table
+from bench.peers.table import Compared, PeerRow, compared, load, rows, table
 
 WAYS = ("send 1", "send 16", "send 64", "simple", "push", "python 1", "python 16")
 
@@ -214,6 +214,29 @@ def test_without_java_it_says_so_and_skips(
     monkeypatch.setattr("sys.argv", ["peers"])
     assert command.main() == command.SKIPPED
     assert "NOT MEASURED: no java, javac, mvn: install a JDK" in capsys.readouterr().out
+
+
+async def test_systems_are_measured_in_several_runs(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """The result is written after each group, also if the next one fails, and keeps the figures of earlier runs."""
+    measured = result(ortoo=[single(500.0, enode=1.0)], rocketmq=[single(1000.0, broker=2.0)])["systems"]
+    chosen = [[Sleeper("ortoo", []), Sleeper("rocketmq", [])], [Sleeper("kafka", [])]]
+
+    async def compared_once(systems: Sequence[System], plan: Plan, folder: Path) -> dict[str, Any]:
+        if systems[0].name == "kafka":
+            raise LoadFailed("no answer")
+        return {one.name: measured[one.name] for one in systems}
+
+    monkeypatch.setattr(command, "groups", lambda: chosen)
+    monkeypatch.setattr(command, "compare", compared_once)
+    monkeypatch.setattr(command, "versions", lambda: result(ortoo=[])["versions"])
+    monkeypatch.setattr(command, "draw", lambda rows, path: None)
+    plan = dataclasses.replace(PLAN, rounds=1)
+    kept = result(kafka_of_three=[{}])["systems"]
+    with pytest.raises(LoadFailed):
+        await command.measure(plan, {"ortoo", "rocketmq", "kafka"}, tmp_path, kept)
+    written = load(tmp_path / "peers.json")
+    assert written["systems"].keys() == {"ortoo", "rocketmq", "kafka of three"}
+    assert written["ratios"]
 
 
 def fake_tools(folder: Path, monkeypatch: pytest.MonkeyPatch, mvn: str) -> None:
