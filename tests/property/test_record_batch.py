@@ -11,7 +11,7 @@ from ortoo.common.arrays.gather import gather
 from ortoo.common.arrays.message_table import concat_tables, take_rows
 from ortoo.common.errors import Invalid, Unsupported
 from ortoo.common.filters.projection import columns_of
-from ortoo.common.records.batch import SealedBatch, encode, open_batch
+from ortoo.common.records.batch import BatchBuilder, SealedBatch, encode, open_batch
 from ortoo.common.records.columns import NUMBERS
 from ortoo.common.records.compression import Codec
 from ortoo.common.records.message import Message
@@ -88,6 +88,20 @@ def test_tables_of_several_batches_are_what_one_producer_would_have_sent(
     order = data.draw(st.permutations(range(sum(map(len, batches)))))
     together = [message for sent in batches for message in sent]
     assert gather(concat_tables(tables), np.array(order, "<i4")) == encode([together[at] for at in order], now_ms=1)
+
+
+@given(st.lists(st.binary(min_size=1, max_size=200), min_size=1, max_size=60), st.integers(1_000, 3_000))
+def test_a_builder_takes_as_many_bodies_as_fit(sent: list[bytes], bytes_max: int) -> None:
+    """Bodies taken in bulk make full batches, in order; only a batch of one body may be larger than the limit."""
+    builder, batches, left = BatchBuilder(bytes_max=bytes_max, messages_max=20), list[list[Message | bytes]](), sent
+    while left:
+        while count := builder.extend(left[:8]):
+            left = left[count:]
+        size_bytes = builder.size_bytes
+        batches.append(batch := builder.take())
+        assert len(batch) == 1 or (batch and size_bytes <= bytes_max)
+        assert not left or len(batch) == 20 or size_bytes + len(left[0]) + 40 > bytes_max
+    assert [body for batch in batches for body in batch] == sent
 
 
 @given(st.binary(max_size=200))

@@ -143,7 +143,7 @@ def _encode(
         )
     sizes = list(map(len, bodies))
     inflated_bytes = sum(sizes)
-    if min(sizes) == 0 or max(sizes) > BODY_BYTES_MAX or set(map(type, bodies)) != {bytes}:
+    if inflated_bytes > BODY_BYTES_MAX or not all(sizes) or (messages and set(map(type, bodies)) != {bytes}):
         for row, body in enumerate(bodies):
             check_body(body, f"messages[{row}].body")
     if inflated_bytes > BODY_INFLATED_BYTES_MAX:
@@ -252,7 +252,8 @@ class BatchBuilder:
         The items are all messages, or all bare bodies. A bare body stands for a message that has nothing else. Sizes
         are computed in bulk from the longest tag and keys, which costs a tenth of a computation for each message.
         """
-        messages = messages[: self._messages_max - len(self._messages)]
+        room = self._bytes_max - self.size_bytes
+        messages = messages[: min(self._messages_max - len(self._messages), max(1, room // _EXTENDED_BYTES))]
         if not messages or (self._messages and self._exclusive != 0):
             return 0
         if type(messages[0]) is bytes:
@@ -263,10 +264,9 @@ class BatchBuilder:
                 return 0
             sizes, extra = [len(message.body) for message in messages], _extra_bytes(messages)
         count, total = len(sizes), sum(sizes) + extra * len(sizes)
-        room = self._bytes_max - self.size_bytes
         if total > room:
             ends = list(accumulate(sizes))
-            count = bisect_right([end + extra * row for row, end in enumerate(ends, 1)], room)
+            count = bisect_right(range(count), room, key=lambda row: ends[row] + extra * (row + 1))
             if not count and not self._messages:
                 count = 1
             total = ends[count - 1] + extra * count if count else 0
