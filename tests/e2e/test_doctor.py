@@ -29,6 +29,7 @@ from ortoo.verification.servers.processes import process_cluster
 from ortoo.verification.servers.valkey import valkey
 from tests.findings import OF_THE_MACHINE
 from tests.integration.certificates import NEW_KEY
+from tests.integration.draining import DRAIN_DELAY_S, drains_until
 
 LIMIT_S = 2.0
 PATIENCE = 10.0
@@ -318,9 +319,11 @@ async def test_whatever_hangs_is_named_within_two_seconds(tmp_path: Path) -> Non
     assert max(taken.values()) < LIMIT_S + BUSY_S, taken
 
 
-async def test_snode_that_stops_is_named(tmp_path: Path) -> None:
+async def test_snode_that_stops_is_named(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     """A draining snode reports it; that is no fault."""
-    async with open_cluster(tmp_path, settings={"snode": {"drain_delay_s": 4.0}}) as cluster:
+    drained = drains_until(monkeypatch)
+    async with open_cluster(tmp_path, settings={"snode": {"drain_delay_s": DRAIN_DELAY_S}}) as cluster:
         closing = asyncio.ensure_future(cluster.close("snode-0"))  # noqa: TID251  # it runs beside the test
         assert "draining" in await advice(cluster.address)
+        drained.set()
         await closing

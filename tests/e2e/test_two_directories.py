@@ -15,7 +15,7 @@ from ortoo.verification.servers import command
 from ortoo.verification.servers.processes import RoleProcess, process_cluster
 from tests.findings import OF_THE_MACHINE
 
-LEASE = {"LEASE_S": 1.0}
+LEASE = {"LEASE_S": 5.0}
 QUICK = {"namesrv": LEASE, "enode": {"HEARTBEAT_INTERVAL_S": 0.2}}
 
 

@@ -75,13 +75,13 @@ async def test_offsets_that_only_move_on_are_bounded_as_well() -> None:
     memory = MemoryBudget().share("push")
     outbox = PushOutbox(memory, bytes_max=10 * DELIVERY_BYTES)
     for offset in range(10):
-        await asyncio.wait_for(outbox.wait_for_room(), 1)
+        await asyncio.wait_for(outbox.wait_for_room(), 60)
         outbox.deliver(Delivery(A, 1, 7, offset, offset + 1))
     assert memory.bytes == 10 * DELIVERY_BYTES
     with pytest.raises(TimeoutError):
         await asyncio.wait_for(outbox.wait_for_room(), 1)
     await outbox.next()
-    await asyncio.wait_for(outbox.wait_for_room(), 1)
+    await asyncio.wait_for(outbox.wait_for_room(), 60)
 
 
 @in_virtual_time
