@@ -57,7 +57,7 @@ async def shown_by(address: str, authority: Authority, who: str) -> bytes:
 
 async def works(cluster: InProcessCluster, group: str) -> None:
     """A message passes through all roles."""
-    async with connect(cluster.address) as mq, asyncio.timeout(30):
+    async with connect(cluster.address) as mq, asyncio.timeout(60):
         await mq.admin.ensure_topic("t", queue_count=1)
         async with mq.producer("t") as producer:
             await producer.send(b"x")

@@ -96,7 +96,7 @@ async def test_dead_letters_tell_why_and_are_sent_again_once(tmp_path: Path) -> 
 async def test_what_a_producer_calls_its_properties_hides_no_dead_letter(tmp_path: Path, number: str) -> None:
     """Earlier versions stored such properties of producers: the group's letters can still be listed."""
     forged = dict.fromkeys(("DLQ_PRIORITY", "DLQ_DELIVER_AT_MS", "DLQ_EXPIRE_AT_MS", "DLQ_ATTEMPTS"), number)
-    async with open_cluster(tmp_path) as cluster, connect(cluster.address) as mq, asyncio.timeout(30):
+    async with open_cluster(tmp_path) as cluster, connect(cluster.address) as mq, asyncio.timeout(60):
         await mq.admin.create_topic("jobs", queue_count=1)
         topic = await cluster.name_service.GetTopic(namesrv_pb2.GetTopicRequest(name="jobs"))
         enode = cluster.running["enode-0"]

@@ -63,7 +63,7 @@ async def test_a_full_outbox_makes_feeders_wait() -> None:
     """There is space again when a delivery was sent."""
     outbox = PushOutbox(MemoryBudget().share("push"), bytes_max=1)
     outbox.deliver(delivery(A, 0))
-    async with asyncio.timeout(10), Background("test") as background:
+    async with asyncio.timeout(60), Background("test") as background:
         waiting = background.spawn("room", outbox.wait_for_room())
         await outbox.next()
         await waiting
