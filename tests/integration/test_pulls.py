@@ -65,12 +65,12 @@ async def test_a_long_poll_ends_with_the_first_message(tmp_path: Path) -> None:
     async with open_snode_cluster(tmp_path) as running, asyncio.timeout(60):
         await running.topic("t")
         began_s = running.cluster.clock.monotonic_s()
-        waiting = asyncio.get_running_loop().create_task(pull(running, wait_ms=15_000))
+        waiting = asyncio.get_running_loop().create_task(pull(running, wait_ms=60_000))
         await running.cluster.clock.sleep(0.3)
         assert not waiting.done()
         await running.publish("t", b"a")
         assert bodies(await waiting) == [(0, b"a")]
-        assert running.cluster.clock.monotonic_s() - began_s < 5
+        assert running.cluster.clock.monotonic_s() - began_s < 30
         answer = await pull(running, 1, wait_ms=100)
         assert (answer.status, answer.next_offset) == (pull_pb2.PULL_STATUS_NO_NEW, 1)
 
