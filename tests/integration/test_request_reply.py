@@ -202,9 +202,7 @@ async def test_a_request_times_out_and_its_late_reply_is_counted_once(tmp_path: 
     async with open_cluster(tmp_path) as cluster, connect(cluster.address) as mq, asyncio.timeout(60):
         await cluster.create_topic("t")
         async with served(mq, handle), mq.producer("t") as producer:
-            with pytest.raises(
-                RequestTimeout, match=r"no reply to request [0-9a-f]{32} in topic t within 3 s"
-            ) as got:
+            with pytest.raises(RequestTimeout, match=r"no reply to request [0-9a-f]{32} in topic t within 3 s") as got:
                 await producer.request(b"?", timeout_s=3)
             assert (got.value.topic, got.value.timeout_s) == ("t", 3)
             assert mq.late_replies == 0
