@@ -15,7 +15,7 @@ from tests.e2e.test_roles import everything
 
 ROUNDS = int(os.environ.get("ORTOO_TAKE_OVERS", "3"))
 SENDS = 10
-"""A take-over has no more round trips than this number of sends, each of which is slow on a busy machine."""
+"""A take-over has at most the round trips of this number of sends, each of which is slow on a busy machine."""
 
 
 async def first_stored_s(client: Client, body: bytes) -> float:

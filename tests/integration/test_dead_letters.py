@@ -47,7 +47,7 @@ async def drained(mq: Client, topic: str = "jobs", group: str = "g") -> list[Pop
 
 
 async def until_marked(cluster: InProcessCluster) -> None:
-    """Wait until the enode has marked the end of its idle log, and writes nothing more by itself."""
+    """Wait until the enode has marked the end of its idle log, and writes nothing more on its own."""
     enode = cluster.running["enode-0"]
     assert isinstance(enode, RunningEnode)
     engine = enode.store.engine
