@@ -25,7 +25,7 @@ from tests.conformance.wire import (
 EOF = grpc.aio.EOF
 S = grpc.StatusCode
 DEADLINE_S = 0.15
-BEGUN_WITHIN_S = 1.0
+BEGUN_WITHIN_S = 3.0
 """A handler must have started within this time on a busy machine: a call that ends earlier never reaches it."""
 
 
@@ -129,7 +129,7 @@ async def test_unread_answers_do_not_stop_the_deadline(wire: Wire) -> None:
         yield b"2"
 
     async with serving(wire, Two=answering(two)) as served:
-        call = served.answers("Two", timeout=1.0)
+        call = served.answers("Two", timeout=BEGUN_WITHIN_S)
         assert await call.read() == b"1"
         assert await call.code() is S.DEADLINE_EXCEEDED
         assert (await failure(call.read())).code() is S.DEADLINE_EXCEEDED

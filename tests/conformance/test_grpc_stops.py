@@ -13,6 +13,7 @@ from tests.conformance.wire import (
     Wire,
     conversing,
     failure,
+    path,
     serving,
     turns,
     unary,
@@ -44,25 +45,30 @@ async def test_a_channel_closed_under_open_calls(wire: Wire) -> None:
 async def test_a_channel_closed_with_grace(wire: Wire) -> None:
     """New calls are refused at once; calls that end within the grace get their answers, the others are cancelled."""
     waiting = Waiting()
-    go_on = asyncio.Event()
+    called, go_on = asyncio.Event(), asyncio.Event()
 
     async def late(request: bytes, context: Any) -> bytes:
+        called.set()
         await go_on.wait()
         return b"in time"
 
     async with serving(wire, One=unary(waiting.one), Late=unary(late)) as served, Background("test") as background:
-        slow, ended = served.call("Late"), served.call("One")
-        await until(lambda: waiting.called == 1)
-        closing = background.spawn("close", served.channel.close(0.6))
+        slow = served.call("Late")
+        await called.wait()
+        closing = background.spawn("close", served.channel.close(60))
         async for _ in turns():
             try:
                 served.call("Late").cancel()
             except grpc.aio.UsageError:
                 break
+        assert await waits(closing)
         go_on.set()
         assert await slow == b"in time"
-        assert not closing.done()
         await closing
+        channel = wire.channel(served.address)
+        ended = channel.unary_unary(path("One"))(b"")
+        await until(lambda: waiting.called == 1)
+        await channel.close(SHORT_S)
         assert await ended.code() is S.CANCELLED
 
 
@@ -131,8 +137,8 @@ async def test_a_stop_ends_with_the_last_call(wire: Wire) -> None:
         assert await waits(stopping)
         go_on.set()
         assert await call == b"done"
-        await asyncio.wait_for(stopping, 10)
-        assert await served.server.wait_for_termination(10) is False
+        await asyncio.wait_for(stopping, 60)
+        assert await served.server.wait_for_termination(60) is False
 
 
 async def test_a_stop_does_not_wait_for_stubborn_handlers(wire: Wire) -> None:

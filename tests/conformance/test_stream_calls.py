@@ -91,7 +91,7 @@ async def test_a_status_ends_the_call_after_its_answers(server_wire: Any, channe
         yield b"an answer"
         await context.abort(S.RESOURCE_EXHAUSTED, "100 % full: örtöö", (("left-bin", b"\0\1"), ("text", "t")))
 
-    async with serving(server_wire, Stream=conversing(refuse)) as served, asyncio.timeout(30):
+    async with serving(server_wire, Stream=conversing(refuse)) as served, asyncio.timeout(60):
         call = call_of(channel_to(served.address))
         assert await call.read() == b"an answer"
         error = await failure(call.read())
@@ -114,7 +114,7 @@ async def test_a_server_that_ends_the_call_gracefully(server_wire: Any, channel_
         yield b"1"
         yield b"2"
 
-    async with serving(server_wire, Stream=conversing(two)) as served, asyncio.timeout(30):
+    async with serving(server_wire, Stream=conversing(two)) as served, asyncio.timeout(60):
         call = call_of(channel_to(served.address))
         assert [await call.read(), await call.read()] == [b"1", b"2"]
         assert await call.read() is grpc.aio.EOF
@@ -129,7 +129,7 @@ async def test_metadata_arrives(server_wire: Any, channel_to: Making) -> None:
         found = dict(context.invocation_metadata())
         yield repr((found["a"], found["b-bin"])).encode()
 
-    async with serving(server_wire, Stream=conversing(tell)) as served, asyncio.timeout(30):
+    async with serving(server_wire, Stream=conversing(tell)) as served, asyncio.timeout(60):
         call = call_of(channel_to(served.address), metadata=(("a", "text"), ("b-bin", b"\xff")))
         assert await call.read() == repr(("text", b"\xff")).encode()
 
@@ -145,7 +145,7 @@ async def test_a_cancelled_call_ends_on_both_sides(server_wire: Any, channel_to:
         finally:
             is_cancelled.set()
 
-    async with serving(server_wire, Stream=conversing(wait)) as served, asyncio.timeout(30):
+    async with serving(server_wire, Stream=conversing(wait)) as served, asyncio.timeout(60):
         call = call_of(channel_to(served.address))
         assert await call.read() == b"begun"
         assert call.cancel()
@@ -160,7 +160,7 @@ async def test_no_server(channel_to: Making) -> None:
     """The call fails before a request is sent, also one that is made during the back-off."""
     channel = channel_to(UNREACHABLE)
     for _ in range(2):
-        async with asyncio.timeout(30):
+        async with asyncio.timeout(60):
             error = await failure(call_of(channel).wait_for_connection())
         assert error.code() is S.UNAVAILABLE
         assert UNREACHABLE in (error.details() or "")
@@ -169,7 +169,7 @@ async def test_no_server(channel_to: Making) -> None:
 async def test_an_address_that_does_not_answer(server_wire: Any, channel_to: Making) -> None:
     """The attempt to connect has a timeout, also if the connection is accepted by the system."""
     channel = channel_to(server_wire.silent_address(), (("grpc.min_reconnect_backoff_ms", 200),))
-    async with asyncio.timeout(30):
+    async with asyncio.timeout(60):
         assert (await failure(call_of(channel).wait_for_connection())).code() is S.UNAVAILABLE
 
 
@@ -177,7 +177,7 @@ async def test_a_broken_connection_fails_the_call_and_the_next_one_connects_agai
     server_wire: Any, channel_to: Making
 ) -> None:
     """The open call gets UNAVAILABLE."""
-    async with serving(server_wire, Stream=conversing(echo)) as served, asyncio.timeout(30):
+    async with serving(server_wire, Stream=conversing(echo)) as served, asyncio.timeout(60):
         way = await server_wire.way_to(served.address)
         channel = channel_to(way.address, SOON)
         call = call_of(channel)
@@ -236,7 +236,7 @@ async def test_a_reader_that_does_not_read_slows_the_writer(server_wire: Any, ch
 
 async def test_an_answer_above_the_limit_fails_the_call(server_wire: Any, channel_to: Making) -> None:
     """The code is RESOURCE_EXHAUSTED."""
-    async with serving(server_wire, options=LARGE, Stream=conversing(echo)) as served, asyncio.timeout(30):
+    async with serving(server_wire, options=LARGE, Stream=conversing(echo)) as served, asyncio.timeout(60):
         call = call_of(channel_to(served.address, (("grpc.max_receive_message_length", 1000),)))
         await call.write(bytes(1001))
         assert (await failure(call.read())).code() is S.RESOURCE_EXHAUSTED
@@ -246,7 +246,7 @@ async def test_a_server_that_stops_ends_its_calls_and_another_takes_the_next(
     server_wire: Any, channel_to: Making
 ) -> None:
     """The next call makes another connection to the same address."""
-    async with serving(server_wire, Stream=conversing(echo)) as served, asyncio.timeout(30):
+    async with serving(server_wire, Stream=conversing(echo)) as served, asyncio.timeout(60):
         channel = channel_to(served.address, SOON)
         call = call_of(channel)
         await call.write(b"1")
@@ -285,7 +285,7 @@ async def test_open_calls_go_on_while_a_server_drains(server_wire: Any, channel_
     async with (
         serving(server_wire, Stream=conversing(last)) as served,
         Background("test") as background,
-        asyncio.timeout(30),
+        asyncio.timeout(60),
     ):
         call = call_of(channel_to(served.address))
         assert await call.read() == b"first"
@@ -299,7 +299,7 @@ async def test_open_calls_go_on_while_a_server_drains(server_wire: Any, channel_
 
 async def test_answers_that_are_delivered_leave_nothing_to_read(server_wire: Any) -> None:
     """Only h2 has this; requests that are written at once keep their order."""
-    async with serving(server_wire, Stream=conversing(echo)) as served, asyncio.timeout(30):
+    async with serving(server_wire, Stream=conversing(echo)) as served, asyncio.timeout(60):
         other = grpc.aio.insecure_channel(served.address)
         channel = H2Channel(served.address, (), other)
         call, found = call_of(channel), list[bytes]()

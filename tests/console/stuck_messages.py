@@ -7,9 +7,11 @@ from collections.abc import AsyncIterator, Callable, Mapping
 from contextlib import AbstractAsyncContextManager
 from typing import NamedTuple
 
+import pytest
+
 from ortoo.client import ConsumerSettings, Message, PopSettings, ReceivedMessage, TransactionCheck, TransactionVerdict
 from ortoo.common.process.background import Background
-from ortoo.snode.rpc.operators.explanation import reasons
+from ortoo.snode.rpc.operators.explanation import deliveries, reasons
 from tests.console.scene import Scene
 
 HOUR_MS = 3_600_000
@@ -135,8 +137,10 @@ async def silent_consumer(scene: Scene) -> AsyncIterator[Stuck]:
 @contextlib.asynccontextmanager
 async def consumer_lag(scene: Scene) -> AsyncIterator[Stuck]:
     """A consumer with more messages than it has acknowledged. After some seconds it would count as silent."""
-    async with silent_consumer_of(scene, "slow", "lagging") as stuck:
-        yield stuck
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setattr(deliveries, "SILENT_MS", HOUR_MS)
+        async with silent_consumer_of(scene, "slow", "lagging") as stuck:
+            yield stuck
 
 
 @contextlib.asynccontextmanager

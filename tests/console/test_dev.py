@@ -40,7 +40,7 @@ async def test_the_first_message_is_visible_within_a_second_of_its_send(tmp_path
         open_dev_console("127.0.0.1:0", snode.address) as console,
         connect(snode.address) as mq,
         async_playwright() as playwright,
-        await playwright.chromium.launch(executable_path=program, args=list(OPTIONS)) as browser,
+        await playwright.chromium.launch(executable_path=program, args=list(OPTIONS), timeout=TIMEOUT_MS) as browser,
     ):
         for number in range(TRIES):
             topic = f"first-{number}"

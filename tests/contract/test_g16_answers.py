@@ -64,7 +64,7 @@ async def test_no_answer_names_what_its_caller_may_not_see(tmp_path: Path) -> No
     """G16: a user with permissions on one topic of a group sees neither another topic of it nor others' session ids."""
     (tmp_path / "access.toml").write_text(RULES)
     settings = {"snode": {"access_file": str(tmp_path / "access.toml")}}
-    async with open_cluster(tmp_path, settings=settings) as cluster, asyncio.timeout(110):
+    async with open_cluster(tmp_path, settings=settings) as cluster, asyncio.timeout(280):
         for user in ("partial", "member", "ann"):
             about = namesrv_pb2.User(access_key=user, enabled=True)
             await cluster.name_service.PutUser(namesrv_pb2.PutUserRequest(user=about, secret_key=SECRET))

@@ -19,7 +19,7 @@ from ortoo.verification.servers.processes import SMALL_STORE, RoleProcess
 from tests.deploy.test_chart import run, tool
 from tests.repo.tree import ROOT
 
-pytestmark = pytest.mark.timeout(300)
+pytestmark = pytest.mark.timeout(600)
 FILES = ("single.yaml", "replicas.yaml")
 ADDRESS = re.compile(r"([\w.-]+):(80\d\d|9464)\b")
 
@@ -87,7 +87,7 @@ async def composed(file: str, folder: Path) -> AsyncIterator[Composed]:
     services = read(file)["services"]
     cluster = Composed(services, folder)
     try:
-        async with asyncio.timeout(90):
+        async with asyncio.timeout(280):
             await asyncio.gather(*(role.start() for role in cluster.roles.values()))
             for name, service in services.items():
                 while not await cluster.is_healthy(name, service):
@@ -106,7 +106,7 @@ async def test_services_make_a_cluster(file: str, tmp_path: Path) -> None:
     """When each service is healthy, messages flow. Each one ends gracefully within its grace period."""
     services = read(file)["services"]
     async with composed(file, tmp_path) as cluster:
-        async with connect(cluster.addresses["snode", "8081"]) as mq, asyncio.timeout(60):
+        async with connect(cluster.addresses["snode", "8081"]) as mq, asyncio.timeout(120):
             await mq.admin.create_topic("t")
             async with mq.producer("t") as producer:
                 assert (await producer.send(b"x")).offset == 0
@@ -128,7 +128,7 @@ async def test_the_loss_of_a_replica_stops_no_messages(tmp_path: Path) -> None:
         stored = [one.message.body async for one in mq.admin.tail("t", from_beginning=True, follow=False)]
         assert stored == [b"before", b"after"]
         await leader.start()
-        async with asyncio.timeout(60):
+        async with asyncio.timeout(120):
             while True:
                 (replica_set,) = await mq.admin.replicas.list("enode-0")
                 if all(one.lag_bytes == 0 for one in replica_set.replicas):

@@ -12,7 +12,7 @@ from ortoo.verification.servers import command
 from tests.repo.tree import ROOT
 
 EXAMPLES = ROOT / "examples"
-TIMEOUT_S = 60.0
+TIMEOUT_S = 120.0
 
 
 @dataclass

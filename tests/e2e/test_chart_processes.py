@@ -74,7 +74,7 @@ async def test_rendered_pods_serve_each_other_and_answer_their_probes(tmp_path: 
                     continue
                 live = await health_pb2_grpc.HealthStub(channel).Check(health_pb2.HealthCheckRequest(service=LIVE))
                 assert live.status == health_pb2.HealthCheckResponse.SERVING
-        async with connect(f"127.0.0.1:{ports['8081']}") as mq, asyncio.timeout(30):
+        async with connect(f"127.0.0.1:{ports['8081']}") as mq, asyncio.timeout(60):
             [enode] = (await mq.admin.describe_cluster()).enodes
             assert (enode.alive, enode.address) == (True, f"127.0.0.1:{ports['8093' if options else '8091']}")
             await mq.admin.create_topic("t")

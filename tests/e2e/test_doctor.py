@@ -27,14 +27,16 @@ from ortoo.verification.servers.cluster import SMALL_STORE, InProcessCluster, op
 from ortoo.verification.servers.ports import free_ports
 from ortoo.verification.servers.processes import process_cluster
 from ortoo.verification.servers.valkey import valkey
+from tests.findings import OF_THE_MACHINE
 from tests.integration.certificates import NEW_KEY
+from tests.integration.draining import DRAIN_DELAY_S, drains_until
 
 LIMIT_S = 2.0
 PATIENCE = 10.0
 """Factor for timeouts where a test is not about time: a starved process must not look like a frozen one."""
 BUSY_S = 1.0
 """Delay that a busy machine may add to deadlines."""
-START_S = 8.0
+START_S = 30.0
 """Start time of a Python process with the command's libraries on a busy machine; the limit applies to the checks."""
 
 
@@ -72,10 +74,6 @@ async def listening(
                 await writer.wait_closed()
 
 
-OF_THE_MACHINE = "slow disk"
-"""A true finding while other tests use the disk; the simulation of the doctor's faults has the test of it."""
-
-
 async def advice(
     address: str, *options: str, environ: dict[str, str] | None = None, patience: float = PATIENCE
 ) -> dict[str, str]:
@@ -91,7 +89,7 @@ async def advice(
     found: list[dict[str, Any]] = [json.loads(line) for line in outcome.stdout.splitlines()]
     assert outcome.exit_code == int(any(one["critical"] for one in found))
     assert all(one["observed"] and one["remedy"] for one in found)
-    return {one["name"]: one["remedy"] for one in found if one["name"] != OF_THE_MACHINE}
+    return {one["name"]: one["remedy"] for one in found if one["name"] not in OF_THE_MACHINE}
 
 
 @pytest.mark.parametrize(
@@ -135,7 +133,10 @@ async def test_somebody_else_listens(tmp_path: Path) -> None:
 async def test_healthy_cluster_has_no_findings(cluster: InProcessCluster) -> None:
     """Without findings the command prints that and ends with 0."""
     assert await advice(cluster.address) == {}
-    outcome = await command.run(["ortoo", "doctor", "--patience", "10"], cluster.address)
+    words = ["ortoo", "doctor", "--patience", "10"]
+    outcome = await command.run(words, cluster.address)
+    while any(name in outcome.stdout for name in OF_THE_MACHINE):
+        outcome = await command.run(words, cluster.address)
     assert (outcome.exit_code, outcome.stdout) == (0, f"all is well at {cluster.address}\n")
 
 
@@ -284,7 +285,8 @@ async def looked(address: str, *, topic: str = "", group: str = "", patience: fl
     begun_s = clock.monotonic_s()
     with contextlib.redirect_stdout(out), contextlib.suppress(SystemExit):
         await diagnose(address, topic, group, as_json=True, timeout_factor=patience)
-    return [json.loads(line)["name"] for line in out.getvalue().splitlines()], clock.monotonic_s() - begun_s
+    took_s, names = clock.monotonic_s() - begun_s, [json.loads(line)["name"] for line in out.getvalue().splitlines()]
+    return [name for name in names if name not in OF_THE_MACHINE], took_s
 
 
 async def test_whatever_hangs_is_named_within_two_seconds(tmp_path: Path) -> None:
@@ -317,9 +319,11 @@ async def test_whatever_hangs_is_named_within_two_seconds(tmp_path: Path) -> Non
     assert max(taken.values()) < LIMIT_S + BUSY_S, taken
 
 
-async def test_snode_that_stops_is_named(tmp_path: Path) -> None:
+async def test_snode_that_stops_is_named(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     """A draining snode reports it; that is no fault."""
-    async with open_cluster(tmp_path, settings={"snode": {"drain_delay_s": 4.0}}) as cluster:
+    drained = drains_until(monkeypatch)
+    async with open_cluster(tmp_path, settings={"snode": {"drain_delay_s": DRAIN_DELAY_S}}) as cluster:
         closing = asyncio.ensure_future(cluster.close("snode-0"))  # noqa: TID251  # it runs beside the test
         assert "draining" in await advice(cluster.address)
+        drained.set()
         await closing

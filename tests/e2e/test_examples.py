@@ -18,7 +18,7 @@ from ortoo.verification.servers.ports import free_port
 from ortoo.verification.servers.postgres import postgres
 from tests.e2e.example_runs import EXAMPLES, TIMEOUT_S, Example
 
-pytestmark = pytest.mark.timeout(300)
+pytestmark = pytest.mark.timeout(600)
 
 
 @pytest.fixture

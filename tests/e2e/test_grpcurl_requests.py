@@ -14,7 +14,7 @@ REPLY = "ortoo.v1.ReplyService/Reply"
 
 async def test_a_request_is_answered_by_grpcurl(tmp_path: Path) -> None:
     """The replier needs the properties of the request. A repeated reply and a wrong address have clear answers."""
-    async with open_cluster(tmp_path) as cluster, connect(cluster.address) as mq, asyncio.timeout(60):
+    async with open_cluster(tmp_path) as cluster, connect(cluster.address) as mq, asyncio.timeout(120):
         await cluster.create_topic("t")
         async with mq.producer("t") as producer, mq.pop_consumer("g", "t") as consumer, Background("ask") as background:
             asked = background.spawn("ask", producer.request(b"?", timeout_s=50))
@@ -41,7 +41,7 @@ async def test_a_request_is_answered_by_grpcurl(tmp_path: Path) -> None:
 
 async def test_a_request_is_sent_by_grpcurl(tmp_path: Path) -> None:
     """Publish writes the properties of the request, and refuses malformed ones."""
-    async with open_cluster(tmp_path) as cluster, connect(cluster.address) as mq, asyncio.timeout(60):
+    async with open_cluster(tmp_path) as cluster, connect(cluster.address) as mq, asyncio.timeout(120):
         await cluster.create_topic("t")
         options: dict[str, Any] = {"correlation_id": "a" * 32, "reply_to": "me@" + "b" * 32, "timeout_ms": 5_000}
         message = {"body": "aGVsbG8="}

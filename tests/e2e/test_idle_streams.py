@@ -79,7 +79,7 @@ async def test_an_idle_stream_holds_nothing_of_what_it_carried(way: Way, tmp_pat
         "snode": {"LOG_LEVEL": "error"},
         "enode": {"LOG_LEVEL": "error", "STORE_RECENT_BYTES": 1 << 20},
     }
-    async with asyncio.timeout(90), process_cluster(tmp_path, environ=environ) as cluster, Channels() as channels:
+    async with asyncio.timeout(280), process_cluster(tmp_path, environ=environ) as cluster, Channels() as channels:
         admin = admin_pb2_grpc.AdminServiceStub(channels.channel_to(cluster.address))
         created = await admin.CreateTopic(namesrv_pb2.CreateTopicRequest(name="t", read_queue_count=1))
         topic_id = created.topic.topic_id

@@ -71,7 +71,7 @@ def reached(address: str, authority: Authority, of: Certificate) -> grpc.aio.Cha
 async def works(snode: RoleProcess, topic: str) -> None:
     """A message passes through all roles, once they have found each other."""
     address = str(snode.environ["LISTEN_ADDRESS"])
-    async with connect(address) as mq, asyncio.timeout(60):
+    async with connect(address) as mq, asyncio.timeout(120):
         while not any(one.alive for one in (await mq.admin.describe_cluster()).enodes):
             await SystemClock().sleep(0.05)
         await mq.admin.ensure_topic(topic, queue_count=1)

@@ -52,7 +52,7 @@ async def test_dev_goes_on_when_its_log_is_not_read(tmp_path: Path, reader: str)
     dev.stderr = pipe.writing
     try:
         await dev.start()
-        async with asyncio.timeout(60), connect(dev.address) as mq:
+        async with asyncio.timeout(120), connect(dev.address) as mq:
             await mq.admin.create_topic("t", queue_count=1)
             if reader == "killed":
                 pipe.kill()
@@ -79,7 +79,7 @@ async def started(words: Sequence[str], environ: Mapping[str, str], **files: int
     own = {f"ORTOO_{role}_{name}": value for name, value in {**environ, "METRICS_ADDRESS": metrics}.items()}
     process = await asyncio.create_subprocess_exec(*words, env={**clean, **own}, **files)  # type: ignore[arg-type]
     try:
-        async with asyncio.timeout(60):
+        async with asyncio.timeout(120):
             while True:
                 assert process.returncode is None
                 with contextlib.suppress(OSError):

@@ -138,9 +138,9 @@ async def unacknowledged(mq: Client) -> bool:
 
 async def doctor(cluster: ProcessCluster, wanted: str) -> str:
     """The output of `ortoo doctor`, as soon as it names a finding."""
-    async with asyncio.timeout(30):
+    async with asyncio.timeout(120):
         while True:
-            said = await run(("ortoo", "doctor"), cluster.address)
+            said = await run(("ortoo", "doctor", "--patience", "10"), cluster.address)
             if wanted in said.stdout:
                 return said.stdout
 

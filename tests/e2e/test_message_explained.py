@@ -34,7 +34,7 @@ async def silent_for(mq: Client, seconds: float) -> dict[str, str]:
 
 async def test_messages_that_are_not_visible_yet_are_explained(tmp_path: Path) -> None:
     """A delayed message with a generated id or its own, and a message of an open transaction."""
-    async with asyncio.timeout(60), process_cluster(tmp_path) as cluster, connect(cluster.address) as mq:
+    async with asyncio.timeout(280), process_cluster(tmp_path) as cluster, connect(cluster.address) as mq:
         await mq.admin.create_topic("t", queue_count=1)
         due_ms = CLOCK.now_ms() + 3_600_000
         async with mq.producer("t") as producer:
@@ -58,7 +58,7 @@ async def test_messages_that_are_not_visible_yet_are_explained(tmp_path: Path) -
 
 async def test_a_message_whose_copy_waits_in_retries_is_not_reported_as_finished(tmp_path: Path) -> None:
     """The group's offset has passed the message; the time of the next attempt and the error are shown."""
-    async with asyncio.timeout(60), process_cluster(tmp_path) as cluster, connect(cluster.address) as mq:
+    async with asyncio.timeout(280), process_cluster(tmp_path) as cluster, connect(cluster.address) as mq:
         await mq.admin.create_topic("t", queue_count=1)
         await mq.admin.groups.update("g", retry="list:1h")
         async with mq.producer("t") as producer:
@@ -80,7 +80,7 @@ async def test_a_message_whose_copy_waits_in_retries_is_not_reported_as_finished
 
 async def test_a_message_behind_a_failed_one_of_its_message_group_is_explained(tmp_path: Path) -> None:
     """For a push consumer and for a pop consumer in order: which message, which attempt, when the next one is."""
-    async with asyncio.timeout(60), process_cluster(tmp_path) as cluster, connect(cluster.address) as mq:
+    async with asyncio.timeout(280), process_cluster(tmp_path) as cluster, connect(cluster.address) as mq:
         await mq.admin.create_topic("t", queue_count=1)
         for group in ("pushes", "pops"):
             await mq.admin.groups.update(group, retry="list:1h")
@@ -118,7 +118,7 @@ async def test_a_message_behind_a_failed_one_of_its_message_group_is_explained(t
 
 async def test_a_consumer_that_is_evicted_again_and_again_is_named(tmp_path: Path) -> None:
     """Its sessions end before it counts as silent. Doctor and explain name the client, the queue and the number."""
-    async with asyncio.timeout(180), process_cluster(tmp_path) as cluster, connect(cluster.address) as mq:
+    async with asyncio.timeout(280), process_cluster(tmp_path) as cluster, connect(cluster.address) as mq:
         await mq.admin.create_topic("t", queue_count=1)
         await mq.admin.groups.update("g", slow_consumer_threshold_messages=1, slow_consumer_grace_ms=300)
         async with mq.producer("t") as producer:
@@ -144,7 +144,7 @@ async def test_a_consumer_that_is_evicted_again_and_again_is_named(tmp_path: Pat
 
 async def test_a_consumer_whose_handler_sleeps_is_named(tmp_path: Path) -> None:
     """A push consumer that acknowledges nothing, and a pop consumer that holds a message."""
-    async with asyncio.timeout(90), process_cluster(tmp_path) as cluster, connect(cluster.address) as mq:
+    async with asyncio.timeout(280), process_cluster(tmp_path) as cluster, connect(cluster.address) as mq:
         await mq.admin.create_topic("t", queue_count=1)
         async with mq.producer("t") as producer:
             await producer.send(b"x")

@@ -20,7 +20,7 @@ from ortoo.verification.servers.ports import free_port
 from tests.e2e.example_runs import TIMEOUT_S, Example
 from tests.repo.tree import ROOT
 
-pytestmark = pytest.mark.timeout(300)
+pytestmark = pytest.mark.timeout(600)
 PAGE = ROOT / "docs/recipes.md"
 TRACES = ROOT / "docs/operations/traces.md"
 

@@ -25,7 +25,7 @@ async def start(cluster: InProcessCluster) -> None:
     await cluster.open_namesrv()
     await cluster.open_enode("enode-0")
     await cluster.open_snode("snode-0")
-    async with asyncio.timeout(60):
+    async with asyncio.timeout(120):
         while "payments" not in (await command.run(["ortoo", "topic", "offered"], cluster.address)).stdout:
             await cluster.clock.sleep(0.1)
 

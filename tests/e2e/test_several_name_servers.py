@@ -111,7 +111,7 @@ async def test_messages_flow_while_name_servers_and_database_come_and_go(shared:
             for number, namesrv in enumerate(shared.namesrvs):
                 await namesrv.kill()
                 await load.goes_on()
-                async with asyncio.timeout(30):  # the other one accepts changes
+                async with asyncio.timeout(60):  # the other one accepts changes
                     await mq.admin.create_topic(f"while-{number}-is-away")
                 await namesrv.start()
                 shared.cluster.namesrv.address = namesrv.address

@@ -16,7 +16,7 @@ from ortoo.verification.servers.processes import ProcessCluster
 
 EXIT_UNREAD = 141
 """The exit code that a shell shows for a program that SIGPIPE ended."""
-TIMEOUT_S = 60.0
+TIMEOUT_S = 120.0
 
 
 async def ended(

@@ -68,7 +68,7 @@ async def stored(cluster: ProcessCluster, channels: Channels) -> int:
 async def test_an_enodes_unread_streams_cost_bounded_memory(tmp_path: Path) -> None:
     """G17: streams of reads whose answers are not read. An honest snode's reads and appends continue."""
     environ = {"enode": {"LOG_LEVEL": "error", "MEMORY_BUDGET_BYTES": BUDGET_BYTES, "STORE_RECENT_BYTES": 1 << 20}}
-    async with asyncio.timeout(90), process_cluster(tmp_path, environ=environ) as cluster, Channels() as channels:
+    async with asyncio.timeout(280), process_cluster(tmp_path, environ=environ) as cluster, Channels() as channels:
         topic_id = await stored(cluster, channels)
         pid, honest = cluster.enode.pid, enode_pb2_grpc.EnodeServiceStub(channels.channel_to(cluster.enode.address))
         before_bytes = largest_bytes = memory_bytes(pid)
@@ -121,7 +121,7 @@ async def stored_one_more(cluster: ProcessCluster, channels: Channels) -> None:
 async def test_a_name_servers_unread_watches_cost_bounded_memory(tmp_path: Path) -> None:
     """G17: watches beyond the memory limit are refused or ended, and the directory is served meanwhile."""
     environ = {"namesrv": {"LOG_LEVEL": "error", "MEMORY_BUDGET_BYTES": 4 << 20}}
-    async with asyncio.timeout(90), process_cluster(tmp_path, environ=environ) as cluster, Channels() as channels:
+    async with asyncio.timeout(280), process_cluster(tmp_path, environ=environ) as cluster, Channels() as channels:
         stub = namesrv_pb2_grpc.NameServiceStub(channels.channel_to(cluster.namesrv.address))
         for number in range(TOPICS):
             await stub.CreateTopic(namesrv_pb2.CreateTopicRequest(name=f"{'t' * 100}{number}", read_queue_count=1))

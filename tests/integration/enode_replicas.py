@@ -44,7 +44,7 @@ async def open_members(
 
 async def leading(cluster: InProcessCluster, members: Sequence[RunningEnode]) -> RunningEnode:
     """The serving replica, as soon as there is one and its name server knows it."""
-    async with asyncio.timeout(30):
+    async with asyncio.timeout(60):
         while True:
             for one in members:
                 if one.process.services is not None and one.process.driver is not None:

@@ -52,7 +52,7 @@ def beside(work: Coroutine[Any, Any, T]) -> asyncio.Task[T]:
     return asyncio.get_running_loop().create_task(work)
 
 
-async def until(condition: Callable[[], bool | Awaitable[bool]], timeout_s: float = 15.0) -> None:
+async def until(condition: Callable[[], bool | Awaitable[bool]], timeout_s: float = 60.0) -> None:
     """Wait for a condition that has no notification. Errors: TimeoutError."""
     async with asyncio.timeout(timeout_s):
         while True:

@@ -52,7 +52,7 @@ async def test_list_is_waited_for_and_followed(served: ListServer, monkeypatch: 
     monkeypatch.setattr(address_server, "REFRESH_S", 0.05)
     monkeypatch.setattr(address_server, "RETRY_S", 0.05)
     clock = SystemClock()
-    async with asyncio.timeout(20), Background("test") as background:
+    async with asyncio.timeout(60), Background("test") as background:
         finding = background.spawn("find", resolve_name_servers(served.url, background=background, clock=clock))
         await clock.sleep(0.2)
         assert not finding.done()

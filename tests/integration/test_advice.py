@@ -12,6 +12,7 @@ from ortoo.client import ClusterFinding, connect
 from ortoo.client.admin.doctor.findings import DoctorFinding
 from ortoo.verification.servers.cluster import InProcessCluster, open_cluster
 from ortoo.verification.servers.ports import free_address
+from tests.findings import of_cluster
 from tests.integration.guarded_cluster import SECRET, guarded
 
 
@@ -70,5 +71,5 @@ async def test_an_enode_that_cannot_register_is_not_to_be_started_again(fault: s
         cluster.settings["enode"] = own
         await cluster.open_enode("enode-0")
         async with connect(cluster.address) as mq:
-            while [one for one in await mq.admin.operations.list_findings(timeout_s=30) if one.name != "slow disk"]:
+            while of_cluster(await mq.admin.operations.list_findings(timeout_s=30)):
                 await cluster.clock.sleep(0.1)

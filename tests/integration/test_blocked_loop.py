@@ -10,8 +10,9 @@ from ortoo.common.process.background import Background
 from ortoo.testing.pytest_broker import BlockingBroker
 from tests.integration.pull_group import until
 
-LEASE_MS = 1_500
-BLOCKED_S = 3 * LEASE_MS / 1000
+LEASE_MS = 4_000
+"""Longer than a busy machine stops this process, in which the broker also runs."""
+BLOCKED_S = 2 * LEASE_MS / 1000
 
 
 def test_leases_are_renewed_while_the_loop_is_blocked_and_the_log_names_the_line(
@@ -25,7 +26,7 @@ def test_leases_are_renewed_while_the_loop_is_blocked_and_the_log_names_the_line
     begun = threading.Event()
 
     def work_elsewhere() -> None:
-        begun.wait(30)
+        begun.wait(60)
         with blocking.connect(blocking_broker.address) as mq, mq.pop_consumer("g", "orders") as consumer:
             attempts.extend(message.attempt for message in consumer.pop(wait_ms=BLOCKED_S * 800))
 
@@ -56,5 +57,5 @@ def test_leases_are_renewed_while_the_loop_is_blocked_and_the_log_names_the_line
     asyncio.run(program())
     elsewhere.join()
     assert attempts == [1]
-    [blocked] = [record.getMessage() for record in caplog.records if "event_loop_blocked" in record.getMessage()]
-    assert "test_blocked_loop.py" in blocked
+    blocked = [record.getMessage() for record in caplog.records if "event_loop_blocked" in record.getMessage()]
+    assert any("test_blocked_loop.py" in line for line in blocked), blocked

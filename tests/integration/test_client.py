@@ -28,7 +28,7 @@ async def test_what_was_sent_is_consumed_and_acknowledged(cluster: InProcessClus
             receipts = await (await producer.send_many(sent))
         assert len({(receipt.queue, receipt.offset) for receipt in receipts}) == len(sent)
         found = {}
-        async with asyncio.timeout(20), mq.consumer("g", "t", EVERYTHING) as consumer:
+        async with asyncio.timeout(60), mq.consumer("g", "t", EVERYTHING) as consumer:
             async for message in consumer:
                 found[message.message_id] = message.message().replace(born_at_ms=None)
                 message.ack()
@@ -74,7 +74,7 @@ async def test_a_refused_message_harms_no_neighbour(cluster: InProcessCluster) -
 
 async def test_a_tail_misses_nothing_between_the_last_messages_and_the_next(cluster: InProcessCluster) -> None:
     """The newest stored messages come first, then those sent while it runs."""
-    async with asyncio.timeout(20), connect(cluster.address) as mq, mq.producer("t") as producer:
+    async with asyncio.timeout(60), connect(cluster.address) as mq, mq.producer("t") as producer:
         for number in range(15):
             await producer.send(b"%d" % number)
         bodies: list[bytes] = []
@@ -137,7 +137,7 @@ async def test_the_blocking_client_does_the_same(cluster: InProcessCluster) -> N
             tailed = [it.message.body for it in mq.admin.tail("t", from_beginning=True, follow=False)]
             return consumed, mq.admin.describe_lag("g", "t").lag_messages, fetched, tailed
 
-    async with asyncio.timeout(30):
+    async with asyncio.timeout(60):
         consumed, lag, fetched, tailed = await asyncio.to_thread(use)
     assert consumed == fetched == tailed == [b"one", b"two", b"three"]
     assert lag == 0
@@ -145,7 +145,7 @@ async def test_the_blocking_client_does_the_same(cluster: InProcessCluster) -> N
 
 async def test_sql_conditions_choose_messages_for_consumers_and_readers(cluster: InProcessCluster) -> None:
     """Push sessions, fetches and tails get exactly what the condition is true for; offsets count the stored ones."""
-    async with connect(cluster.address) as mq, asyncio.timeout(20):
+    async with connect(cluster.address) as mq, asyncio.timeout(60):
         await mq.admin.create_topic("orders", queue_count=1)
         async with mq.producer("orders") as producer:
             bodies = [Message(b"%d" % n, "even" if n % 2 == 0 else "odd", properties={"n": str(n)}) for n in range(40)]

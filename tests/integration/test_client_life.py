@@ -148,7 +148,8 @@ async def test_the_close_of_a_client_has_one_limit_for_all_its_parts(cluster: In
 async def test_ping_waits_for_a_snode_that_serves(cluster: InProcessCluster) -> None:
     """Its seconds are those of one answer. Without a snode its error says what to check."""
     async with connect(cluster.address) as mq:
-        assert 0 < await mq.ping() < 3
+        begun_s = SystemClock().monotonic_s()
+        assert 0 < await mq.ping() <= SystemClock().monotonic_s() - begun_s
     async with connect(free_address()) as nowhere:
         with pytest.raises(Unavailable, match="check that a snode is running there"):
             await nowhere.ping(timeout_s=0.2)
@@ -286,8 +287,8 @@ def test_the_blocking_client_has_the_same(blocking_broker: BlockingBroker) -> No
     mq.admin.create_topic("t")
     producer = mq.producer("t")
     producer.send(Message(b"one"))
-    producer.close(timeout_s=5)
-    mq.close(timeout_s=5)
-    mq.close(timeout_s=5)
+    producer.close(timeout_s=60)
+    mq.close(timeout_s=60)
+    mq.close(timeout_s=60)
     with pytest.raises(ClientClosed):
         mq.ping()

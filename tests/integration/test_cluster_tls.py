@@ -23,6 +23,7 @@ from ortoo.verification.servers.cluster import InProcessCluster, open_cluster
 from ortoo.verification.servers.ports import free_ports
 from ortoo.verification.servers.processes import RoleProcess
 from ortoo.verification.servers.valkey import valkey
+from tests.findings import of_cluster
 from tests.integration.certificates import NAME, Authority
 from tests.integration.enode_replicas import leading, open_members
 from tests.integration.health import until_ready
@@ -56,7 +57,7 @@ async def shown_by(address: str, authority: Authority, who: str) -> bytes:
 
 async def works(cluster: InProcessCluster, group: str) -> None:
     """A message passes through all roles."""
-    async with connect(cluster.address) as mq, asyncio.timeout(30):
+    async with connect(cluster.address) as mq, asyncio.timeout(60):
         await mq.admin.ensure_topic("t", queue_count=1)
         async with mq.producer("t") as producer:
             await producer.send(b"x")
@@ -173,7 +174,7 @@ async def test_an_enode_with_an_expired_certificate_is_named_with_the_reason(
             assert "its certificate has expired" in away.observed
             assert away.remedy.startswith("renew its certificate")
             await authority.sign("enode")
-            while await mq.admin.operations.list_findings(timeout_s=30):
+            while of_cluster(await mq.admin.operations.list_findings(timeout_s=30)):
                 await cluster.clock.sleep(0.1)
 
 

@@ -60,7 +60,7 @@ async def test_a_group_that_goes_back_is_counted(tmp_path: Path) -> None:
     """E-103: the smaller offset is stored, and the enode's counter of such commits grows by one."""
     [port] = free_ports(1)
     address = f"127.0.0.1:{port}"
-    async with open_cluster(tmp_path, settings={"enode": {"metrics_address": address}}) as cluster, asyncio.timeout(30):
+    async with open_cluster(tmp_path, settings={"enode": {"metrics_address": address}}) as cluster, asyncio.timeout(60):
         running = Snode(cluster)
         await running.topic("t")
         await running.publish("t", *[b"x"] * 100, queue=queue("t"))

@@ -53,7 +53,7 @@ def damage(folder: Path, body: bytes) -> None:
 async def told_what_is_lost(mq: Client, consumer: Consumer | PullConsumer, losses: list[LostMessages]) -> None:
     """Every other message comes, the gap is reported to the application, and the group's offset moves on."""
     found = []
-    async with asyncio.timeout(20), consumer:
+    async with asyncio.timeout(60), consumer:
         async for message in consumer:
             found.append(message.offset)
             message.ack()
@@ -162,7 +162,7 @@ async def test_a_producer_goes_on_when_the_enode_lost_its_last_batches(
     """E-216: acknowledged batches are lost under a live producer, which restarts its numbering."""
     async with open_cluster(tmp_path) as cluster:
         await cluster.create_topic("t", queues=1)
-        async with connect(cluster.address) as mq, mq.producer("t") as producer, asyncio.timeout(30):
+        async with connect(cluster.address) as mq, mq.producer("t") as producer, asyncio.timeout(60):
             for number in range(COUNT):
                 await producer.send(Message(b"body number %d" % number))
             await cluster.close("enode-0")

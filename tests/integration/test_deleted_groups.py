@@ -31,7 +31,7 @@ async def cluster(tmp_path: Path) -> AsyncIterator[InProcessCluster]:
 
 async def consumed(mq: Client, group: str, count: int) -> None:
     """A group member acknowledges `count` messages and leaves."""
-    async with asyncio.timeout(20), mq.consumer(group, "t", ConsumerSettings(from_beginning=True)) as consumer:
+    async with asyncio.timeout(60), mq.consumer(group, "t", ConsumerSettings(from_beginning=True)) as consumer:
         async for message in consumer:
             message.ack()
             count -= 1
@@ -48,7 +48,7 @@ def kept(cluster: InProcessCluster) -> list[str]:
 
 async def until(cluster: InProcessCluster, *groups: str) -> None:
     """Wait until the enode stores offsets of these groups only."""
-    async with asyncio.timeout(20):
+    async with asyncio.timeout(60):
         while kept(cluster) != list(groups):
             await cluster.clock.sleep(0.02)
 

@@ -34,8 +34,8 @@ async def test_two_clusters_have_a_console_each(tmp_path: Path) -> None:
         assert first.address == chosen
         assert second.address != chosen
         for console in (first, second):
-            text = await page_of(console.address)
-            assert "No problem found" in text
+            while "No problem found" not in (text := await page_of(console.address)):
+                pass  # on a busy machine the processes find each other later
             assert snode.address in text
 
 

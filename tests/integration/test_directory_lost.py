@@ -16,6 +16,7 @@ from ortoo.namesrv.offline.backup import backup, restore
 from ortoo.v1 import namesrv_pb2 as pb
 from ortoo.verification.servers.cluster import InProcessCluster, open_cluster
 from ortoo.verification.servers.postgres import postgres
+from tests.findings import of_cluster
 
 COUNT, CONSUMED = 1_000, 400
 BODIES = [b"%d" % number for number in range(COUNT)]
@@ -32,7 +33,7 @@ async def cluster(tmp_path: Path) -> AsyncIterator[InProcessCluster]:
             async with mq.producer("t") as producer:
                 await (await producer.send_many(BODIES))
             seen = 0
-            async with asyncio.timeout(20), mq.consumer("g", "t", EVERYTHING) as consumer:
+            async with asyncio.timeout(60), mq.consumer("g", "t", EVERYTHING) as consumer:
                 async for message in consumer:
                     message.ack()
                     seen += 1
@@ -57,7 +58,7 @@ async def opened_again(cluster: InProcessCluster) -> None:
     running = await cluster.open_namesrv()
     assert running.address
     has_enode = has_snode = False
-    async with asyncio.timeout(20):
+    async with asyncio.timeout(60):
         async for news in cluster.name_service.WatchRoutes(pb.WatchRoutesRequest()):
             has_enode |= any(enode.alive for enode in news.enodes)
             has_snode |= any(snode.alive for snode in news.snodes)
@@ -67,7 +68,7 @@ async def opened_again(cluster: InProcessCluster) -> None:
 
 async def stored(mq: Client) -> list[bytes]:
     """All bodies of t, sorted by number."""
-    async with asyncio.timeout(20):
+    async with asyncio.timeout(60):
         found = [one.message.body async for one in mq.admin.tail("t", from_beginning=True, follow=False)]
     return sorted(found, key=int)
 
@@ -105,9 +106,10 @@ async def critical_findings(cluster: InProcessCluster, *names: str) -> list[Doct
     incomplete.
     """
     now_s = asyncio.get_running_loop().time
-    deadline_s = now_s() + 30
+    deadline_s = now_s() + 60
     while True:
-        found = [one for one in await _findings_behind([cluster.address], {}, "", "", now_s() + 20) if one.critical]
+        everything = await _findings_behind([cluster.address], {}, "", "", now_s() + 30, 10)
+        found = [one for one in of_cluster(everything) if one.critical]
         if [one.name for one in found] == [*names] or now_s() > deadline_s:
             assert [one.name for one in found] == [*names]
             return found

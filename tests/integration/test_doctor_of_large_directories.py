@@ -9,11 +9,21 @@ import pytest
 
 from ortoo.cli.doctor.run import _findings_behind
 from ortoo.client import Admin, Unsupported
+from ortoo.client.admin.doctor.findings import DoctorFinding
 from ortoo.client.admin.operations import Operations
 from ortoo.verification.servers.cluster import open_cluster
-from ortoo.verification.servers.ports import free_port
+from ortoo.verification.servers.ports import free_address
+from tests.findings import of_cluster
 
 LISTS = ("list_groups", "list_topics", "list_orphaned_topics", "list_deleted_topics")
+
+
+async def examined(
+    address: str, topic: str = "", group: str = "", *, limit_s: float = 60.0, details_s: float = 20.0
+) -> list[DoctorFinding]:
+    """The findings of the doctor at a snode. The usual times are those of a slow machine."""
+    deadline_s = asyncio.get_running_loop().time() + limit_s
+    return of_cluster(await _findings_behind([address], {}, topic, group, deadline_s, details_s))
 
 
 async def test_a_list_that_takes_too_long_is_no_outage(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
@@ -26,8 +36,7 @@ async def test_a_list_that_takes_too_long_is_no_outage(tmp_path: Path, monkeypat
         await cluster.create_topic("orders")
         for name in LISTS:
             monkeypatch.setattr(Admin, name, endless)
-        deadline_s = asyncio.get_running_loop().time() + 20
-        (found,) = await _findings_behind([cluster.address], {}, "orders", "billing", deadline_s, 4.0)
+        (found,) = await examined(cluster.address, "orders", "billing", details_s=8.0)
     assert (found.name, found.critical) == ("checks incomplete", False)
     assert "deleted topics" in found.observed
     assert "--patience" in found.remedy
@@ -50,11 +59,10 @@ async def test_lists_are_queried_only_if_they_are_needed(tmp_path: Path, monkeyp
         count(name)
     async with open_cluster(tmp_path) as cluster:
         await cluster.create_topic("orders")
-        deadline_s = asyncio.get_running_loop().time() + 20
-        assert await _findings_behind([cluster.address], {}, "orders", "", deadline_s, 4.0) == []
+        assert await examined(cluster.address, "orders") == []
         assert asked == {"list_orphaned_topics": 1, "list_deleted_topics": 1}
         asked.clear()
-        found = await _findings_behind([cluster.address], {}, "order", "billing", deadline_s, 4.0)
+        found = await examined(cluster.address, "order", "billing")
         assert [one.name for one in found] == ["unknown topic", "unknown group"]
         assert "did you mean orders?" in found[0].remedy
         assert asked == dict.fromkeys(LISTS, 1)
@@ -65,8 +73,7 @@ async def test_without_a_name_server_no_group_is_called_unknown(tmp_path: Path) 
     async with open_cluster(tmp_path) as cluster:
         await cluster.create_topic("orders")
         await cluster.close("namesrv-0")
-        deadline_s = asyncio.get_running_loop().time() + 20
-        found = await _findings_behind([cluster.address], {}, "orders", "billing", deadline_s, 4.0)
+        found = await examined(cluster.address, "orders", "billing")
     assert "name server unavailable" in [one.name for one in found]
     assert "unknown group" not in [one.name for one in found]
 
@@ -81,8 +88,7 @@ async def test_findings_that_take_too_long_are_no_lack_of_permission(
 
     monkeypatch.setattr(Operations, "examine", endless)
     async with open_cluster(tmp_path) as cluster:
-        deadline_s = asyncio.get_running_loop().time() + 3
-        (found,) = await _findings_behind([cluster.address], {}, "", "", deadline_s, 2.0)
+        (found,) = await examined(cluster.address, limit_s=8.0, details_s=3.0)
     assert (found.name, found.critical) == ("checks incomplete", False)
     assert "findings of the processes" in found.observed
 
@@ -95,14 +101,12 @@ async def test_processes_that_cannot_be_queried_are_a_finding(tmp_path: Path, mo
 
     monkeypatch.setattr(Operations, "examine", unknown)
     async with open_cluster(tmp_path) as cluster:
-        deadline_s = asyncio.get_running_loop().time() + 20
-        found = await _findings_behind([cluster.address], {}, "orders", "", deadline_s, 4.0)
+        found = await examined(cluster.address, "orders")
     assert {one.name: one.critical for one in found} == {"processes not queried": False, "unknown topic": True}
 
 
 async def test_a_snode_that_answers_no_query_is_a_finding() -> None:
     """The finding has the error of the call."""
-    deadline_s = asyncio.get_running_loop().time() + 1
-    [found] = await _findings_behind([f"127.0.0.1:{free_port()}"], {}, "", "", deadline_s, 0.5)
+    [found] = await examined(free_address(), limit_s=1.0, details_s=0.5)
     assert found.name == "no answer"
     assert found.critical

@@ -23,7 +23,7 @@ def batch_of(*bodies: bytes) -> SealedBatch:
 
 async def answers_to(call: object, count: int) -> list[enode_pb2.AppendResponse]:
     """The next answers of a stream."""
-    async with asyncio.timeout(20):
+    async with asyncio.timeout(60):
         return [await call.read() for _ in range(count)]  # type: ignore[attr-defined]
 
 

@@ -35,7 +35,7 @@ def read(request_id: int, from_offset: int, **fields: Any) -> pb.FetchBatchesReq
 
 async def answer(call: Any) -> pb.FetchBatchesResponse:
     """The next answer of a stream."""
-    async with asyncio.timeout(20):
+    async with asyncio.timeout(60):
         response: pb.FetchBatchesResponse = await call.read()
     return response
 

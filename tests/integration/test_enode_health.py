@@ -70,7 +70,7 @@ class HealthWatch:
 
     async def until(self, status: int) -> None:
         """Wait for a status."""
-        async with asyncio.timeout(20):
+        async with asyncio.timeout(60):
             while True:
                 answer = await self._call.read()
                 assert isinstance(answer, health_pb2.HealthCheckResponse)

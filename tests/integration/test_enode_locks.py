@@ -105,7 +105,7 @@ async def test_a_reset_fences_the_owner_off(tmp_path: Path) -> None:
 async def test_a_snode_that_wants_a_lock_hears_when_it_is_free(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     """When a lock is released, or its snode disconnects, the snode that was refused is notified at once."""
     monkeypatch.setattr(lock_table, "DETACHED_GRACE_S", 0.1)
-    async with open_single_enode(tmp_path, topic(TOPIC)) as enode, asyncio.timeout(20):
+    async with open_single_enode(tmp_path, topic(TOPIC)) as enode, asyncio.timeout(60):
         first: Any = enode.stub.Attach()
         second: Any = enode.stub.Attach()
         for call, name in ((first, "one"), (second, "two")):

@@ -29,7 +29,7 @@ async def pair(tmp_path: Path) -> AsyncIterator[InProcessCluster]:
 
 async def alive(cluster: InProcessCluster, name: str, *, expected: bool = True) -> topic_pb2.Enode:
     """Wait until the name server reports that an enode is alive, or not."""
-    async with asyncio.timeout(20):
+    async with asyncio.timeout(60):
         while True:
             try:
                 async for news in cluster.name_service.WatchRoutes(namesrv_pb2.WatchRoutesRequest()):
@@ -44,7 +44,7 @@ async def appended(cluster: InProcessCluster, topic_id: int, queue_id: int = 0) 
     """Append one batch."""
     call = enode_pb2_grpc.EnodeServiceStub(cluster.channels.channel_to(cluster.address_of("enode-0"))).Append()
     await call.write(append_request(1, topic_id, queue_id, BATCH))
-    async with asyncio.timeout(20):
+    async with asyncio.timeout(60):
         answer = await call.read()
     assert isinstance(answer, pb.AppendResponse)
     call.cancel()

@@ -103,6 +103,14 @@ class Polls:
         """The memory of calls."""
         return sum(one.used_bytes for one in self.budgets)
 
+    async def quiet_bytes(self) -> int:
+        """The memory of calls without the short calls between processes."""
+        found = self.used_bytes
+        for _ in range(20):
+            await self.cluster.clock.sleep(0.005)
+            found = min(found, self.used_bytes)
+        return found
+
     async def until(self, condition: Callable[[], bool]) -> None:
         """Wait for a condition."""
         while not condition():
@@ -226,7 +234,7 @@ async def test_no_message_goes_to_a_caller_that_left(opening: Any, end: Any) -> 
     """A message that comes afterwards is another client's first delivery."""
     async with opening() as polls:
         await polls.warm_up()
-        call = await polls.begin(timeout_s=2.0 if end is let_the_deadline_pass else None, wait_s=LONG_S)
+        call = await polls.begin(timeout_s=4.0 if end is let_the_deadline_pass else None, wait_s=LONG_S)
         await end(polls, call)
         await polls.until_over()
         await polls.send(b"x")
@@ -354,8 +362,9 @@ async def test_the_topic_of_a_poll_is_deleted(opening: Any) -> None:
             await mq.admin.delete_topic("t")
         assert (await _collected(call))[0].status.code in (Code.MESSAGE_NOT_FOUND, Code.TOPIC_NOT_FOUND)
         await polls.until_over()
-        [refused] = await polls.receive(request())
-        assert refused.status.code == Code.TOPIC_NOT_FOUND
+        while (frames := await polls.receive(request(0.1)))[0].status.code == Code.MESSAGE_NOT_FOUND:
+            pass  # the snode has not read the deletion yet
+        assert [one.status.code for one in frames] == [Code.TOPIC_NOT_FOUND]
 
 
 async def test_polls_follow_the_settings_of_their_group(opening: Any) -> None:
@@ -424,7 +433,7 @@ async def test_the_memory_of_polls_is_counted(opening: Any) -> None:
     async with opening() as polls:
         await polls.warm_up()
         await polls.until_over()
-        before = polls.used_bytes
+        before = await polls.quiet_bytes()
         calls = [await polls.begin() for _ in range(5)]
         await polls.until(lambda: polls.users == 5)
         assert polls.used_bytes - before >= 5 * CALL_BYTES

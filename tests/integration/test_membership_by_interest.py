@@ -94,7 +94,7 @@ async def test_a_group_is_whole_beside_many_members(server: Valkey, client: Any)
 
 async def test_a_lost_change_is_found_by_the_version(server: Valkey, client: Any) -> None:
     """A record that reached the store without its message is read at the next comparison, and no other group is."""
-    async with store_snode("a", server.url) as a:
+    async with store_snode("a", server.url, timeout_s=3600.0) as a:
         for group in ("g", "h"):
             a.join(group, "own")
         await until(lambda: not any(a.membership.differs(group, 1) for group in "gh") and not a.membership.unpublished)
@@ -116,7 +116,7 @@ async def test_records_that_no_snode_follows_are_removed_in_time(
     for group, incarnation in (("dead", "gone"), ("ghost", "a")):
         await client.hset(f"ortoo/members/{group}", "c", f"3 {text_of('c', incarnation)}")
         await client.sadd("ortoo/groups", group)
-    async with store_snode("a", server.url, timeout_s=0.2) as a, asyncio.timeout(30):
+    async with store_snode("a", server.url, timeout_s=0.2) as a, asyncio.timeout(60):
         while await client.smembers("ortoo/groups") != {"x0", "x1", "x2"}:
             await a.store.runtime.clock.sleep(0.02)
     assert await client.hlen("ortoo/members/x0") == 2
@@ -124,7 +124,7 @@ async def test_records_that_no_snode_follows_are_removed_in_time(
 
 async def test_members_of_a_snode_that_has_just_started_are_no_dead_ones(server: Valkey, client: Any) -> None:
     """The examination asks which snodes are alive after it has read the records, not before."""
-    async with store_snode("a", server.url, timeout_s=3600.0) as a, store_snode("b", server.url) as b:
+    async with store_snode("a", server.url, timeout_s=3600.0) as a, store_snode("b", server.url, timeout_s=3600.0) as b:
         a.store._grace_until_s = 0.0
         b.join("g", "c")
         await until(lambda: not b.membership.unpublished)

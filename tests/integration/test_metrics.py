@@ -119,7 +119,7 @@ async def test_transactions_dead_letters_and_producers_are_counted(
             assert (age[0], age[1] >= 0) == ((("producer_group", "shop"), ("topic", "t")), True)
             await open_one.rollback()
         async with mq.pop_consumer("g", "t") as consumer:
-            async with asyncio.timeout(30):
+            async with asyncio.timeout(60):
                 while not (popped := await consumer.pop()):
                     pass
             await popped[0].park(error="no use")
@@ -140,7 +140,7 @@ async def test_refusals_are_counted_by_status(metered: InProcessCluster, address
         found = {dict(labels)["response_code"]: n for labels, n in calls.items() if "DeleteTopic" in str(labels)}
         return found.get("NOT_FOUND", 0)
 
-    async with asyncio.timeout(10):
+    async with asyncio.timeout(60):
         while await refused() < 3:  # a caller gets its refusal a moment before that is counted
             await SystemClock().sleep(0.05)
     assert await refused() == 3
@@ -175,7 +175,7 @@ async def test_every_way_of_sending_and_receiving_is_counted(
         message.topic.name = "nowhere"
         refused = await messaging.SendMessage(SendMessageRequest(messages=[message]), metadata=metadata)
         assert refused.status.code == Code.TOPIC_NOT_FOUND
-        async with mq.pop_consumer("popping", "t") as consumer, asyncio.timeout(30):
+        async with mq.pop_consumer("popping", "t") as consumer, asyncio.timeout(60):
             popped = 0
             while popped < 5:
                 for one in await consumer.pop():
@@ -217,7 +217,7 @@ async def test_deleted_topic_has_no_series(metered: InProcessCluster, addresses:
         assert 'topic="t"' in (await get(addresses["enode"], "/metrics")).body.decode()
         await mq.admin.delete_topic("t", at_once=True)
     for role in ROLES:
-        async with asyncio.timeout(10):
+        async with asyncio.timeout(60):
             while 'topic="t"' in (await get(addresses[role], "/metrics")).body.decode():
                 await SystemClock().sleep(0.05)
 

@@ -42,7 +42,7 @@ class Receiver(metrics_service_pb2_grpc.MetricsServiceServicer):
 
     async def metric(self, service: str, name: str, value: float) -> Any:
         """Wait until the first series of a metric has a value; return the metric."""
-        async with asyncio.timeout(30):
+        async with asyncio.timeout(60):
             while True:
                 found = self.metrics.get((service, name))
                 if found is not None:
@@ -79,7 +79,7 @@ async def test_a_receiver_gets_what_prometheus_scrapes(tmp_path: Path, receiver:
         assert labels == {"topic": "t"}
         await receiver.metric("ortoo-namesrv", "rocketmq_topic_number", 1)
         await receiver.metric("ortoo-snode", "ortoo_ready", 1)
-        async with asyncio.timeout(30):
+        async with asyncio.timeout(60):
             while ("ortoo-snode", "rocketmq_rpc_latency") not in receiver.metrics:
                 await SystemClock().sleep(0.05)
         calls = receiver.metrics["ortoo-snode", "rocketmq_rpc_latency"].histogram.data_points

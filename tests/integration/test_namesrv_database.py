@@ -45,7 +45,7 @@ async def register(*stubs: NameServiceStub) -> None:
 
 async def until_known(stub: NameServiceStub, name: str) -> topic_pb2.Topic:
     """Wait until a name server has a topic."""
-    async with asyncio.timeout(10):
+    async with asyncio.timeout(60):
         while True:
             try:
                 with rpc_errors("name server"):
@@ -121,7 +121,7 @@ async def test_two_name_servers_share_one_directory(tmp_path: Path, database: Po
     async with (
         name_server(database.url, tmp_path / "a") as a,
         name_server(database.url, tmp_path / "b") as b,
-        asyncio.timeout(30),
+        asyncio.timeout(60),
     ):
         await register(a, b)
         await asyncio.gather(*(s.CreateTopic(pb.CreateTopicRequest(name=f"t{n}")) for n, s in enumerate([a, b] * 10)))
@@ -164,7 +164,7 @@ async def test_name_server_waits_for_its_database(tmp_path: Path, database: Post
     await SystemClock().sleep(0.5)
     assert not starting.done()
     await database.start()
-    async with asyncio.timeout(30):
+    async with asyncio.timeout(60):
         stub = await starting
     await register(stub)
     await opening.__aexit__(None, None, None)
@@ -192,9 +192,10 @@ async def test_right_has_one_owner_and_epochs_grow(kind: str, tmp_path: Path, da
             await acquire("b")
         assert 0 < refused.value.retry_after_ms <= 60_000
         await release("a", 1)
-        assert await acquire("b", 200) == 2
+        assert await acquire("b") == 2
         with pytest.raises(Fenced, match="belongs to b in epoch 2"):
             await release("a", 1)
+        assert await acquire("b", 200) == 2
         await SystemClock().sleep(0.25)
         assert await acquire("a") == 3
         with pytest.raises(Invalid, match="owner"):

@@ -85,7 +85,7 @@ async def test_a_database_that_went_back_is_served_as_it_is_now(changes: int, tm
         postgres() as server,
         name_server(server.url, tmp_path / "a") as a,
         name_server(server.url, tmp_path / "b") as b,
-        asyncio.timeout(20),
+        asyncio.timeout(60),
     ):
         await created(a, "kept")
         await until_known(b, "kept", known=True)

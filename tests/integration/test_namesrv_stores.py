@@ -148,7 +148,7 @@ async def test_what_one_name_server_accepts_all_accept(two: list[NameServiceStub
         with pytest.raises(Conflict, match=f"registered store {first}"):
             await register(stub, second)
     assert await accept(two[0], second) == first
-    async with asyncio.timeout(20):
+    async with asyncio.timeout(60):
         while True:
             with contextlib.suppress(Conflict):
                 await register(two[1], second)
@@ -176,7 +176,7 @@ async def test_a_set_without_any_known_replica_is_refused_also_after_a_start(tmp
     async with name_server("", tmp_path, replica_lease_s=0.2) as stub:
         for number, disk in enumerate("abc", 1):
             await report(stub, number, disk, voters, is_leading=number == 2, epoch=2)
-        async with asyncio.timeout(10):
+        async with asyncio.timeout(60):
             while not await all_away(stub):
                 pass
     for _ in range(2):

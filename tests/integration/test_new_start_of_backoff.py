@@ -88,7 +88,7 @@ async def client_of(add: Any, servicer: Any) -> AsyncIterator[tuple[Client, Noti
 
 async def until_asked(backoff: NoticedBackoff) -> list[int]:
     """The first recorded attempts, once there are enough."""
-    async with asyncio.timeout(30):
+    async with asyncio.timeout(60):
         while len(backoff.attempts) < len(ATTEMPTS):
             await SystemClock().sleep(0.005)
     return backoff.attempts[: len(ATTEMPTS)]

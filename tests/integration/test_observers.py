@@ -11,6 +11,7 @@ from ortoo.client.admin.doctor.facts import collect_facts
 from ortoo.client.admin.doctor.findings import cluster_findings
 from ortoo.v1 import namesrv_pb2
 from ortoo.verification.servers.cluster import open_cluster
+from tests.findings import of_cluster
 from tests.integration.guarded_cluster import SECRET, as_user
 
 RULES = """
@@ -91,8 +92,8 @@ async def seen(mq: Client) -> tuple[object, ...]:
 
 async def findings(mq: Client) -> list[str]:
     """The doctor's findings by name."""
-    facts = await collect_facts(mq.admin, "orders", "billing", asyncio.get_running_loop().time() + 30)
-    return [one.name for one in cluster_findings(facts)]
+    facts = await collect_facts(mq.admin, "orders", "billing", asyncio.get_running_loop().time() + 30, 10)
+    return [one.name for one in of_cluster(cluster_findings(facts))]
 
 
 async def read(mq: Client) -> None:

@@ -16,6 +16,7 @@ from ortoo.client import (
     Invalid,
     Message,
     NotFound,
+    PopConsumer,
     PopSettings,
     Queue,
     ReceivedMessage,
@@ -41,6 +42,17 @@ async def send(mq: Client, message_groups: Sequence[str | None]) -> None:
             await producer.send(Message(b"%d" % number, message_group=group))
 
 
+async def popped(consumer: PopConsumer) -> set[bytes]:
+    """The next two bodies, acknowledged, after which the consumer gets nothing more."""
+    bodies = set[bytes]()
+    while len(bodies) < 2:
+        for message in await consumer.pop(wait_ms=10_000):
+            bodies.add(message.body)
+            await message.ack()
+    assert await consumer.pop(wait_ms=500) == []
+    return bodies
+
+
 async def letters(mq: Client, group: str = "g") -> list[DeadLetter]:
     """The dead letters of a group."""
     return [one async for one in mq.admin.list_dead_letters(group)]
@@ -63,11 +75,7 @@ async def test_a_held_message_is_parked_and_its_message_group_continues(tmp_path
             assert (letter.origin_offset, letter.attempts) == (0, 1)
             assert (letter.reason, letter.error, letter.consumer) == ("asked", "broken amount", "operator")
             await held.ack()
-            bodies = set()
-            while messages := await consumer.pop(wait_ms=500):
-                bodies |= {one.body for one in messages}
-                await messages[0].ack()
-            assert bodies == {b"1", b"2"}
+            assert await popped(consumer) == {b"1", b"2"}
         again = await mq.admin.groups.park_messages("g", QUEUE, [0])
         assert (again.deliveries, len(await letters(mq))) == ((), 1), "one dead letter, also for a repeated call"
         [entry] = [one for one in (await mq.admin.users.list_audit_entries()).entries if "Park" in one.method][1:]
@@ -86,11 +94,7 @@ async def test_a_message_group_is_parked_as_a_whole(tmp_path: Path) -> None:
             parked = await mq.admin.groups.park_messages("g", QUEUE, [0], message_groups=True)
             states = [(one.offset, one.state, one.error) for one in parked.deliveries]
             assert states == [(0, "delayed", "the card was declined"), (2, "waiting", ""), (4, "waiting", "")]
-            bodies = set()
-            while messages := await consumer.pop(wait_ms=500):
-                bodies |= {one.body for one in messages}
-                await messages[0].ack()
-            assert bodies == {b"1", b"3"}
+            assert await popped(consumer) == {b"1", b"3"}
         assert [(one.origin_offset, one.attempts) for one in await letters(mq)] == [(0, 1), (2, 0), (4, 0)]
         async with mq.pop_consumer("other", "jobs", settings=PopSettings(messages_max=10)) as other:
             assert len(await other.pop()) == 5

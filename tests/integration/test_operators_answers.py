@@ -175,7 +175,7 @@ async def _said(channel: grpc.aio.Channel, method: Any, request: Any) -> str:
     call = opened(path, request_serializer=type(request).SerializeToString, response_deserializer=read)
     try:
         if method.server_streaming:
-            async with asyncio.timeout(10):
+            async with asyncio.timeout(60):
                 return "".join([str(answer) async for answer in call(request, metadata=METADATA, timeout=8)])
         return str(await call(request, metadata=METADATA, timeout=8))
     except grpc.aio.AioRpcError as error:

@@ -64,7 +64,7 @@ async def test_members_share_queues_as_soon_as_one_joins_or_leaves(cluster: InPr
     assert max(one.queues) < min(two.queues), "averagely gives the first member the first block"
     await second.leave()
     await until(lambda: len(one.queues) == QUEUES)
-    assert SystemClock().monotonic_s() - began_s < 8.0
+    assert SystemClock().monotonic_s() - began_s < 15.0
     await first.leave()
 
 

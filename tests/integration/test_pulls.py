@@ -44,7 +44,7 @@ async def refusal(call: Any) -> grpc.StatusCode:
 
 async def test_a_pull_brings_what_is_asked_and_no_more(tmp_path: Path) -> None:
     """Messages come in order of offset, at most the requested number, from batches of any size."""
-    async with open_snode_cluster(tmp_path) as running, asyncio.timeout(30):
+    async with open_snode_cluster(tmp_path) as running, asyncio.timeout(60):
         await running.topic("t")
         everything = [b"%03d" % number for number in range(300)]
         await running.produce(
@@ -62,22 +62,22 @@ async def test_a_pull_brings_what_is_asked_and_no_more(tmp_path: Path) -> None:
 
 async def test_a_long_poll_ends_with_the_first_message(tmp_path: Path) -> None:
     """E-154: a pull at the end returns with the next message. Without one it returns after its timeout."""
-    async with open_snode_cluster(tmp_path) as running, asyncio.timeout(30):
+    async with open_snode_cluster(tmp_path) as running, asyncio.timeout(60):
         await running.topic("t")
         began_s = running.cluster.clock.monotonic_s()
-        waiting = asyncio.get_running_loop().create_task(pull(running, wait_ms=15_000))
+        waiting = asyncio.get_running_loop().create_task(pull(running, wait_ms=60_000))
         await running.cluster.clock.sleep(0.3)
         assert not waiting.done()
         await running.publish("t", b"a")
         assert bodies(await waiting) == [(0, b"a")]
-        assert running.cluster.clock.monotonic_s() - began_s < 5
+        assert running.cluster.clock.monotonic_s() - began_s < 30
         answer = await pull(running, 1, wait_ms=100)
         assert (answer.status, answer.next_offset) == (pull_pb2.PULL_STATUS_NO_NEW, 1)
 
 
 async def test_illegal_offsets_come_back_corrected(tmp_path: Path) -> None:
     """E-155: beyond the end the answer is the end. At the end nothing is new. A skipping filter reports it."""
-    async with open_snode_cluster(tmp_path) as running, asyncio.timeout(30):
+    async with open_snode_cluster(tmp_path) as running, asyncio.timeout(60):
         await running.topic("t")
         await running.publish("t", b"a", b"b", tag="x")
         beyond = await pull(running, 9)
@@ -90,7 +90,7 @@ async def test_illegal_offsets_come_back_corrected(tmp_path: Path) -> None:
 
 async def test_pulls_name_the_subscription_they_are_for(tmp_path: Path) -> None:
     """E-053: a version newer than the registered one is a Conflict, no subscription at all is NotFound."""
-    async with open_snode_cluster(tmp_path) as running, asyncio.timeout(30):
+    async with open_snode_cluster(tmp_path) as running, asyncio.timeout(60):
         await running.topic("t")
         assert await refusal(pull(running, subscription_version=1)) is grpc.StatusCode.NOT_FOUND
         async with SessionClient(running, "a") as client:
@@ -101,7 +101,7 @@ async def test_pulls_name_the_subscription_they_are_for(tmp_path: Path) -> None:
 
 async def test_offsets_are_kept_by_enode_topic_group_and_queue(tmp_path: Path) -> None:
     """E-100, E-101, E-102, E-103: a committed offset is read back, or -1 without one. A smaller one is stored too."""
-    async with open_snode_cluster(tmp_path, enodes=2) as running, asyncio.timeout(30):
+    async with open_snode_cluster(tmp_path, enodes=2) as running, asyncio.timeout(60):
         await running.topic("t", 2)
         queues = [queue("t", number, enode) for enode in ("enode-0", "enode-1") for number in (0, 1)]
         for one in queues:
@@ -135,7 +135,7 @@ async def test_offsets_are_kept_by_enode_topic_group_and_queue(tmp_path: Path) -
 
 async def test_a_topic_that_cannot_be_read_costs_no_other_topic_its_offsets(tmp_path: Path) -> None:
     """G10: of a commit for several topics the existing ones are stored. The others are refused in the answer."""
-    async with open_snode_cluster(tmp_path) as running, asyncio.timeout(30):
+    async with open_snode_cluster(tmp_path) as running, asyncio.timeout(60):
         await running.topic("t")
         await running.produce(batch_request(1, queue("t"), [b"x"] * 3))
         await running.create_topic("closed", read_queue_count=1, permission=topic_pb2.PERMISSION_WRITE_ONLY)
@@ -155,7 +155,7 @@ async def test_a_topic_that_cannot_be_read_costs_no_other_topic_its_offsets(tmp_
 
 async def test_a_queue_without_lag_hides_nothing_of_another(tmp_path: Path) -> None:
     """The lag is computed for each queue: the offset of one does not hide the lag of another."""
-    async with open_snode_cluster(tmp_path) as running, asyncio.timeout(30):
+    async with open_snode_cluster(tmp_path) as running, asyncio.timeout(60):
         await running.topic("t", 2)
         await running.produce(batch_request(1, queue("t", 0), [b"x"] * 3))
         await running.produce(batch_request(1, queue("t", 1), [b"a", b"b", b"c"]))
@@ -170,7 +170,7 @@ async def test_a_queue_without_lag_hides_nothing_of_another(tmp_path: Path) -> N
 
 async def test_first_commits_at_the_same_moment_are_all_kept(tmp_path: Path) -> None:
     """E-105: of 64 concurrent first commits for 64 queues none is lost."""
-    async with open_snode_cluster(tmp_path) as running, asyncio.timeout(30):
+    async with open_snode_cluster(tmp_path) as running, asyncio.timeout(60):
         await running.topic("t", 64)
         for number in range(64):
             await running.produce(batch_request(number, queue("t", number), [b"x"] * 64))
@@ -200,7 +200,7 @@ async def lock(running: Snode, client_id: str, *queue_ids: int, **who: Any) -> p
 
 async def test_locks_are_taken_through_any_snode(tmp_path: Path) -> None:
     """E-127, E-129, E-130, E-132: the free subset is granted, foreign unlocks do nothing, unlocked is free."""
-    async with open_snode_cluster(tmp_path) as running, asyncio.timeout(30):
+    async with open_snode_cluster(tmp_path) as running, asyncio.timeout(60):
         await running.topic("t", 3)
         await running.produce(batch_request(1, queue("t", 1), [b"x"] * 5))
         assert [one.queue.queue_id for one in (await lock(running, "a", 0, 1)).granted] == [0, 1]
@@ -230,7 +230,7 @@ async def test_locks_are_taken_through_any_snode(tmp_path: Path) -> None:
 
 async def test_a_topic_that_is_gone_costs_no_other_topic_its_locks(tmp_path: Path) -> None:
     """A consumer renews all its locks in one call, and releases them in one: each queue has its own answer."""
-    async with open_snode_cluster(tmp_path) as running, asyncio.timeout(30):
+    async with open_snode_cluster(tmp_path) as running, asyncio.timeout(60):
         await running.topic("t")
         queues = [queue("gone"), queue("t"), queue("t", 9)]
         request = pull_pb2.LockQueuesRequest(group="g", client_id="a", queues=queues)
@@ -257,7 +257,7 @@ async def pull_under(running: Snode, queue_id: int, generation: int) -> pull_pb2
 
 async def test_locks_of_a_session_are_free_when_it_ends(tmp_path: Path) -> None:
     """A client that disconnects frees its queues for the next one at once, not after 60 s."""
-    async with open_snode_cluster(tmp_path) as running, asyncio.timeout(30):
+    async with open_snode_cluster(tmp_path) as running, asyncio.timeout(60):
         await running.topic("t", 2)
         async with SessionClient(running, "a") as client:
             assert len((await lock(running, "", 0, 1, session_id=client.session_id)).granted) == 2
@@ -268,7 +268,7 @@ async def test_locks_of_a_session_are_free_when_it_ends(tmp_path: Path) -> None:
 
 async def test_offsets_are_found_by_time(tmp_path: Path) -> None:
     """E-115: the time of the k-th message gives k, an earlier time 0, a time after all messages the end."""
-    async with open_snode_cluster(tmp_path) as running, asyncio.timeout(30):
+    async with open_snode_cluster(tmp_path) as running, asyncio.timeout(60):
         await running.topic("t")
         stored = []
         for number in range(5):
@@ -286,7 +286,7 @@ async def test_offsets_are_found_by_time(tmp_path: Path) -> None:
 
 async def test_the_bytes_of_queues_are_measured(tmp_path: Path) -> None:
     """Each queue ends where its bytes reach the limit; a queue that cannot be measured does not fail the others."""
-    async with open_snode_cluster(tmp_path) as running, asyncio.timeout(30):
+    async with open_snode_cluster(tmp_path) as running, asyncio.timeout(60):
         await running.topic("t", 2)
         for number in range(5):
             await running.produce(batch_request(number, queue("t"), [bytes(1_000)]))
@@ -318,7 +318,7 @@ async def test_the_bytes_of_queues_are_measured(tmp_path: Path) -> None:
 
 async def test_a_topic_nobody_made_and_a_queue_that_is_not_there_are_named(tmp_path: Path) -> None:
     """E-104: invalid requests are refused with the field."""
-    async with open_snode_cluster(tmp_path) as running, asyncio.timeout(30):
+    async with open_snode_cluster(tmp_path) as running, asyncio.timeout(60):
         assert await refusal(pull(running)) is grpc.StatusCode.NOT_FOUND
         await running.topic("t")
         assert await refusal(pull(running, -1)) is grpc.StatusCode.INVALID_ARGUMENT

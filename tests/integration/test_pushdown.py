@@ -70,7 +70,7 @@ def chosen(answer: pb.FetchBatchesResponse) -> list[tuple[int, bytes]]:
 async def answered(call: Any, request: pb.FetchBatchesRequest) -> pb.FetchBatchesResponse:
     """One request and its answer."""
     await call.write(request)
-    async with asyncio.timeout(20):
+    async with asyncio.timeout(60):
         answer: pb.FetchBatchesResponse = await call.read()
     return answer
 
@@ -209,7 +209,7 @@ async def test_a_waiting_read_hears_of_what_is_stored_wanted_or_not(tmp_path: Pa
         call: Any = enode.stub.FetchBatches()
         await call.write(asked(wait_ms=60_000, tag_expression="nobody's"))
         await store(enode, 1)
-        async with asyncio.timeout(20):
+        async with asyncio.timeout(60):
             answer = await call.read()
         assert (answer.pushed_down, list(answer.batches), answer.next_offset) == (True, [], 100)
 
@@ -240,7 +240,7 @@ async def test_readers_get_the_same_from_an_enode_that_cannot_choose(
     monkeypatch.setattr("ortoo.snode.enodes.replica_link.decode_fetch_response", counted)
     if is_old:
         monkeypatch.setattr("ortoo.enode.rpc.streams.fetch.PushdownRead.from_request", lambda request: None)
-    async with open_cluster(tmp_path) as cluster, connect(cluster.address) as mq, asyncio.timeout(30):
+    async with open_cluster(tmp_path) as cluster, connect(cluster.address) as mq, asyncio.timeout(60):
         await mq.admin.create_topic("orders", queue_count=1)
         async with mq.producer("orders") as producer:
             await (await producer.send_many([message(number) for number in range(1000)]))

@@ -44,7 +44,7 @@ Handler = Callable[[PoppedMessage], Awaitable[None]]
 @contextlib.asynccontextmanager
 async def served(mq: Client, handler: Handler, topic: str = "t", concurrency: int = 16) -> AsyncIterator[PopConsumer]:
     """A group that handles the messages of a topic during the block."""
-    settings = PopSettings(invisible_ms=2_000)
+    settings = PopSettings(invisible_ms=60_000)
     async with mq.pop_consumer("g", topic, settings=settings) as consumer, Background("served") as background:
         background.spawn("run", consumer.run(handler, concurrency=concurrency))
         yield consumer
@@ -65,14 +65,14 @@ async def test_a_reply_has_all_fields_of_its_message(tmp_path: Path) -> None:
 
     async with open_cluster(tmp_path) as cluster, connect(cluster.address, client_id="shop-1") as mq:
         await cluster.create_topic("t")
-        async with served(mq, handle), mq.producer("t") as producer, asyncio.timeout(30):
-            reply = await producer.request(Message(b"?", properties={"own": "1"}), timeout_s=10)
+        async with served(mq, handle), mq.producer("t") as producer, asyncio.timeout(60):
+            reply = await producer.request(Message(b"?", properties={"own": "1"}), timeout_s=30)
         assert (reply.body, reply.tag, reply.keys, dict(reply.properties)) == (b"yes", "a", ("k",), {"p": "v"})
         [message] = seen
         assert message.request is not None
         assert len(message.request.correlation_id) == 32
         assert message.properties["REPLY_TO_CLIENT"].startswith("shop-1@")
-        assert message.properties["TTL"] == "10000"
+        assert message.properties["TTL"] == "30000"
         assert "CORRELATION_ID" not in message.message().properties, "so that it can be sent again"
         assert message.message().properties["own"] == "1"
 
@@ -96,7 +96,7 @@ async def test_requests_and_replies_have_the_sizes_of_messages(tmp_path: Path) -
 
 async def test_push_and_pull_consumers_reply_and_messages_without_request_do_not(tmp_path: Path) -> None:
     """`reply` is the same for all consumers; it refuses a message that is no request, or was read by `fetch`."""
-    async with open_cluster(tmp_path) as cluster, connect(cluster.address) as mq, asyncio.timeout(40):
+    async with open_cluster(tmp_path) as cluster, connect(cluster.address) as mq, asyncio.timeout(60):
         for topic in ("t", "u"):
             await cluster.create_topic(topic, queues=1)
 
@@ -116,8 +116,8 @@ async def test_push_and_pull_consumers_reply_and_messages_without_request_do_not
         ):
             background.spawn("push", pushing(pushed))
             background.spawn("pull", pulled.run(handle))
-            assert (await first.request(b"?", timeout_s=20)).body == b"t"
-            assert (await second.request(b"?", timeout_s=20)).body == b"u"
+            assert (await first.request(b"?", timeout_s=50)).body == b"t"
+            assert (await second.request(b"?", timeout_s=50)).body == b"u"
             receipt = await first.send(b"plain")
         async for batch in mq.fetch(receipt.queue):
             for message in batch:
@@ -167,7 +167,7 @@ async def test_a_refused_request_does_not_repeat_those_sent_at_the_same_time(tmp
         async with served(mq, handle), mq.producer("t") as producer:
             too_late_ms = cluster.clock.now_ms() + 400 * 86_400_000
             messages = [Message(b"%d" % n, deliver_at_ms=too_late_ms if n == 10 else None) for n in range(20)]
-            asked = [producer.request(one, timeout_s=3) for one in messages]
+            asked = [producer.request(one, timeout_s=50) for one in messages]
             outcomes = await asyncio.gather(*asked, return_exceptions=True)
         assert isinstance(outcomes[10], Invalid)
         assert sorted(seen) == sorted(one.body for one in messages if one is not messages[10])
@@ -199,19 +199,17 @@ async def test_a_request_times_out_and_its_late_reply_is_counted_once(tmp_path: 
         outcomes.put_nowait(await message.reply(b"1"))
         outcomes.put_nowait(await message.reply(b"2"))
 
-    async with open_cluster(tmp_path) as cluster, connect(cluster.address) as mq, asyncio.timeout(30):
+    async with open_cluster(tmp_path) as cluster, connect(cluster.address) as mq, asyncio.timeout(60):
         await cluster.create_topic("t")
         async with served(mq, handle), mq.producer("t") as producer:
-            with pytest.raises(
-                RequestTimeout, match=r"no reply to request [0-9a-f]{32} in topic t within 0.3 s"
-            ) as got:
-                await producer.request(b"?", timeout_s=0.3)
-            assert (got.value.topic, got.value.timeout_s) == ("t", 0.3)
+            with pytest.raises(RequestTimeout, match=r"no reply to request [0-9a-f]{32} in topic t within 3 s") as got:
+                await producer.request(b"?", timeout_s=3)
+            assert (got.value.topic, got.value.timeout_s) == ("t", 3)
             assert mq.late_replies == 0
             released.set()
             assert [await outcomes.get(), await outcomes.get()] == [False, False]
             assert mq.late_replies == 1
-            assert (await producer.request(b"?", timeout_s=10)).body == b"1", "the second reply is dropped"
+            assert (await producer.request(b"?", timeout_s=30)).body == b"1", "the second reply is dropped"
             assert [await outcomes.get(), await outcomes.get()] == [True, True]
             assert mq.late_replies == 1
 
@@ -350,7 +348,7 @@ async def test_only_consumers_of_the_topic_may_reply(tmp_path: Path) -> None:
 
 async def test_an_address_is_registered_with_its_secret_only(tmp_path: Path) -> None:
     """The same secret gives the same address in every session. A client that only reads the address cannot get it."""
-    async with open_snode_cluster(tmp_path) as snode, asyncio.timeout(30):
+    async with open_snode_cluster(tmp_path) as snode, asyncio.timeout(60):
         secret = bytes(range(32))
         async with SessionClient(snode, "a") as session:
             for given, expected in ((secret, reply_address("a", secret)), (secret[:31], "")):
@@ -365,7 +363,7 @@ async def test_an_address_is_registered_with_its_secret_only(tmp_path: Path) -> 
 
 async def test_a_request_is_refused_with_its_field(tmp_path: Path) -> None:
     """Wrong times, reserved properties and unknown topics are refused; nothing waits afterwards."""
-    async with open_cluster(tmp_path) as cluster, connect(cluster.address) as mq, asyncio.timeout(30):
+    async with open_cluster(tmp_path) as cluster, connect(cluster.address) as mq, asyncio.timeout(60):
         await cluster.create_topic("t")
         async with mq.producer("t") as producer:
             for timeout_s in (0.0, -1.0, 3_601.0):
@@ -451,17 +449,17 @@ async def test_the_result_of_a_handler_is_the_reply(tmp_path: Path) -> None:
     def square_in_thread(question: Question) -> Answer:
         return Answer(question.number**2)
 
-    async with open_cluster(tmp_path) as cluster, connect(cluster.address) as mq, asyncio.timeout(30):
+    async with open_cluster(tmp_path) as cluster, connect(cluster.address) as mq, asyncio.timeout(60):
         for topic in ("t", "u"):
             await cluster.create_topic(topic)
         async with app.running(mq):
-            assert await ask.request(Question(7), Answer, timeout_s=10) == Answer(49)
-            assert await ask_plain.request(Question(8), Answer, timeout_s=10) == Answer(64)
+            assert await ask.request(Question(7), Answer, timeout_s=30) == Answer(49)
+            assert await ask_plain.request(Question(8), Answer, timeout_s=30) == Answer(64)
             await ask_plain.send(Question(9))  # no request: its result is ignored
             with pytest.raises(RequestTimeout):
                 await ask.request(Question(0), Answer, timeout_s=0.5)
             with pytest.raises(Invalid, match="the reply is no dict"):
-                await ask.request(Question(7), dict[str, str], timeout_s=10)
+                await ask.request(Question(7), dict[str, str], timeout_s=30)
 
 
 def blocking_round(cluster: InProcessCluster) -> bytes:
@@ -480,13 +478,13 @@ def blocking_round(cluster: InProcessCluster) -> bytes:
 
         replying = threading.Thread(target=reply)
         replying.start()
-        body = producer.request(b"?", timeout_s=20).body
+        body = producer.request(b"?", timeout_s=50).body
         replying.join()
         return body
 
 
 async def test_the_blocking_client_requests_and_replies(tmp_path: Path) -> None:
     """`producer.request` and `consumer.reply`."""
-    async with open_cluster(tmp_path) as cluster, asyncio.timeout(40):
+    async with open_cluster(tmp_path) as cluster, asyncio.timeout(60):
         await cluster.create_topic("t")
         assert await asyncio.to_thread(blocking_round, cluster) == b"blocking"

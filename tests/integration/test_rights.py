@@ -248,7 +248,7 @@ async def test_a_deleted_users_streams_end(tmp_path: Path) -> None:
             await push.write(consumer_pb2.PushRequest(open=wanted))
             assert isinstance(await push.read(), consumer_pb2.PushResponse)
         await cluster.name_service.DeleteUser(namesrv_pb2.DeleteUserRequest(access_key="reader"))
-        async with asyncio.timeout(30):
+        async with asyncio.timeout(60):
             with pytest.raises(grpc.aio.AioRpcError) as refused:
                 while await pushes["reader"].read() is not grpc.aio.EOF:
                     pass

@@ -31,7 +31,7 @@ def shows(folder: Path, secret: str = SECRET) -> bool:
 
 async def secret_after(folder: Path, chosen: dict[str, Any], *, put: bool = False) -> str:
     """Start a name server with these settings, optionally put user `ann`; return the answer for her secret."""
-    async with open_cluster(folder, enodes=0, snodes=0, settings={"namesrv": chosen}) as cluster, asyncio.timeout(30):
+    async with open_cluster(folder, enodes=0, snodes=0, settings={"namesrv": chosen}) as cluster, asyncio.timeout(60):
         if put:
             request = pb.PutUserRequest(user=pb.User(access_key="ann"), secret_key=SECRET)
             await cluster.name_service.PutUser(request)

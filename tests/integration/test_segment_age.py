@@ -5,10 +5,17 @@ import dataclasses
 from pathlib import Path
 
 from ortoo.client import connect
+from ortoo.enode.app import RunningEnode
 from ortoo.verification.servers.cluster import SMALL_STORE, open_cluster
 from tests.integration.enode_replicas import leading, open_members
 
 AGED = dataclasses.replace(SMALL_STORE, retention_age_ms=1_000, retention_interval_ms=100)
+
+
+def is_trimmed(member: RunningEnode) -> bool:
+    """Whether a replica has deleted the begin of its log."""
+    driver = member.process.driver
+    return driver is not None and driver.log.engine.catalog.begin_position > 0
 
 
 async def test_each_replica_deletes_the_segment_that_its_leader_ended(tmp_path: Path) -> None:
@@ -20,7 +27,6 @@ async def test_each_replica_deletes_the_segment_that_its_leader_ended(tmp_path: 
             async with mq.producer("t") as producer:
                 for number in range(10):
                     await producer.send(b"%d" % number)
-                drivers = [one.process.driver for one in members]
-                while not all(one and one.log.engine.catalog.begin_position > 0 for one in drivers):
+                while not all(is_trimmed(one) for one in members):
                     await cluster.clock.sleep(0.05)
                 assert (await producer.send(b"next")).offset == 10

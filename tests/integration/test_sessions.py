@@ -20,14 +20,14 @@ async def client_ids(running: Snode, group: str) -> list[str]:
 
 async def until_members(running: Snode, group: str, *expected: str) -> None:
     """Wait until a group has these members."""
-    async with asyncio.timeout(10):
+    async with asyncio.timeout(60):
         while await client_ids(running, group) != list(expected):
             await running.cluster.clock.sleep(0.01)
 
 
 async def test_one_client_is_in_several_groups_and_leaves_one(tmp_path: Path) -> None:
     """E-040, E-041: a session is listed in both groups, as consumer and producer. Leaving one keeps the other."""
-    async with open_snode_cluster(tmp_path) as running, asyncio.timeout(30):
+    async with open_snode_cluster(tmp_path) as running, asyncio.timeout(60):
         await running.topic("t")
         async with SessionClient(running, "c1", language="python", client_version="1") as client:
             await client.consume("g1", "t")
@@ -44,7 +44,7 @@ async def test_one_client_is_in_several_groups_and_leaves_one(tmp_path: Path) ->
 
 async def test_members_hear_of_joins_and_of_every_kind_of_leaving(tmp_path: Path) -> None:
     """E-042, E-043, E-044, E-050, E-190: joining, unregistering and a broken connection are notified at once."""
-    async with open_snode_cluster(tmp_path) as running, asyncio.timeout(30):
+    async with open_snode_cluster(tmp_path) as running, asyncio.timeout(60):
         await running.topic("t")
         async with SessionClient(running, "a") as first:
             await first.consume("g", "t")
@@ -63,7 +63,7 @@ async def test_members_hear_of_joins_and_of_every_kind_of_leaving(tmp_path: Path
 
 async def test_a_member_whose_session_reopens_stays_in_its_groups(tmp_path: Path) -> None:
     """As at the end of a session by its age: other members are notified of no departure."""
-    async with open_snode_cluster(tmp_path) as running, asyncio.timeout(30):
+    async with open_snode_cluster(tmp_path) as running, asyncio.timeout(60):
         await running.topic("t")
         async with SessionClient(running, "a") as first:
             await first.consume("g", "t")
@@ -86,7 +86,7 @@ async def test_silence_ends_a_session_like_everything_else(tmp_path: Path) -> No
     async with open_snode_cluster(tmp_path, session_expiry_s=0.5, sweep_interval_s=0.05) as running:
         await running.topic("t")
         async with (
-            asyncio.timeout(30),
+            asyncio.timeout(60),
             SessionClient(running, "a") as first,
             SessionClient(running, "b") as second,
         ):
@@ -107,7 +107,7 @@ async def test_silence_ends_a_session_like_everything_else(tmp_path: Path) -> No
 
 async def test_saying_the_same_again_is_no_news_and_a_new_name_replaces_the_old(tmp_path: Path) -> None:
     """E-047, E-048: a hundred refreshing registrations notify no client. Another client id replaces the old one."""
-    async with open_snode_cluster(tmp_path) as running, asyncio.timeout(30):
+    async with open_snode_cluster(tmp_path) as running, asyncio.timeout(60):
         await running.topic("t")
         async with SessionClient(running, "a") as watching, SessionClient(running, "b") as client:
             await watching.consume("g", "t")
@@ -138,7 +138,7 @@ async def test_opening_and_closing_without_a_word_is_harmless(tmp_path: Path) ->
 
 async def test_a_switched_off_group_is_told_nothing(tmp_path: Path) -> None:
     """E-049: without notification no event comes. A query shows the group members."""
-    async with open_snode_cluster(tmp_path) as running, asyncio.timeout(30):
+    async with open_snode_cluster(tmp_path) as running, asyncio.timeout(60):
         await running.topic("t")
         await running.admin.PutGroup(
             namesrv_pb2.PutGroupRequest(
@@ -156,7 +156,7 @@ async def test_a_switched_off_group_is_told_nothing(tmp_path: Path) -> None:
 
 async def test_subscriptions_change_by_version(tmp_path: Path) -> None:
     """E-051, E-052: added and removed topics are notified. An older version is ignored, a newer one replaces."""
-    async with open_snode_cluster(tmp_path) as running, asyncio.timeout(30):
+    async with open_snode_cluster(tmp_path) as running, asyncio.timeout(60):
         await running.topic("t")
         await running.topic("u")
 
@@ -176,7 +176,7 @@ async def test_subscriptions_change_by_version(tmp_path: Path) -> None:
 
 async def test_one_registration_is_refused_and_the_others_go_on(tmp_path: Path) -> None:
     """E-059: an unknown topic, a bad filter and a forbidden broadcast are answered by name."""
-    async with open_snode_cluster(tmp_path) as running, asyncio.timeout(30):
+    async with open_snode_cluster(tmp_path) as running, asyncio.timeout(60):
         await running.topic("t")
         await running.admin.PutGroup(
             namesrv_pb2.PutGroupRequest(group=topic_pb2.Group(name="g", consume_enabled=True, broadcast_enabled=False))
@@ -201,7 +201,7 @@ async def test_what_a_client_names_at_its_registration_is_drawn_from_the_budget_
 ) -> None:
     """G17: a refused registration costs nothing, and a removed one releases its memory."""
     queues = [topic_pb2.Queue(topic="t", enode="e", queue_id=number) for number in range(10_000)]
-    async with open_snode_cluster(tmp_path, memory_budget_bytes=64 << 20) as running, asyncio.timeout(30):
+    async with open_snode_cluster(tmp_path, memory_budget_bytes=64 << 20) as running, asyncio.timeout(60):
         await running.topic("t")
         async with SessionClient(running, "a") as client:
             kinds: list[int] = []
@@ -218,7 +218,7 @@ async def test_what_a_client_names_at_its_registration_is_drawn_from_the_budget_
 
 async def test_a_client_that_connects_again_takes_its_own_place(tmp_path: Path) -> None:
     """The newer session of one client id stays, the older one gets the reason of its end."""
-    async with open_snode_cluster(tmp_path) as running, asyncio.timeout(30):
+    async with open_snode_cluster(tmp_path) as running, asyncio.timeout(60):
         await running.topic("t")
         async with SessionClient(running, "a") as first, SessionClient(running, "a") as second:
             await first.consume("g", "t")
@@ -230,7 +230,7 @@ async def test_a_client_that_connects_again_takes_its_own_place(tmp_path: Path) 
 
 async def test_groups_are_not_made_by_use_where_that_is_off(tmp_path: Path) -> None:
     """E-053: with auto-creation off an unknown group is refused, and nothing is created."""
-    async with open_snode_cluster(tmp_path, auto_create_groups=False) as running, asyncio.timeout(30):
+    async with open_snode_cluster(tmp_path, auto_create_groups=False) as running, asyncio.timeout(60):
         await running.topic("t")
         async with SessionClient(running, "a") as client:
             assert (await client.consume("g", "t")).failure.kind == failure_pb2.FAILURE_KIND_NOT_FOUND
@@ -239,7 +239,7 @@ async def test_groups_are_not_made_by_use_where_that_is_off(tmp_path: Path) -> N
 
 async def test_a_stopping_snode_says_so(tmp_path: Path) -> None:
     """A graceful stop ends sessions with its reason, so that clients connect elsewhere at once."""
-    async with open_snode_cluster(tmp_path) as running, asyncio.timeout(30), SessionClient(running, "a") as client:
+    async with open_snode_cluster(tmp_path) as running, asyncio.timeout(60), SessionClient(running, "a") as client:
         closing: Any = asyncio.get_running_loop().create_task(running.cluster.close("snode-0"))
         assert (await client.event("closed")).reason == consumer_pb2.CLOSE_REASON_SHUTDOWN
         await closing
@@ -247,7 +247,7 @@ async def test_a_stopping_snode_says_so(tmp_path: Path) -> None:
 
 async def test_the_first_word_must_be_hello(tmp_path: Path) -> None:
     """Any other first request is refused by name."""
-    async with open_snode_cluster(tmp_path) as running, asyncio.timeout(30):
+    async with open_snode_cluster(tmp_path) as running, asyncio.timeout(60):
         client = SessionClient(running)
         await client.say(heartbeat=consumer_pb2.Heartbeat())
         with pytest.raises(grpc.aio.AioRpcError) as refused:

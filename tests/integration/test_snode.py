@@ -17,7 +17,7 @@ from tests.integration.snode_calls import Snode, batch_request, open_snode_clust
 @pytest.fixture
 async def snode(tmp_path: Path) -> AsyncIterator[Snode]:
     """One snode over one enode."""
-    async with open_snode_cluster(tmp_path) as opened, asyncio.timeout(30):
+    async with open_snode_cluster(tmp_path) as opened, asyncio.timeout(60):
         yield opened
 
 

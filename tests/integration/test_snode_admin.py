@@ -288,7 +288,7 @@ async def test_thresholds_of_slow_consumers_change_at_run_time(tmp_path: Path) -
 
 async def test_many_topics_are_described_at_once(tmp_path: Path) -> None:
     """The answer has the order of the request, as single descriptions, without topics that do not exist."""
-    async with open_snode_cluster(tmp_path, enodes=2) as running, asyncio.timeout(30):
+    async with open_snode_cluster(tmp_path, enodes=2) as running, asyncio.timeout(60):
         for name, enodes in (("t", ["enode-0"]), ("u", ["enode-0", "enode-1"])):
             await running.create_topic(name, read_queue_count=2, enodes=enodes)
         await running.publish("u", b"x")

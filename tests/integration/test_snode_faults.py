@@ -37,7 +37,7 @@ async def test_push_goes_on_after_the_enode_restarts(tmp_path: Path) -> None:
 
 async def test_enode_that_is_away_is_named_at_once(tmp_path: Path) -> None:
     """With its enode down a publish, a batch of a stream and a read fail promptly as Unavailable and name the enode."""
-    async with open_snode_cluster(tmp_path) as snode, asyncio.timeout(30):
+    async with open_snode_cluster(tmp_path) as snode, asyncio.timeout(60):
         await snode.topic("t")
         await snode.publish("t", b"one")
         await snode.cluster.close("enode-0")
@@ -57,7 +57,7 @@ async def test_enode_that_is_away_is_named_at_once(tmp_path: Path) -> None:
 
 async def test_one_dead_enode_does_not_stop_the_other(tmp_path: Path) -> None:
     """Messages without a group avoid an enode that is down, and a group's offsets on the other one move on (E-110)."""
-    async with open_snode_cluster(tmp_path, enodes=2) as snode, asyncio.timeout(30):
+    async with open_snode_cluster(tmp_path, enodes=2) as snode, asyncio.timeout(60):
         await snode.topic("t", queues=2)
         async with PushClient(snode, "g", "t", from_beginning=True) as member:
             await snode.cluster.close("enode-1")
@@ -95,7 +95,7 @@ async def test_silent_session_expires_and_its_queues_move(tmp_path: Path) -> Non
     async with (
         open_snode_cluster(tmp_path, session_expiry_s=0.5, sweep_interval_s=0.05) as snode,
         Background("test") as background,
-        asyncio.timeout(30),
+        asyncio.timeout(60),
     ):
         await snode.topic("t", queues=2)
         async with PushClient(snode, "g", "t") as silent, PushClient(snode, "g", "t") as lively:
@@ -110,7 +110,7 @@ async def test_silent_session_expires_and_its_queues_move(tmp_path: Path) -> Non
 
 async def test_slow_consumer_is_evicted_with_the_reason(tmp_path: Path) -> None:
     """A consumer that acknowledges nothing while messages pile up is evicted; its next session starts there (E-083)."""
-    async with open_snode_cluster(tmp_path, sweep_interval_s=0.05) as snode, asyncio.timeout(30):
+    async with open_snode_cluster(tmp_path, sweep_interval_s=0.05) as snode, asyncio.timeout(60):
         await snode.topic("t")
         group = topic_pb2.Group(
             name="g", consume_enabled=True, slow_consumer_threshold_messages=10, slow_consumer_grace_ms=200
@@ -134,7 +134,7 @@ async def test_slow_consumer_is_evicted_with_the_reason(tmp_path: Path) -> None:
 
 async def test_client_that_breaks_off_leaves_its_group(tmp_path: Path) -> None:
     """A cancelled call leaves the group: the other consumer gets all queues at once (E-044)."""
-    async with open_snode_cluster(tmp_path) as snode, asyncio.timeout(30):
+    async with open_snode_cluster(tmp_path) as snode, asyncio.timeout(60):
         await snode.topic("t", queues=4)
         async with PushClient(snode, "g", "t") as stays:
             await stays.event("assignment")
@@ -147,7 +147,7 @@ async def test_client_that_breaks_off_leaves_its_group(tmp_path: Path) -> None:
 
 async def test_stopping_snode_says_goodbye(tmp_path: Path) -> None:
     """At a stop sessions are closed with SHUTDOWN after their acknowledgements are stored, and streams are answered."""
-    async with open_snode_cluster(tmp_path) as snode, Background("test") as background, asyncio.timeout(30):
+    async with open_snode_cluster(tmp_path) as snode, Background("test") as background, asyncio.timeout(60):
         await snode.topic("t")
         member = PushClient(snode, "g", "t", from_beginning=True)
         await member.__aenter__()
@@ -168,7 +168,7 @@ async def test_stopping_snode_says_goodbye(tmp_path: Path) -> None:
 
 async def test_stop_does_not_wait_for_those_who_follow(tmp_path: Path) -> None:
     """A tail and a read that follow a queue forever end when the snode stops."""
-    async with open_snode_cluster(tmp_path) as snode, asyncio.timeout(30):
+    async with open_snode_cluster(tmp_path) as snode, asyncio.timeout(60):
         await snode.topic("t")
         await snode.publish("t", b"one")
         reading = snode.consumer.Fetch(consumer_pb2.FetchRequest(queue=queue("t"), follow=True))
@@ -187,7 +187,7 @@ async def test_stop_does_not_wait_for_those_who_follow(tmp_path: Path) -> None:
 
 async def test_restarted_snode_goes_on_from_what_was_acknowledged(tmp_path: Path) -> None:
     """A snode stores nothing: after its restart a new session starts at the committed offset (E-106, E-240)."""
-    async with open_snode_cluster(tmp_path) as snode, asyncio.timeout(30):
+    async with open_snode_cluster(tmp_path) as snode, asyncio.timeout(60):
         await snode.topic("t")
         await snode.publish("t", b"one", b"two")
         async with PushClient(snode, "g", "t", from_beginning=True) as member:
@@ -205,7 +205,7 @@ async def test_restarted_snode_goes_on_from_what_was_acknowledged(tmp_path: Path
 
 async def test_deleted_and_recreated_topic_starts_empty_for_its_group(tmp_path: Path) -> None:
     """A session survives the recreation of its topic and gets the new topic's first message."""
-    async with open_snode_cluster(tmp_path) as snode, asyncio.timeout(30):
+    async with open_snode_cluster(tmp_path) as snode, asyncio.timeout(60):
         await snode.topic("t")
         await snode.publish("t", b"old", b"old")
         async with PushClient(snode, "g", "t", from_beginning=True) as member:

@@ -198,7 +198,7 @@ async def test_an_enode_that_joins_gets_its_part_and_snodes_that_leave_are_forgo
 
 async def test_a_wrong_place_stores_nothing_anywhere(tmp_path: Path) -> None:
     """E-029: a send to an unknown enode, or to one without queues of the topic, stores nothing anywhere."""
-    async with open_snode_cluster(tmp_path, enodes=2) as running, asyncio.timeout(30):
+    async with open_snode_cluster(tmp_path, enodes=2) as running, asyncio.timeout(60):
         await running.create_topic("t", read_queue_count=1, enodes=["enode-0"])
         for enode in ("nobody", "enode-1"):
             with pytest.raises(grpc.aio.AioRpcError, match=enode):

@@ -112,7 +112,7 @@ def test_a_running_handler_finishes_and_its_message_is_acknowledged(
     with running(address, kind) as program:
         program.process.send_signal(number)
         program.let_the_handler_return()
-        assert program.process.wait(20) == ENDS[kind][number == signal.SIGINT]
+        assert program.process.wait(60) == ENDS[kind][number == signal.SIGINT]
         assert program.stdout.read() == "done\n"
     with connect(address) as mq:
         assert mq.admin.describe_lag("g", "orders").lag_messages == 0
@@ -124,7 +124,7 @@ def test_a_program_in_the_background_stops_gracefully(address: str, kind: str) -
     with running(address, kind, sigint_ignored=True) as program:
         program.process.send_signal(signal.SIGTERM)
         program.let_the_handler_return()
-        assert program.process.wait(20) == ENDS[kind][0]
+        assert program.process.wait(60) == ENDS[kind][0]
         assert program.stdout.read() == "done\n"
 
 
@@ -134,11 +134,11 @@ def test_a_handler_that_does_not_finish_in_time_loses_its_message_without_an_att
     with running(address, kind, finish_timeout_s=0.2) as program:
         program.process.terminate()
         with connect(address) as mq, mq.pop_consumer("g", "orders") as consumer:
-            [message] = consumer.pop(wait_ms=20_000)
+            [message] = consumer.pop(wait_ms=60_000)
             assert message.attempt == 1
             consumer.ack(message)
         if kind == "threads":  # the thread of the other program is one of asyncio, which waits for it at its end
-            assert program.process.wait(20) == 0
+            assert program.process.wait(60) == 0
 
 
 @pytest.mark.parametrize("kind", ENDS)

@@ -173,7 +173,7 @@ async def test_a_refused_client_gets_an_alert_with_the_reason(
     authority, other = await Authority.make(tmp_path / "authority"), await Authority.make(tmp_path / "other")
     context = client_context(authority, await other.sign("stranger"))
     context.maximum_version = version
-    async with asyncio.timeout(30), server_with(settings_of(authority, await authority.sign("enode"))) as server:
+    async with asyncio.timeout(60), server_with(settings_of(authority, await authority.sign("enode"))) as server:
         with pytest.raises(
             (ssl.SSLError, ConnectionResetError)
         ) as refused:  # with TLS 1.3 the client's handshake succeeds first
@@ -193,7 +193,7 @@ async def test_a_client_that_does_not_offer_http2_is_refused(tmp_path: Path) -> 
     """HTTP/2 over TLS requires ALPN."""
     authority = await Authority.make(tmp_path / "authority")
     context = client_context(authority, await authority.sign("snode"))
-    async with asyncio.timeout(30), server_with(settings_of(authority, await authority.sign("enode"))) as server:
+    async with asyncio.timeout(60), server_with(settings_of(authority, await authority.sign("enode"))) as server:
         for protocols in ((), ("http/1.1",)):
             context.set_alpn_protocols(protocols)
             with contextlib.suppress(OSError):

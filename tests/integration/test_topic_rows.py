@@ -70,7 +70,7 @@ async def test_producers_get_the_queues_in_the_operators_order(tmp_path: Path) -
 
 async def test_an_order_that_cannot_be_is_refused_and_may_be_taken_back(tmp_path: Path) -> None:
     """E-027: too many queues, an enode without any and a repeated enode are named. An empty list removes the order."""
-    async with open_snode_cluster(tmp_path) as running, asyncio.timeout(30):
+    async with open_snode_cluster(tmp_path) as running, asyncio.timeout(60):
         await running.topic("t", 2)
         for places, word in (
             ((("enode-0", 3),), "1 to 2"),

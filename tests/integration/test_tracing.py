@@ -99,7 +99,7 @@ async def test_one_message_is_followed_through_three_processes(
             ("ortoo-snode", "ortoo publish"),
             ("ortoo-snode", "ortoo push"),
         ]
-        async with asyncio.timeout(30):
+        async with asyncio.timeout(60):
             while len(receiver.spans) < len(wanted):
                 await SystemClock().sleep(0.05)
     assert sorted(span[:2] for span in receiver.spans) == wanted
@@ -132,7 +132,7 @@ async def test_pulls_and_pops_are_seen_as_pushes_are(tmp_path: Path, receiver: R
         async with mq.pop_consumer("poppers", "t") as popper:
             for message in await popper.pop():
                 await message.ack()
-        async with asyncio.timeout(30):
+        async with asyncio.timeout(60):
             while not {"ortoo pull", "ortoo pop"} <= {span[1] for span in receiver.spans}:
                 await SystemClock().sleep(0.05)
     for name, group in (("ortoo pull", "pullers"), ("ortoo pop", "poppers")):
@@ -154,7 +154,7 @@ async def test_a_second_delivery_is_linked_to_the_first(tmp_path: Path, receiver
                     if acknowledged:
                         message.ack()
                     break
-        async with asyncio.timeout(30):
+        async with asyncio.timeout(60):
             while [span[1] for span in receiver.spans].count("ortoo process") < 2:
                 await SystemClock().sleep(0.05)
     told = [(name, span_id) for (_, name, *_), span_id in zip(receiver.spans, receiver.ids, strict=True)]

@@ -95,7 +95,7 @@ async def test_a_session_survives_a_strategy_of_a_newer_group_member(caplog: pyt
     """The application's block continues, the strategy becomes the default with a log event, later changes arrive."""
     member = Member()
     async with (
-        asyncio.timeout(30),
+        asyncio.timeout(60),
         serve_servicer(add_SessionServiceServicer_to_server, NewerSession()) as address,
         connect(address) as mq,
     ):
@@ -121,7 +121,7 @@ class NewerConsumers(ConsumerServiceServicer):
 async def test_unknown_values_in_answers_of_a_snode_do_not_raise() -> None:
     """A client that polls the group uses the default strategy; a pull continues at the next offset."""
     async with (
-        asyncio.timeout(30),
+        asyncio.timeout(60),
         serve_servicer(add_ConsumerServiceServicer_to_server, NewerConsumers()) as address,
         connect(address) as mq,
     ):

@@ -28,7 +28,7 @@ GO_DRIVER = FOLDER / "go/.build/driver"
 LANGUAGES = ("python", "node")
 TYPED_LANGUAGES = ("java", "go")
 """The clients of these languages use TLS unless it is switched off."""
-CALL_TIMEOUT_S = 40.0
+CALL_TIMEOUT_S = 100.0
 LINE_BYTES_MAX = 64 << 20
 PRELOADED = ("rocketmq", "rocketmq.grpc_protocol", "rocketmq.v5.exception")
 """The imports of the Python driver: its process is forked from one that has them, and has no module of this project."""

@@ -56,7 +56,7 @@ async def test_the_python_client_is_listed_and_its_silence_is_told(tmp_path: Pat
 
 async def listed(admin: AdminServiceStub, group: str) -> consumer_pb2.GroupMember:
     """The one consumer of a group, once the server knows it: the client reports its start earlier than that."""
-    async with asyncio.timeout(20):
+    async with asyncio.timeout(60):
         while True:
             try:
                 [consumer] = (await admin.ListConsumers(client_pb2.ListConsumersRequest(group=group))).consumers

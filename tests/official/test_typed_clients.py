@@ -68,7 +68,7 @@ async def test_a_message_that_fails_for_ever_is_a_dead_letter(language: str, tmp
             await producer.send(b"poison")
         await client("push", name="c", group="g", subscriptions=EVERYTHING, failures=99)
         await client.messages("c", 2)
-        async with asyncio.timeout(20):
+        async with asyncio.timeout(60):
             async for news in cluster.name_service.WatchRoutes(namesrv_pb2.WatchRoutesRequest()):
                 if "%DLQ%g" in {topic.name for topic in news.topics}:
                     break

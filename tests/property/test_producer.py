@@ -42,7 +42,7 @@ def test_whatever_breaks_everything_is_stored_once_and_receipts_are_true(
 
     async def produce() -> None:
         number = 0
-        async with asyncio.timeout(30), producer_to(store) as producer:
+        async with asyncio.timeout(60), producer_to(store) as producer:
             sendings = []
             for groups in rounds:
                 for group in groups:

@@ -261,7 +261,7 @@ def test_exit_codes_tell_wrong_settings_from_failures(folder: Path, job: str, te
     config = folder / "pipeline.toml"
     config.write_text(text.replace("FOLDER", str(folder)))
     command = [sys.executable, "-m", "ortoo.spark.pipeline", job, "--config", str(config), "--once"]
-    done = subprocess.run(command, capture_output=True, text=True, timeout=90, check=False)
+    done = subprocess.run(command, capture_output=True, text=True, timeout=300, check=False)
     assert done.returncode == code, done.stderr
     assert said in done.stderr
     reason = [line for line in done.stderr.strip().splitlines() if not line.startswith("{")]  # without log lines

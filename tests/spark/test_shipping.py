@@ -36,7 +36,7 @@ def environment(folder: Path) -> Path:
     for member in MEMBERS:
         command = ["cp", "-r", f"{ROOT}/libs/{member}/src/.", str(made / "packages")]
         (made / "packages").mkdir(exist_ok=True)
-        subprocess.run(command, check=True, timeout=60)
+        subprocess.run(command, check=True, timeout=300)
     return made
 
 

@@ -161,7 +161,7 @@ def test_memory_stays_flat_behind_a_broker_that_does_not_answer(broker: Broker, 
     finally:
         for enode in broker.cluster.enodes:
             enode.thaw()
-    rest, _ = writer.communicate(timeout=120)
+    rest, _ = writer.communicate(timeout=300)
     _, messages, grown_mib = rest.splitlines()[-1].split()
     assert int(messages) == stored(broker, topic) == EAGER_MIB << 10
     assert int(grown_mib) < EAGER_MIB / 2

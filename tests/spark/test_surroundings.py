@@ -37,7 +37,7 @@ print(size, int(re.search(r"VmHWM:\s+(\d+)", open("/proc/self/status").read())[1
 def test_the_wheel_carries_what_spark_looks_for(folder: Path) -> None:
     """A wheel built from the sources has the module that Spark discovers, the source and the command."""
     command = [sys.executable, "-m", "hatchling", "build", "-t", "wheel", "-d", str(folder)]
-    subprocess.run(command, cwd=ROOT / "libs/spark", check=True, capture_output=True, timeout=120)
+    subprocess.run(command, cwd=ROOT / "libs/spark", check=True, capture_output=True, timeout=300)
     (wheel,) = folder.glob("ortoo_spark-*.whl")
     with zipfile.ZipFile(wheel) as archive:
         names = set(archive.namelist())
@@ -71,12 +71,12 @@ def test_installing_the_wheels_is_all(broker: Broker, topic: str, folder: Path) 
     send(broker, topic, [Message(b"one"), Message(b"two")])
     for member in MEMBERS:
         command = [sys.executable, "-m", "hatchling", "build", "-t", "wheel", "-d", str(folder)]
-        subprocess.run(command, cwd=ROOT / member, check=True, capture_output=True, timeout=120)
+        subprocess.run(command, cwd=ROOT / member, check=True, capture_output=True, timeout=300)
     python = folder / "venv/bin/python"
-    subprocess.run([sys.executable, "-m", "venv", "--without-pip", str(folder / "venv")], check=True, timeout=120)
+    subprocess.run([sys.executable, "-m", "venv", "--without-pip", str(folder / "venv")], check=True, timeout=300)
     wheels = [str(wheel) for wheel in folder.glob("*.whl")]
     install = [sys.executable, "-m", "pip", "--python", str(python), "install", "--no-index", "--no-deps", *wheels]
-    subprocess.run(install, check=True, capture_output=True, timeout=120)
+    subprocess.run(install, check=True, capture_output=True, timeout=300)
     # Dependencies that `pip` would download. Sources that are installed in place here are not among them.
     (site,) = (folder / "venv").glob("lib/python3*/site-packages")
     (site / "others.pth").write_text(sysconfig.get_path("purelib") + "\n")
@@ -101,7 +101,7 @@ def test_large_bodies_fit_into_a_small_worker(broker: Broker, topic: str) -> Non
     """160 MiB in bodies of 4 MiB are read by a process that stays under 400 MiB."""
     send(broker, topic, [Message(bytes([number]) * (4 << 20)) for number in range(40)])
     command = [sys.executable, "-c", READ_ALL, broker.address, topic]
-    done = subprocess.run(command, capture_output=True, text=True, timeout=120, check=True)
+    done = subprocess.run(command, capture_output=True, text=True, timeout=300, check=True)
     size, peak_mib = map(int, done.stdout.split())
     assert size >= 160 << 20
     assert peak_mib < WORKER_MIB_MAX

@@ -38,7 +38,7 @@ def _raises(error: BaseException) -> Callable[[object], None]:
 async def test_every_end_of_a_thread_is_an_end_of_the_handler(error: BaseException) -> None:
     """A future cannot even carry a StopIteration, so its caller would wait for ever."""
     calls: HandlerCalls[str, None] = HandlerCalls(_raises(error), threads=1)
-    async with asyncio.timeout(5), calls.ended("message") as end:
+    async with asyncio.timeout(60), calls.ended("message") as end:
         assert end.failure is error
 
 
@@ -91,7 +91,7 @@ async def test_a_thread_that_runs_while_its_consumer_is_stopped_is_waited_for() 
         async with calls.ended("message") as end:
             settled.append(end.failure)
 
-    async with asyncio.timeout(10), Background("test") as background:
+    async with asyncio.timeout(60), Background("test") as background:
         running = background.spawn("consume", consume())
         await asyncio.to_thread(begun.wait)
         for _ in range(2):

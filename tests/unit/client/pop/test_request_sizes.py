@@ -51,7 +51,7 @@ async def test_acknowledgements_share_requests_within_both_limits(calls: int, me
         return pop_pb2.AckResponse()
 
     connection: Any = SimpleNamespace(clock=SimpleNamespace(monotonic_s=lambda: 0.0), call=answer)
-    async with asyncio.timeout(30), Background("consumer") as background:
+    async with asyncio.timeout(60), Background("consumer") as background:
         settling = PopCalls(connection, background, retry_timeout_s=0.0)
         await asyncio.gather(*[settling.ack("e", str(number), range(messages)) for number in range(calls)])
     assert sum(offsets for _, offsets in sizes) == calls * messages

@@ -21,7 +21,7 @@ async def test_who_acknowledges_while_the_consumer_is_cancelled_hears_that_nobod
         await asyncio.get_running_loop().create_future()
 
     connection: Any = SimpleNamespace(clock=SystemClock(), call=call)
-    async with asyncio.timeout(5), Background("application") as application:
+    async with asyncio.timeout(60), Background("application") as application:
         async with Background("consumer") as background:
             calls = PopCalls(connection, background, retry_timeout_s=1.0)
             acks = [application.start_future("ack", calls.ack(enode, "handle", [1])) for enode in ("e", "f")]

@@ -28,7 +28,7 @@ async def test_send_many_waits_while_too_much_is_under_way() -> None:
             taken += 1
             yield BODY
 
-    async with asyncio.timeout(30), producer_to(store, memory_bytes_max=4 << 20) as producer:
+    async with asyncio.timeout(60), producer_to(store, memory_bytes_max=4 << 20) as producer:
         async with asyncio.TaskGroup() as group:
             sending = group.create_task(producer.send_many(messages()))
             while not sending.done() and producer._unacknowledged_bytes <= 4 << 20:
@@ -51,7 +51,7 @@ async def test_send_many_waits_while_too_much_is_under_way() -> None:
 async def test_a_lost_answer_is_resolved_by_the_same_batch_again() -> None:
     """G4: the receipt of the second attempt has the position of the first."""
     store = SimulatedStore([Fault.ANSWER_LOST, Fault.LOST])
-    async with asyncio.timeout(10), producer_to(store, queue_count=1) as producer:
+    async with asyncio.timeout(60), producer_to(store, queue_count=1) as producer:
         first = await producer.send(b"one")
         second = await producer.send(b"two")
     assert (first.offset, second.offset, store.sends) == (0, 1, 4)
@@ -62,7 +62,7 @@ async def test_a_refusal_after_a_lost_answer_stops_nothing_that_comes_later() ->
     """A batch that may be stored is not reported as refused (G11), and its number is not used for the next one."""
     store = SimulatedStore([Fault.ANSWER_LOST, Fault.REFUSED])
     with mock.patch.dict(REFUSALS, {Fault.REFUSED: Invalid("the topic is read-only for a moment")}):
-        async with asyncio.timeout(10), producer_to(store, queue_count=1) as producer:
+        async with asyncio.timeout(60), producer_to(store, queue_count=1) as producer:
             with pytest.raises(Unavailable, match="read-only"):
                 await producer.send(b"one")
             later = [await producer.send(body) for body in (b"two", b"three")]
@@ -75,7 +75,7 @@ async def test_what_cannot_leave_yet_leaves_together() -> None:
     store = SimulatedStore()
     store.is_away.set()
     bodies = [b"%d" % number for number in range(400)]
-    async with asyncio.timeout(30), producer_to(store, queue_count=1) as producer, asyncio.TaskGroup() as group:
+    async with asyncio.timeout(60), producer_to(store, queue_count=1) as producer, asyncio.TaskGroup() as group:
         for body in bodies:
             group.create_task(producer.send(Message(body, message_group="orders")))
             for _ in range(5):
@@ -95,7 +95,7 @@ async def test_what_could_not_leave_ends_in_time() -> None:
     """A batch that waits behind others expires with them, as never sent."""
     store = SimulatedStore()
     store.is_away.set()
-    async with asyncio.timeout(30), producer_to(store, queue_count=1, delivery_timeout_ms=100.0) as producer:
+    async with asyncio.timeout(60), producer_to(store, queue_count=1, delivery_timeout_ms=100.0) as producer:
         sendings = []
         for number in range(8):
             sendings.append(producer.enqueue_nowait(Message(b"%d" % number, message_group="orders")))
@@ -112,7 +112,7 @@ async def test_what_waited_behind_batches_that_were_given_up_leaves_then() -> No
     """Answers to expired batches are ignored, so they must not be waited for."""
     store = SimulatedStore()
     store.is_away.set()
-    async with asyncio.timeout(10), producer_to(store, queue_count=1) as producer:
+    async with asyncio.timeout(60), producer_to(store, queue_count=1) as producer:
         sendings = []
         for _ in range(8):
             sendings.append(producer.enqueue_nowait(Message(BODY, message_group="orders")))
@@ -134,7 +134,7 @@ async def test_what_waited_behind_batches_that_were_given_up_leaves_then() -> No
 async def test_a_message_that_fits_into_no_batch_that_was_begun_gets_one_of_its_own() -> None:
     """The open batch of the next queue may be of another kind, too."""
     store = SimulatedStore()
-    async with asyncio.timeout(30), producer_to(store, queue_count=2) as producer:
+    async with asyncio.timeout(60), producer_to(store, queue_count=2) as producer:
         for number in range(20):  # both queues hold messages without a priority
             producer.enqueue_nowait(Message(b"%d" % number, message_group=f"group-{number}"))
         sending = producer.enqueue_nowait(Message(b"another sort", priority=3))
@@ -149,7 +149,7 @@ async def test_bodies_and_messages_share_a_batch_and_each_is_refused_alone() -> 
     good: list[Message | bytes] = [b"a", Message(b"b", "tag", ("k",)), b"c", Message(b"d", message_id="mine"), b"e"]
     bad: list[Message | bytes] = [b"", Message(b""), Message(b"x", "two\nlines"), b"", Message(b"x", keys=("",))]
     store = SimulatedStore()
-    async with asyncio.timeout(30), producer_to(store) as producer:
+    async with asyncio.timeout(60), producer_to(store) as producer:
         sendings = [producer.enqueue_nowait(one) for pair in zip(good, bad, strict=True) for one in pair]
         too_large, after = producer.enqueue_nowait(bytes((4 << 20) + 1)), producer.enqueue_nowait(b"f")
         receipts = [await sending for sending in (*sendings[::2], after)]
@@ -166,7 +166,7 @@ async def test_a_bare_body_goes_to_the_queue_of_the_least_priority() -> None:
     """Where each queue has one priority, it is a message without one, independent of other queues' batches."""
     queues = tuple(Queue("t", "enode-0", number) for number in range(3))
     route = Route(TOPIC_ID, queues, queues, has_priority_levels=True)
-    async with asyncio.timeout(30), producer_to(SimulatedStore(), route=route) as producer:
+    async with asyncio.timeout(60), producer_to(SimulatedStore(), route=route) as producer:
         sendings = []
         for number in range(30):
             sendings.append(producer.enqueue_nowait(b"bare"))
@@ -182,7 +182,7 @@ async def test_whoever_waits_when_a_producer_is_left_by_an_error_is_told() -> No
     """No memory is released and no outcome arrives after that."""
     store = SimulatedStore()
     store.is_away.set()
-    async with asyncio.timeout(30), asyncio.TaskGroup() as group:
+    async with asyncio.timeout(60), asyncio.TaskGroup() as group:
         with pytest.raises(ZeroDivisionError):
             async with producer_to(store, memory_bytes_max=1) as producer:
                 producer.enqueue_nowait(BODY)
@@ -210,13 +210,13 @@ async def told(call: Awaitable[Any]) -> Exception | None:
 async def test_an_enode_that_stops_holds_up_nothing() -> None:
     """A batch that it has not stored moves to another queue; a message of a message group waits for its queue."""
     store = SimulatedStore([Fault.NOT_TAKEN])
-    async with asyncio.timeout(30), producer_to(store) as producer:
+    async with asyncio.timeout(60), producer_to(store) as producer:
         producer._connection.backoff = Backoff(first_s=3600.0, max_s=3600.0)
         refused = producer._sticky.queue
         receipts = [await producer.send(b"%d" % number) for number in range(4)]
     assert refused not in {receipt.queue for receipt in receipts}
     store = SimulatedStore([Fault.NOT_TAKEN])
-    async with asyncio.timeout(30), producer_to(store) as producer:
+    async with asyncio.timeout(60), producer_to(store) as producer:
         queue = producer._route.queue_of_group("orders")
         assert (await producer.send(Message(b"0", message_group="orders"))).queue == queue
 
@@ -225,7 +225,7 @@ async def test_an_unanswered_message_ends_with_an_unknown_outcome() -> None:
     """After its timeout it fails with Unavailable, and the producer continues with a new identity."""
     store = SimulatedStore()
     store.is_away.set()
-    async with asyncio.timeout(10), producer_to(store, queue_count=1, delivery_timeout_ms=0.0) as producer:
+    async with asyncio.timeout(60), producer_to(store, queue_count=1, delivery_timeout_ms=0.0) as producer:
         producer.enqueue_nowait(b"unwatched")
         with pytest.raises(Unavailable, match="outcome is unknown"):
             await producer.flush()
@@ -235,7 +235,7 @@ async def test_a_failure_is_told_once() -> None:
     """A failure that `send` raised is not raised again at the end of the block; an unawaited one is, once."""
     store = SimulatedStore()
     store.is_away.set()
-    async with asyncio.timeout(10), producer_to(store, queue_count=1, delivery_timeout_ms=0.0) as producer:
+    async with asyncio.timeout(60), producer_to(store, queue_count=1, delivery_timeout_ms=0.0) as producer:
         with pytest.raises(Unavailable):
             await producer.send(b"lost")
         with pytest.raises(Invalid):
@@ -250,7 +250,7 @@ async def test_a_failure_is_told_once() -> None:
 @pytest.mark.parametrize("given", ["text", 7, None])
 async def test_what_is_no_message_is_refused_with_what_to_do(given: Any) -> None:
     """By every method of sending, and the producer continues."""
-    async with asyncio.timeout(10), producer_to(SimulatedStore()) as producer:
+    async with asyncio.timeout(60), producer_to(SimulatedStore()) as producer:
         for send in (producer.send, producer.enqueue, lambda it: producer.send_many([b"before", it])):
             with pytest.raises(Invalid, match="expected bytes or a Message"):
                 await send(given)
@@ -265,7 +265,7 @@ async def test_what_is_no_message_is_refused_with_what_to_do(given: Any) -> None
 async def test_whoever_waits_for_room_is_never_refused(waits: str) -> None:
     """`enqueue` takes any number of messages and hardly exceeds the limit; so does `enqueue_nowait` after a wait."""
     largest, sendings = 0, []
-    async with asyncio.timeout(30), producer_to(SimulatedStore(), memory_bytes_max=100_000) as producer:
+    async with asyncio.timeout(60), producer_to(SimulatedStore(), memory_bytes_max=100_000) as producer:
         for _ in range(2_000):
             if waits == "wait_for_room":
                 await producer.wait_for_room()
@@ -279,7 +279,7 @@ async def test_a_send_soon_that_is_called_off_has_taken_nothing() -> None:
     """It waits for memory in vain; messages taken before it are stored after an answer."""
     store = SimulatedStore()
     store.is_away.set()
-    async with asyncio.timeout(30), producer_to(store, memory_bytes_max=100_000) as producer:
+    async with asyncio.timeout(60), producer_to(store, memory_bytes_max=100_000) as producer:
         taken = await producer.send_many([BODY] * 101)
         while producer._unacknowledged_bytes <= 100_000:
             await SystemClock().sleep(0)
@@ -331,7 +331,7 @@ async def test_the_end_of_a_producer_has_a_limit_and_names_what_has_no_answer() 
     store = SimulatedStore()
     store.is_away.set()
     words = r"3 messages had an answer, for Queue\(topic='t', enode='enode-0', queue_id=\d\); their outcome is unknown"
-    async with asyncio.timeout(10):
+    async with asyncio.timeout(60):
         with pytest.raises(Unavailable, match=words):
             async with producer_to(store, close_timeout_ms=20.0, queue_count=1) as producer:
                 taken = [producer.enqueue_nowait(b"lost") for _ in range(3)]
@@ -344,7 +344,7 @@ async def test_a_route_that_is_doubted_is_asked_for_again() -> None:
     gone, there = Queue("t", "enode-0", 0), Queue("t", "enode-1", 0)
     store = SimulatedStore([Fault.AWAY, Fault.AWAY, Fault.AWAY])
     route = Route(TOPIC_ID, (gone,), (gone, there))
-    async with asyncio.timeout(10), producer_to(store, route=route) as producer:
+    async with asyncio.timeout(60), producer_to(store, route=route) as producer:
         fresh = Route(TOPIC_ID, (there,), (gone, there))
 
         async def query_route(*_: object) -> Route:

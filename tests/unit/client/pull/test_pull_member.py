@@ -58,7 +58,7 @@ async def test_a_wait_that_is_woken_for_nothing_begins_no_task_each_time() -> No
         begun.append(work)
         return asyncio.Task(work, loop=loop, **more)
 
-    async with asyncio.timeout(10), Background("test") as background, member_without_queues(clock) as member:
+    async with asyncio.timeout(60), Background("test") as background, member_without_queues(clock) as member:
         waiting = background.start_future("wait", member.next_from(ProcessQueue.take_batch, 3_600.0))
         await turns(clock)
         asyncio.get_running_loop().set_task_factory(counted)
@@ -78,7 +78,7 @@ async def test_a_wait_that_is_woken_for_nothing_begins_no_task_each_time() -> No
 async def test_a_wait_ends_at_its_time_also_when_a_sleep_ends_early() -> None:
     """The clock of the loop's sleeps differs from the one of deadlines."""
     clock = EarlyClock()
-    async with asyncio.timeout(10), member_without_queues(clock) as member:
+    async with asyncio.timeout(60), member_without_queues(clock) as member:
         assert await member.next_from(ProcessQueue.take_batch, 8.0) is None
         assert clock.now_s == 8.0
         assert await member.next_from(ProcessQueue.take_batch, 0.0) is None
@@ -88,7 +88,7 @@ async def test_a_wait_ends_at_its_time_also_when_a_sleep_ends_early() -> None:
 async def test_a_wait_that_is_called_off_leaves_nothing_behind() -> None:
     """Also if it is cancelled before it begins."""
     clock = SystemClock()
-    async with asyncio.timeout(10), Background("test") as background, member_without_queues(clock) as member:
+    async with asyncio.timeout(60), Background("test") as background, member_without_queues(clock) as member:
         for begins in (True, False):
             waiting = background.spawn("wait", member.next_from(ProcessQueue.take_batch, 3_600.0))
             if begins:

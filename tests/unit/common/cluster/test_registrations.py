@@ -29,7 +29,7 @@ async def findings_after(error: Conflict | Fenced) -> list[Finding]:
         NameServers(ADDRESS), announce, leave, interval_s=1.0, clock=clock, randomness=Randomness(1)
     )
     announcing.answered = refusal.set
-    async with asyncio.timeout(10), Background("announcing") as background:
+    async with asyncio.timeout(60), Background("announcing") as background:
         background.spawn("leases", announcing.run())
         await refusal.wait()
     return list(announcing.findings())

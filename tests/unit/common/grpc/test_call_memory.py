@@ -79,7 +79,7 @@ async def test_a_peer_that_reads_nothing_is_ended_and_its_answers_are_let_go() -
                 yield ANSWER
 
     server = server_of(budget, answers)
-    async with asyncio.timeout(30), server, connected(server) as deaf, connected(server) as honest:
+    async with asyncio.timeout(60), server, connected(server) as deaf, connected(server) as honest:
         call: Any = deaf.stream_stream("/ortoo.v1.Test/Many")()
         await call.write(b"5")
         share = await opened.get()
@@ -125,7 +125,7 @@ async def test_a_call_that_is_ended_without_its_connection_is_not_logged(caplog:
         await asyncio.Event().wait()
 
     with caplog.at_level(logging.WARNING):
-        async with asyncio.timeout(20):
+        async with asyncio.timeout(60):
             await asyncio.gather(call(), return_exceptions=True)
     assert calls.ended == {"unread": 0, "headers": 0, "requests": 0}
     assert log_events.CONNECTIONS_CLOSED.name not in caplog.text
@@ -134,7 +134,7 @@ async def test_a_call_that_is_ended_without_its_connection_is_not_logged(caplog:
 async def test_a_single_answer_that_nobody_takes_counts_until_its_peer_is_gone() -> None:
     """The handler has long returned, and gRPC still keeps its answers."""
     budget = MemoryBudget(1 << 30)
-    async with asyncio.timeout(30), server_of(budget, None) as server:
+    async with asyncio.timeout(60), server_of(budget, None) as server:
         async with connected(server) as channel:
             one: Any = channel.unary_unary("/ortoo.v1.Test/One")
             calls = [one(b"") for _ in range(3)]
@@ -145,7 +145,7 @@ async def test_a_single_answer_that_nobody_takes_counts_until_its_peer_is_gone()
 async def test_a_call_that_does_not_fit_is_refused() -> None:
     """Each call uses memory, and a refusal contains its size."""
     budget = MemoryBudget(1)
-    async with asyncio.timeout(30), server_of(budget, None) as server, connected(server) as channel:
+    async with asyncio.timeout(60), server_of(budget, None) as server, connected(server) as channel:
         one: Any = channel.unary_unary("/ortoo.v1.Test/One")
         with pytest.raises(grpc.aio.AioRpcError, match=f"One needs {CALL_BYTES} bytes more") as refused:
             await one(b"")
@@ -165,7 +165,7 @@ async def test_what_a_request_brings_counts_while_it_is_served() -> None:
         await go_on.wait()
         return b""
 
-    async with asyncio.timeout(30), server_of(budget, None, waits) as server, connected(server) as channel:
+    async with asyncio.timeout(60), server_of(budget, None, waits) as server, connected(server) as channel:
         one: Any = channel.unary_unary("/ortoo.v1.Test/One")
         first = one(LARGE)
         await begun.wait()
@@ -186,7 +186,7 @@ async def test_the_largest_request_passes_also_where_little_memory_is() -> None:
     async def taken(request: bytes, context: Any) -> bytes:
         return str(len(request)).encode()
 
-    async with asyncio.timeout(30), server_of(budget, None, taken) as server, connected(server) as channel:
+    async with asyncio.timeout(60), server_of(budget, None, taken) as server, connected(server) as channel:
         one: Any = channel.unary_unary("/ortoo.v1.Test/One")
         assert await one(LARGE) == str(len(LARGE)).encode()
         await until(lambda: not budget.used_bytes)

@@ -35,7 +35,7 @@ async def test_the_memory_is_watched_again_once_descriptors_are_free() -> None:
     budget.limit_bytes = 1 << 50
     watch = ConnectionWatch(ConnectionLimits(64, 64), None, MemoryGuard(budget), clock)
     limits = resource.getrlimit(resource.RLIMIT_NOFILE)
-    async with asyncio.timeout(20), Background("watch") as background:
+    async with asyncio.timeout(60), Background("watch") as background:
         background.spawn("memory", watch.watch_memory())
         try:
             resource.setrlimit(resource.RLIMIT_NOFILE, (0, limits[1]))
@@ -75,7 +75,7 @@ async def test_a_check_of_many_connections_compares_each_once(monkeypatch: pytes
 
     monkeypatch.setattr(connection_watch, "connections_to", connections_to)
     watch = ConnectionWatch(ConnectionLimits(1, 200), None, MemoryGuard(MemoryBudget(1 << 20)), clock)
-    async with asyncio.timeout(20), Background("watch") as background:
+    async with asyncio.timeout(60), Background("watch") as background:
         background.spawn("connections", watch.watch_connections())
         await clock.looks.acquire()
         assert len(reads) == 1

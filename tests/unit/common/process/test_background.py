@@ -67,7 +67,7 @@ async def test_periodic_step_survives_its_own_failure() -> None:
         background.every("step", 5, step, clock=clock)
         for expected in (1, 2, 3):
             clock.ticks.put_nowait(None)
-            async with asyncio.timeout(5):
+            async with asyncio.timeout(60):
                 assert await rounds.get() == expected
 
 
@@ -82,7 +82,7 @@ async def test_error_of_the_body_is_the_error_of_the_block() -> None:
 
 async def test_what_is_begun_while_the_block_is_left_does_not_hold_it_up() -> None:
     """A cancelled task may start another one to clean up; that one ends with the block."""
-    async with asyncio.timeout(10), Background("test") as background:
+    async with asyncio.timeout(60), Background("test") as background:
         begun = asyncio.Event()
 
         async def tidying() -> None:
@@ -110,7 +110,7 @@ async def test_a_cancellation_that_a_library_swallowed_is_said_again(
             swallowed.append(times)
         await asyncio.Event().wait()
 
-    async with asyncio.timeout(10), Background("test") as background:
+    async with asyncio.timeout(60), Background("test") as background:
         task = background.spawn("deaf", deaf(2))
         await asyncio.wait([task], timeout=0)
     assert (swallowed, task.cancelled()) == ([2, 2], True)
@@ -140,7 +140,7 @@ async def test_who_is_cancelled_ends_also_when_a_task_fails_meanwhile() -> None:
                     began.set()
                     await asyncio.Event().wait()
 
-    async with asyncio.timeout(10), Background("test") as background:
+    async with asyncio.timeout(60), Background("test") as background:
         task = background.spawn("loop", tries_again())
         await began.wait()
     assert (rounds, task.cancelled()) == (1, True)
@@ -163,7 +163,7 @@ async def test_who_is_cancelled_while_a_peer_falls_silent_tells_of_no_defect(err
             raise error
 
     before = CONTAINED_FAILURES["silent peer"]
-    async with asyncio.timeout(10), Background("test") as background:
+    async with asyncio.timeout(60), Background("test") as background:
         task = background.spawn("speaking", speaking())
         await began.wait()
     assert task.cancelled()

@@ -28,7 +28,7 @@ async def fail() -> None:
 async def test_a_failure_ends_its_scope_and_nothing_else(where: str) -> None:
     """The scope's other tasks end, waiting callers get an error, and the process's own tasks continue."""
     heard: list[Exception] = []
-    async with asyncio.timeout(10), Background("process") as background:
+    async with asyncio.timeout(60), Background("process") as background:
         loop = background.spawn("own loop", asyncio.Event().wait())
         scope = background.scope(where, failed=heard.append)
         sibling = scope.start("sibling", asyncio.Event().wait())
@@ -48,14 +48,14 @@ async def test_one_who_cannot_even_be_told_ends_nothing(where: str) -> None:
     def failed(error: Exception) -> None:
         raise RuntimeError("it does not listen")
 
-    async with asyncio.timeout(10), Background("process") as background:
+    async with asyncio.timeout(60), Background("process") as background:
         await background.scope(where, failed=failed).start("failing", fail())
     assert (CONTAINED_FAILURES[where], CONTAINED_FAILURES[f"{where}: end"]) == (1, 1)
 
 
 async def test_a_cancelled_scope_ends_its_tasks_without_a_word(where: str) -> None:
     """A peer that disconnected is not a failure."""
-    async with asyncio.timeout(10), Background("process") as background:
+    async with asyncio.timeout(60), Background("process") as background:
         scope = background.scope(where)
         tasks = [scope.start("x", asyncio.Event().wait()) for _ in range(3)]
         scope.cancel()
@@ -66,7 +66,7 @@ async def test_a_cancelled_scope_ends_its_tasks_without_a_word(where: str) -> No
 
 async def test_what_was_asked_for_fails_for_whoever_waits() -> None:
     """The caller gets the error, a second waiter gets it too, and having no waiter is fine."""
-    async with asyncio.timeout(10), Background("process") as background:
+    async with asyncio.timeout(60), Background("process") as background:
         for failing in (background.start_future("x", fail()), background.start_future("x", fail())):
             with pytest.raises(ValueError, match="a defect"):
                 await failing
@@ -88,7 +88,7 @@ async def test_cancelling_what_was_asked_for_ends_it_and_a_cancelled_wait_for_wh
             ended.set()
             raise
 
-    async with asyncio.timeout(10), Background("process") as background:
+    async with asyncio.timeout(60), Background("process") as background:
         asked = background.start_future("asked", work())
         await begun.wait()
         asked.cancel()

@@ -166,7 +166,7 @@ async def test_a_message_that_says_a_key_twice_is_found_once(tmp_path: Path) -> 
 async def test_key_files_are_made_again_when_they_are_missing_or_damaged(tmp_path: Path) -> None:
     """The files are caches: after any harm to them the answers are the same."""
     store = await filled(tmp_path)
-    async with asyncio.timeout(20):
+    async with asyncio.timeout(60):
         while len(list(tmp_path.glob("*.keys"))) < store.describe().segment_count - 1:
             await store.fetch(1, 0, 300, wait_ms=5)
     expected: list[FoundMessage] = await store.find_messages(1, key="mod-3", limit=1000)

@@ -325,7 +325,7 @@ async def test_after_retention_deleted_the_first_half_the_caches_are_not_needed(
     store = await reopened(
         folder, dataclasses.replace(SETTINGS, retention_bytes=size // 2, retention_interval_ms=5, idle_mark_ms=5)
     )
-    async with asyncio.timeout(20):
+    async with asyncio.timeout(60):
         while store.describe().counters["deleted_segments"] < count // 2 - 2:
             await store.append(1, 1, SealedBatch(b"x" * 900, crc32c(b"x" * 900), 1, 900))
     await store.close()
@@ -339,7 +339,7 @@ async def test_after_retention_deleted_the_first_half_the_caches_are_not_needed(
 
 async def idle(store: SingleStore, folder: Path) -> None:
     """Wait until the durable position is in the log and in the durable mark."""
-    async with asyncio.timeout(20):
+    async with asyncio.timeout(60):
         while True:
             file = folder / "durable"
             if file.exists() and decode_slots(file.read_bytes()) == store.describe().durable_position:

@@ -93,7 +93,7 @@ async def test_a_log_is_closed_with_copies_that_no_caller_has_flushed(monkeypatc
     with pytest.raises(asyncio.CancelledError):
         await log.write(appender.appended_position, [copy, last])
     assert appender.appended_position == copy.header.end_position
-    async with asyncio.timeout(10):
+    async with asyncio.timeout(60):
         await log.close()
     assert appender.durable_position == appender.appended_position
 

@@ -45,7 +45,7 @@ async def test_an_enode_gets_no_registrations() -> None:
     watches.publish(news("b"))
     assert [one.name for one in (await anext(snode)).enodes] == ["b"]
     group = Group("g", 2)
-    async with asyncio.timeout(5), asyncio.TaskGroup() as tasks:
+    async with asyncio.timeout(60), asyncio.TaskGroup() as tasks:
         waiting = tasks.create_task(_next(enode))
         await SystemClock().sleep(0)
         watches.publish(news("c"))
@@ -74,7 +74,7 @@ async def test_end_lets_waiting_watchers_finish() -> None:
     watches = RouteWatchers(Routes(StoredDirectory(0)), watchers_max=1)
     watcher = watches.watch()
     await anext(watcher)
-    async with asyncio.timeout(5), asyncio.TaskGroup() as group:
+    async with asyncio.timeout(60), asyncio.TaskGroup() as group:
         rest = group.create_task(_all(watcher))
         watches.close()
     assert rest.result() == 0

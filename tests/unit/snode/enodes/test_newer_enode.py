@@ -37,7 +37,7 @@ class NewerEnode(EnodeServiceServicer):
 async def test_an_unknown_delivery_mode_is_kept_as_a_number() -> None:
     """Operators see that the mode is unknown, instead of another mode or an error."""
     async with (
-        asyncio.timeout(30),
+        asyncio.timeout(60),
         GrpcServer(
             "127.0.0.1:0",
             [("ortoo.v1.EnodeService", lambda server: add_EnodeServiceServicer_to_server(NewerEnode(), server))],

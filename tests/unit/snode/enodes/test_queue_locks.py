@@ -57,7 +57,7 @@ def wish(queue_id: int, owner: str, session: str = "", *, resume: bool = False) 
 async def locks() -> AsyncIterator[tuple[SessionQueueLocks, CountingEnode, Background]]:
     """Locks over a reachable enode."""
     enode = CountingEnode()
-    async with asyncio.timeout(20), Background("test") as background:
+    async with asyncio.timeout(60), Background("test") as background:
         ages = StreamAges(0, SystemClock(), Randomness(1))
         shared: Any = (Metrics(), SystemClock(), Randomness(1), MemoryBudget(), ages)
         runtime = Runtime(SnodeSettings(), "i", background, Channels(), *shared)
@@ -125,7 +125,7 @@ async def test_who_asks_waits_for_no_release_but_of_the_same_lock() -> None:
         with pytest.MonkeyPatch.context() as patched:
             patched.setattr(enode, "release_locks", again)
             them.release("e", wish(0, "others"))
-            async with asyncio.timeout(5):
+            async with asyncio.timeout(60):
                 assert await them.acquire("e", wish(0, "a")) == 1
         enode.away = 1 << 30
         them.release("e", wish(0, "others"))

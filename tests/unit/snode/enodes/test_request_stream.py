@@ -102,7 +102,7 @@ async def test_answers_find_their_requests() -> None:
     """Answers in another order, and errors, reach their callers; the call is opened once."""
     far, clock = Far(), VirtualClock()
     stream = stream_to(far, clock)
-    async with asyncio.timeout(10), Background("test") as background:
+    async with asyncio.timeout(60), Background("test") as background:
         background.spawn("run", stream.run())
         futures = [stream.send(enode_pb2.AppendRequest()) for _ in range(3)]
         while not far.calls:
@@ -125,7 +125,7 @@ async def test_a_broken_call_fails_everything_at_once_and_the_next_request_opens
     """Requests in flight become Unavailable and name the enode; later requests work."""
     far, clock = Far(), VirtualClock()
     stream = stream_to(far, clock)
-    async with asyncio.timeout(10), Background("test") as background:
+    async with asyncio.timeout(60), Background("test") as background:
         background.spawn("run", stream.run())
         futures = [stream.send(enode_pb2.AppendRequest()) for _ in range(2)]
         while not far.calls:
@@ -146,7 +146,7 @@ async def test_what_a_peer_has_not_taken_is_told_apart(in_good_order: bool) -> N
     """G11: after a graceful end unanswered requests are not stored, after any other the outcome is unknown."""
     far, clock = Far(), VirtualClock()
     stream = stream_to(far, clock, answers_all_it_took=True)
-    async with asyncio.timeout(10), Background("test") as background:
+    async with asyncio.timeout(60), Background("test") as background:
         background.spawn("run", stream.run())
         answered, unanswered = stream.send(enode_pb2.AppendRequest()), stream.send(enode_pb2.AppendRequest())
         while not far.calls:
@@ -172,7 +172,7 @@ async def test_what_was_meant_for_a_peer_that_is_not_there_was_never_sent() -> N
     far, clock = Far(), VirtualClock()
     far.reached = False
     stream = stream_to(far, clock)
-    async with asyncio.timeout(10), Background("test") as background:
+    async with asyncio.timeout(60), Background("test") as background:
         background.spawn("run", stream.run())
         with pytest.raises(Unavailable) as raised:
             await stream.send(enode_pb2.AppendRequest())
@@ -185,7 +185,7 @@ async def test_failures_are_logged_at_intervals_with_their_number(caplog: pytest
     far.reached = False
     stream = stream_to(far, clock)
     counts: list[int] = []
-    async with asyncio.timeout(10), Background("test") as background:
+    async with asyncio.timeout(60), Background("test") as background:
         background.spawn("run", stream.run())
         for _ in range(41):
             with caplog.at_level(logging.WARNING), pytest.raises(Unavailable):
@@ -199,7 +199,7 @@ async def test_silence_is_an_error_after_the_limit() -> None:
     """A frozen enode's requests fail within the limit and a little; a waiting read may take its own time (E-241)."""
     far, clock = Far(), VirtualClock()
     stream = stream_to(far, clock)
-    async with asyncio.timeout(10), Background("test") as background:
+    async with asyncio.timeout(60), Background("test") as background:
         background.spawn("run", stream.run())
         patient = stream.send(enode_pb2.AppendRequest(), wait_s=60.0)
         while not clock.sleeping:
@@ -224,7 +224,7 @@ async def test_bytes_in_flight_are_bounded() -> None:
     """E-248: beyond the bound a request is Overloaded at once, but a single one always goes."""
     far, clock = Far(), VirtualClock()
     stream = stream_to(far, clock)
-    async with asyncio.timeout(10), Background("test") as background:
+    async with asyncio.timeout(60), Background("test") as background:
         background.spawn("run", stream.run())
         large = stream.send(enode_pb2.AppendRequest(), size_bytes=1000)
         with pytest.raises(Overloaded):
@@ -240,7 +240,7 @@ async def test_a_late_request_fails_alone_while_the_peer_answers_others() -> Non
     """A deadline is for one request; the call breaks only if the peer is silent."""
     far, clock = Far(), VirtualClock()
     stream = stream_to(far, clock)
-    async with asyncio.timeout(10), Background("test") as background:
+    async with asyncio.timeout(60), Background("test") as background:
         background.spawn("run", stream.run())
         late = stream.send(enode_pb2.AppendRequest())
         while not far.calls:
@@ -278,7 +278,7 @@ async def idle_stream(far: Far, clock: VirtualClock, background: Background) -> 
 async def test_an_idle_stream_wakes_nobody() -> None:
     """While no answer is due there is no timer; the next request still has its deadline."""
     far, clock = Far(), VirtualClock()
-    async with asyncio.timeout(10), Background("test") as background:
+    async with asyncio.timeout(60), Background("test") as background:
         stream = await idle_stream(far, clock, background)
         assert not clock.sleeping
         silent = stream.send(enode_pb2.AppendRequest())
@@ -292,7 +292,7 @@ async def test_an_idle_stream_wakes_nobody() -> None:
 async def test_a_request_that_is_answered_at_once_breaks_nothing() -> None:
     """The answer is read before the watch over deadlines runs; the call stays open."""
     far, clock = Far(), VirtualClock()
-    async with asyncio.timeout(10), Background("test") as background:
+    async with asyncio.timeout(60), Background("test") as background:
         stream = await idle_stream(far, clock, background)
         await far.calls[0].answers.put(enode_pb2.AppendResponse(request_id=2, first_offset=2))
         assert await stream.send(enode_pb2.AppendRequest()) == 2

@@ -45,7 +45,7 @@ def part(number: int, offset: int) -> list[LeasePart]:
 async def test_what_comes_while_a_request_is_under_way_makes_one_further_request() -> None:
     """Each consumer gets the stale leases, so that none takes another's refusal for its own."""
     enode = SlowEnode()
-    async with asyncio.timeout(10), Background("test") as background:
+    async with asyncio.timeout(60), Background("test") as background:
         batchers = FinishBatchers(enode.links(), background)
         first = background.spawn("ack", batchers.finish(KEY, part(1, 0)))
         await enode.came.wait()
@@ -67,7 +67,7 @@ async def test_a_failure_is_everybodys_and_the_next_request_is_a_new_one() -> No
     enode = SlowEnode()
     enode.error = Unavailable("away")
     enode.go_on.set()
-    async with asyncio.timeout(10), Background("test") as background:
+    async with asyncio.timeout(60), Background("test") as background:
         batchers = FinishBatchers(enode.links(), background)
         with pytest.raises(Unavailable):
             await batchers.finish(KEY, part(1, 0))
@@ -82,7 +82,7 @@ async def test_a_callback_that_raises_leaves_no_other_ack_without_an_answer() ->
     def defective(outcome: object) -> None:
         raise ValueError("a defect")
 
-    async with asyncio.timeout(10), Background("test") as background:
+    async with asyncio.timeout(60), Background("test") as background:
         batchers = FinishBatchers(enode.links(), background)
         first = background.spawn("ack", batchers.finish(KEY, part(1, 0)))
         await enode.came.wait()

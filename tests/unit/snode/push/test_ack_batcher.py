@@ -38,7 +38,7 @@ async def test_while_a_commit_is_in_flight_only_the_newest_offsets_gather() -> N
     durable: list[tuple[Queue, int, int]] = []
     batcher = batcher_to(enode, durable)
     enode.gate.clear()
-    async with asyncio.timeout(10), Background("test") as background:
+    async with asyncio.timeout(60), Background("test") as background:
         batcher.put(A, 1, 5)
         drained = background.spawn("drain", batcher.drain())
         await enode.arrived.wait()
@@ -59,7 +59,7 @@ async def test_an_enode_that_is_away_is_asked_again_with_the_newest() -> None:
     batcher = batcher_to(enode, durable)
     enode.commit_refusals.append(Unavailable("away"))
     batcher.put(A, 1, 5)
-    async with asyncio.timeout(10):
+    async with asyncio.timeout(60):
         await batcher.drain()
     assert enode.commits == [{0: 1}, {0: 1}]
     assert durable == [(A, 1, 5)]
@@ -100,7 +100,7 @@ async def test_settled_waits_for_the_queue_alone() -> None:
     """A queue is settled when its own commit is done, whatever else is in flight."""
     enode = FakeEnode()
     batcher = batcher_to(enode, [])
-    async with asyncio.timeout(10), Background("test") as background:
+    async with asyncio.timeout(60), Background("test") as background:
         await batcher.wait_until_stored(A)
         enode.gate.clear()
         batcher.put(A, 1, 5)
@@ -121,7 +121,7 @@ async def test_a_forgotten_queue_is_not_committed_again() -> None:
     batcher = batcher_to(enode, [])
     enode.gate.clear()
     enode.commit_refusals.append(Unavailable("away"))
-    async with asyncio.timeout(10), Background("test") as background:
+    async with asyncio.timeout(60), Background("test") as background:
         batcher.put(A, 1, 5)
         drained = background.spawn("drain", batcher.drain())
         await enode.arrived.wait()
@@ -136,7 +136,7 @@ async def test_what_was_put_and_not_sent_yet_is_not_settled_and_can_be_forgotten
     """Waiters wait until it is stored, or forgotten."""
     enode = FakeEnode()
     batcher = batcher_to(enode, [])
-    async with asyncio.timeout(10), Background("test") as background:
+    async with asyncio.timeout(60), Background("test") as background:
         batcher.put(A, 1, 5)
         waiting = background.spawn("wait", batcher.wait_until_stored(A))
         await running_clock().sleep(1.0)
@@ -159,7 +159,7 @@ async def test_a_queue_that_comes_back_while_its_last_commit_is_in_flight_is_com
     batcher = batcher_to(enode, durable, fenced)
     enode.gate.clear()
     enode.locks.fence((77, "g", 0), 8)
-    async with asyncio.timeout(10), Background("test") as background:
+    async with asyncio.timeout(60), Background("test") as background:
         batcher.put(A, 1, 5, 7)
         drained = background.spawn("drain", batcher.drain())
         await enode.arrived.wait()

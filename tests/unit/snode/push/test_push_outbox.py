@@ -63,7 +63,7 @@ async def test_a_full_outbox_makes_feeders_wait() -> None:
     """There is space again when a delivery was sent."""
     outbox = PushOutbox(MemoryBudget().share("push"), bytes_max=1)
     outbox.deliver(delivery(A, 0))
-    async with asyncio.timeout(10), Background("test") as background:
+    async with asyncio.timeout(60), Background("test") as background:
         waiting = background.spawn("room", outbox.wait_for_room())
         await outbox.next()
         await waiting
@@ -75,13 +75,13 @@ async def test_offsets_that_only_move_on_are_bounded_as_well() -> None:
     memory = MemoryBudget().share("push")
     outbox = PushOutbox(memory, bytes_max=10 * DELIVERY_BYTES)
     for offset in range(10):
-        await asyncio.wait_for(outbox.wait_for_room(), 1)
+        await asyncio.wait_for(outbox.wait_for_room(), 60)
         outbox.deliver(Delivery(A, 1, 7, offset, offset + 1))
     assert memory.bytes == 10 * DELIVERY_BYTES
     with pytest.raises(TimeoutError):
         await asyncio.wait_for(outbox.wait_for_room(), 1)
     await outbox.next()
-    await asyncio.wait_for(outbox.wait_for_room(), 1)
+    await asyncio.wait_for(outbox.wait_for_room(), 60)
 
 
 @in_virtual_time

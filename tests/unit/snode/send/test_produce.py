@@ -58,7 +58,7 @@ async def test_a_full_stream_is_not_read() -> None:
     enode = FakeEnode()
     stream = stream_to(enode, batches_max=2)
     enode.gate.clear()
-    async with asyncio.timeout(10), Background("test") as background:
+    async with asyncio.timeout(60), Background("test") as background:
         for number in (1, 2):
             await stream.submit(number, Queue("t", "e", number), BATCH, FlushMode.DEFAULT)
         third = background.spawn("third", stream.submit(3, Queue("t", "e", 0), BATCH, FlushMode.DEFAULT))

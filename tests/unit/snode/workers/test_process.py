@@ -21,7 +21,7 @@ async def test_what_a_worker_prints_is_no_trouble_to_its_parent(tmp_path: Path) 
         told = Worker(1, "h:1", "", "h:2", listener.fileno())
         command = (sys.executable, "-c", TALKATIVE)
         one = WorkerProcess("w", told, listener, command, tmp_path, changed.set, SystemClock(), Randomness())
-        async with asyncio.timeout(30), Background("test") as background:
+        async with asyncio.timeout(60), Background("test") as background:
             running = background.spawn("worker", one.run())
             await changed.wait()
             assert (one.is_ready, one.starts) == (True, 1)

@@ -87,7 +87,7 @@ async def served() -> AsyncIterator[tuple[Service, Callable[[bytes], Any]]]:
     await server.start()
     channel = grpc.aio.insecure_channel(f"127.0.0.1:{port}")
     call: Any = channel.unary_unary("/t.Service/Call")
-    async with asyncio.timeout(30):
+    async with asyncio.timeout(60):
         yield service, call
     await channel.close()
     await server.stop(None)

@@ -67,7 +67,7 @@ async def answered(settings: bytes, data: bytes, *more: tuple[str, str]) -> Asyn
 async def test_a_caller_that_reads_no_answer_gets_no_status_at_its_deadline() -> None:
     """The status would have to follow the answer, for which the caller has opened no window."""
     seen: list[tuple[int, int]] = []
-    async with answered(SMALL_WINDOWS, message(BODY), ("grpc-timeout", "200m")) as frames:
+    async with answered(SMALL_WINDOWS, message(BODY), ("grpc-timeout", "2S")) as frames:
         async for kind, flags, _ in frames:
             seen.append((kind, flags & END_STREAM))
             if kind == RST_STREAM:

@@ -187,7 +187,7 @@ async def let_the_deadline_pass(served: Served, call: Any) -> None:
 @pytest.mark.parametrize("end", [cancel, disconnect, stop_server, let_the_deadline_pass])
 async def test_a_wait_ends_with_its_caller(served: Served, end: Any) -> None:
     """Its handler is told once, and layers count it as cancelled."""
-    call, _ = await served.waiting(timeout=1.0 if end is let_the_deadline_pass else None)
+    call, _ = await served.waiting(timeout=4.0 if end is let_the_deadline_pass else None)
     await end(served, call)
     await served.until_over()
     assert served.service.over == ["stop"]

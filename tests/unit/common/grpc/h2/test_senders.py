@@ -30,7 +30,7 @@ async def test_all_senders_of_a_stream_go_on_when_its_window_opens() -> None:
     window = Window()
     endpoint = Endpoint(WireLimits(), window)
     endpoint.calls[STREAM] = object()
-    async with asyncio.timeout(10), Background("test") as background:
+    async with asyncio.timeout(60), Background("test") as background:
         cancelled, *senders = [background.spawn("send", endpoint.wait_until_sent(STREAM, 50)) for _ in range(4)]
         await asyncio.wait(senders, timeout=0)
         cancelled.cancel()

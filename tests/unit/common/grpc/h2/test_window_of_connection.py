@@ -106,7 +106,7 @@ async def served(monkeypatch: pytest.MonkeyPatch) -> AsyncIterator[tuple[Service
     server.add_generic_rpc_handlers((grpc.method_handlers_generic_handler("t.Service", handlers),))
     port = server.add_insecure_port("127.0.0.1:0")
     await server.start()
-    async with asyncio.timeout(5):
+    async with asyncio.timeout(60):
         yield service, f"127.0.0.1:{port}"
     await server.stop(None)
 

@@ -53,7 +53,7 @@ async def test_a_stop_while_the_stream_is_full_answers_what_was_taken_and_ends_i
             yield asked(number, encode([Message(b"x")], now_ms=1))
         await asking.wait()
 
-    async with asyncio.timeout(10), Background("test") as background:
+    async with asyncio.timeout(60), Background("test") as background:
         stream: Any = AppendStream(cast(AppendRouter, disk), cast(TopicCopies, disk))
         answers = StreamRunner(background, draining).run("append", stream, requests())
         first = background.spawn("first", cast(Any, anext(answers)))

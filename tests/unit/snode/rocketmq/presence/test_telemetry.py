@@ -42,7 +42,7 @@ async def test_a_client_that_reads_nothing_ends_its_own_stream() -> None:
         for _ in range(2_000):
             yield TelemetryCommand()
 
-    async with asyncio.timeout(10), Background("process") as background:
+    async with asyncio.timeout(60), Background("process") as background:
         own_loop = background.spawn("own loop", asyncio.Event().wait())
         ages = StreamAges(0, SystemClock(), Randomness(1))
         runtime = SimpleNamespace(background=background, clock=SystemClock(), stream_ages=ages)

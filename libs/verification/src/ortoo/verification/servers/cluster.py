@@ -37,7 +37,7 @@ from ortoo.verification.servers.ports import free_address
 
 SMALL_STORE = StoreSettings(segment_bytes=4 << 20, headroom_bytes=0)
 STOP_GRACE_S = 1.0
-REGISTERED_TIMEOUT_S = 20.0
+REGISTERED_TIMEOUT_S = 60.0
 """The time within which an enode must have registered at the name server."""
 
 

@@ -14,7 +14,7 @@ from ortoo.verification.forks.spawning import spawn
 from ortoo.verification.servers import grpcurl
 from ortoo.verification.servers.processes import RoleProcess
 
-TIMEOUT_S = 30.0
+TIMEOUT_S = 120.0
 USER_VARIABLES = ("ORTOO_ACCESS_KEY", "ORTOO_SECRET_KEY")
 
 

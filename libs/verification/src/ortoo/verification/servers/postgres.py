@@ -22,7 +22,7 @@ from ortoo.verification.servers.ports import free_port
 
 USER = "nobody"
 """The user that runs the server when the tests run as root, which PostgreSQL refuses."""
-READY_TIMEOUT_S = 30.0
+READY_TIMEOUT_S = 120.0
 _made: list[Path] = []
 """The empty data folder that the servers of this process are copies of, if it exists yet."""
 

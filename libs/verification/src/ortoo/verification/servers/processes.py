@@ -25,8 +25,8 @@ from ortoo.verification.forks.memory_groups import memory_group, within
 from ortoo.verification.forks.spawning import Spawned, spawn
 from ortoo.verification.servers.ports import free_address, free_address_of_two
 
-READY_TIMEOUT_S = 30.0
-END_TIMEOUT_S = 20.0
+READY_TIMEOUT_S = 120.0
+END_TIMEOUT_S = 60.0
 LOG_LINES_SHOWN = 20
 STACKS_AT_ABORT = {"PYTHONFAULTHANDLER": "1"}
 """With this in its environment, a process that is aborted writes the stacks of its threads into its log."""

@@ -9,7 +9,7 @@ from pathlib import Path
 
 from ortoo.verification.servers.ports import free_port
 
-START_TIMEOUT_S = 20.0
+START_TIMEOUT_S = 60.0
 
 
 class Valkey:
