@@ -8,7 +8,7 @@ transport h2 counts them.
 
 import asyncio
 import time
-from collections.abc import Iterator
+from collections.abc import Iterable, Iterator
 from typing import Final
 
 from ortoo.common.errors.findings import Finding
@@ -18,7 +18,13 @@ from ortoo.common.grpc.limits.connection_limits import (
     ResetRates,
     heaviest,
 )
-from ortoo.common.grpc.limits.connections import Peer, ServerConnection, connections_to, end_connection
+from ortoo.common.grpc.limits.connections import (
+    Peer,
+    ServerConnection,
+    connections_to,
+    each_connection_to,
+    end_connection,
+)
 from ortoo.common.grpc.limits.core_sockets import CoreSockets
 from ortoo.common.grpc.limits.full_ports import FullPort, FullPorts
 from ortoo.common.grpc.limits.memory_guard import MemoryGuard, Step
@@ -104,11 +110,9 @@ class ConnectionWatch:
         now_s = self._clock.monotonic_s()
         are_receipts_due = now_s - self._receipts_at_s >= RECEIPTS_S
         may_exceed = open_descriptors() >= min(self._limits.of_address_max, self._full.full_from)
-        if not (are_receipts_due or may_exceed):
-            return False
-        connections = connections_to(self.ports)
+        connections = connections_to(self.ports) if may_exceed else []
         if are_receipts_due:
-            self._record_received_bytes(connections, now_s)
+            self._record_received_bytes(connections or each_connection_to(self.ports), now_s)
         return may_exceed and self._close_surplus(connections)
 
     def _close_surplus(self, connections: list[ServerConnection]) -> bool:
@@ -164,7 +168,7 @@ class ConnectionWatch:
         chosen = heaviest(connections_to(self.ports), self._receipts)
         self._end(chosen, "memory", log_events.CONNECTIONS_CLOSED_MEMORY)
 
-    def _record_received_bytes(self, connections: list[ServerConnection], now_s: float) -> None:
+    def _record_received_bytes(self, connections: Iterable[ServerConnection], now_s: float) -> None:
         """Record how many bytes each peer has sent until now."""
         self._receipts, self._receipts_at_s = self._receipts_next, now_s
         self._receipts_next = {one.peer: one.received_bytes for one in connections}

@@ -48,13 +48,22 @@ def address_of(name: str) -> str:
 
 def connections_to(ports: Collection[int]) -> list[ServerConnection]:
     """The incoming connections to these ports of this process, including connections that are not set up yet."""
-    found = []
+    return list(each_connection_to(ports))
+
+
+def each_connection_to(ports: Collection[int]) -> Iterator[ServerConnection]:
+    """The same connections one by one. If none is kept, thousands of them start no garbage collection."""
     for descriptor in _open_descriptors():
-        with contextlib.suppress(OSError), _borrowed(descriptor) as one:
-            own, peer = _name(one.getsockname()), _name(one.getpeername())
-            if own is not None and peer is not None and own[1] in ports:
-                found.append(ServerConnection(descriptor, own[1], peer, *_silence_and_receipts(one)))
-    return found
+        if (found := _connection_at(descriptor, ports)) is not None:
+            yield found
+
+
+def _connection_at(descriptor: int, ports: Collection[int]) -> ServerConnection | None:
+    with contextlib.suppress(OSError), _borrowed(descriptor) as one:
+        own, peer = _name(one.getsockname()), _name(one.getpeername())
+        if own is not None and peer is not None and own[1] in ports:
+            return ServerConnection(descriptor, own[1], peer, *_silence_and_receipts(one))
+    return None
 
 
 def end_connections(peers: Collection[Peer | None]) -> set[Peer]:
