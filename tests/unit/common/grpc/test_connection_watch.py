@@ -80,3 +80,29 @@ async def test_a_check_of_many_connections_compares_each_once(monkeypatch: pytes
         await clock.looks.acquire()
         assert len(reads) == 1
     assert Compared.count <= len(many)
+
+
+class Counted(ServerConnection):
+    """Counts the connections that exist at the same time."""
+
+    count = count_max = 0
+
+    def __init__(self, port: int) -> None:
+        super().__init__(-1, 8081, ("10.0.0.1", port), 0, 0)
+        Counted.count += 1
+        Counted.count_max = max(Counted.count, Counted.count_max)
+
+    def __del__(self) -> None:
+        Counted.count -= 1
+
+
+async def test_no_connection_is_kept_while_received_bytes_are_read(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Otherwise thousands of them start a garbage collection, for which the event loop waits."""
+    monkeypatch.setattr(connection_watch, "each_connection_to", lambda ports: map(Counted, range(1, 401)))
+    clock = LookClock()
+    watch = ConnectionWatch(ConnectionLimits(1 << 20, 1 << 20), None, MemoryGuard(MemoryBudget(1 << 20)), clock)
+    async with asyncio.timeout(20), Background("watch") as background:
+        background.spawn("connections", watch.watch_connections())
+        await clock.looks.acquire()
+    assert len(watch._receipts_next) == 400
+    assert Counted.count_max <= 2
