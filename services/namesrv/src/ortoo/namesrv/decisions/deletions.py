@@ -3,7 +3,7 @@
 import dataclasses
 import heapq
 import math
-from collections.abc import Collection, Iterable, Mapping
+from collections.abc import Collection, Iterable, Iterator, Mapping
 from dataclasses import dataclass
 from itertools import islice
 from typing import Final, NamedTuple, TypeVar
@@ -73,9 +73,9 @@ Key = TypeVar("Key", int, str)
 """A topic's id or a group's name; of several deletions of a group's name the last one counts."""
 
 
-def restorable(deleted: Iterable[Deletion]) -> list[Deletion]:
-    """The deletions that can be undone; the last one is first."""
-    return sorted((one for one in deleted if not one.is_due), key=lambda one: -one.deleted_at_ms)
+def restorable(deleted: Iterable[Deletion]) -> Iterator[Deletion]:
+    """The deletions of this moment that can be undone, in no order."""
+    return (one for one in list(deleted) if not one.is_due)
 
 
 def delete(topic: Topic, *, now_ms: int, grace_ms: int) -> TopicDeletion:

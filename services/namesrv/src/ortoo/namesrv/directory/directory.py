@@ -2,7 +2,7 @@
 
 import asyncio
 import contextlib
-from collections.abc import Callable, Hashable, Mapping, Sequence
+from collections.abc import Callable, Hashable, Iterator, Mapping, Sequence
 from functools import partial
 from itertools import chain
 from typing import Any, TypeVar
@@ -164,8 +164,8 @@ class Directory:
         """Restore a deleted topic. Errors: as `deletions.undelete`."""
         return await self._change(partial(deletion.undelete_topic, name, topic_id))
 
-    def deleted_topics(self) -> list[TopicDeletion]:
-        """The deleted topics that can be restored; the last deleted topic is first."""
+    def deleted_topics(self) -> Iterator[TopicDeletion]:
+        """The deleted topics of this moment that can be restored, in no order."""
         return deletions.restorable(self._routes.deleted.values())
 
     async def expire_deletions(self) -> None:
@@ -243,8 +243,8 @@ class Directory:
         self._routes.deleted_groups.pop(name, None)
         return group
 
-    def deleted_groups(self) -> list[GroupDeletion]:
-        """The deleted groups that can be restored; the last deleted group is first."""
+    def deleted_groups(self) -> Iterator[GroupDeletion]:
+        """The deleted groups of this moment that can be restored, in no order."""
         return deletions.restorable(self._routes.deleted_groups.values())
 
     def check_double(self, enode: Enode, *, may_succeed: bool) -> None:
