@@ -142,6 +142,10 @@ class CatalogTransaction:
         """The stored topics with these names; missing ones are left out."""
         return self._topics_where(tables.topics.c.name, names)
 
+    def lite_topics(self, parent: str) -> list[Topic]:
+        """The stored lite topics of a parent. Goes through all topics."""
+        return self._topics_where(tables.topics.c.parent, [parent])
+
     def _topics_where(self, column: sa.Column[Any], values: Collection[Any]) -> list[Topic]:
         rows = [
             row
@@ -197,12 +201,12 @@ class CatalogTransaction:
         values = {"placement_set_id": topic.placement_set_id}
         self._connection.execute(sa.update(tables.deleted_topics).where(here).values(values))
 
-    def close_topics(self, topics: Collection[Topic]) -> None:
-        """Close topics for senders, in this transaction's version."""
+    def set_permission(self, topics: Collection[Topic], permission: Permission) -> None:
+        """Store the permission of topics, in this transaction's version."""
         table = tables.topics
         for ids in _in_batches([topic.topic_id for topic in topics]):
-            closed = sa.update(table).where(table.c.topic_id.in_(ids))
-            self._connection.execute(closed.values(permission=Permission.READ_ONLY, version=self.version))
+            changed = sa.update(table).where(table.c.topic_id.in_(ids))
+            self._connection.execute(changed.values(permission=permission, version=self.version))
 
     def delete_topics(self, deletions: Collection[TopicDeletion]) -> None:
         """Move topics to the deleted topics."""

@@ -3,6 +3,7 @@
 import asyncio
 import contextlib
 from collections.abc import Callable, Hashable, Iterator, Mapping, Sequence
+from dataclasses import replace
 from functools import partial
 from itertools import chain
 from typing import Any, TypeVar
@@ -139,14 +140,16 @@ class Directory:
         return await self._change(decide)
 
     async def update_topic(self, request: TopicChange) -> Topic:
-        """Change a topic. Errors: as `topics.change_topic`."""
+        """Change a topic. Without a lifetime, its closed lite topics are opened. Errors: as `topics.change_topic`."""
         enodes = self._leases.enode_liveness()
 
         def decide(stored: CatalogTransaction) -> tuple[Topic, RouteChange | None]:
             existing = stored.topic(request.name)
-            return self._put_topic(
-                stored, existing, topics.change_topic(request, existing, enodes, version=stored.version)
-            )
+            changed = topics.change_topic(request, existing, enodes, version=stored.version)
+            topic, change = self._put_topic(stored, existing, changed)
+            if existing is not None and change is not None:
+                change = replace(change, topics=(topic, *lite_endings.open_closed(existing, topic, stored)))
+            return topic, change
 
         return await self._change(decide)
 
