@@ -19,7 +19,7 @@ from tests.unit.namesrv.catalog.test_change_cost import change, opened, statemen
 
 NOW_MS, GRACE_MS = 100, 1_000
 TTL_MS = 60_000
-PARENT = Topic("p", 99, 1, Permission.READ_WRITE, (Placement("e", 1, 1),), 1, MessageType.LITE, lite_ttl_ms=TTL_MS)
+PARENT = Topic("p", 999, 1, Permission.READ_WRITE, (Placement("e", 1, 1),), 1, MessageType.LITE, lite_ttl_ms=TTL_MS)
 
 
 def name_of(number: int) -> str:

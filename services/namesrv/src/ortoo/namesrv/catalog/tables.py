@@ -139,6 +139,13 @@ deleted_topics = sa.Table(
     sa.Column("due_at_ms", sa.BigInteger, nullable=False),
     sa.Column("is_due", sa.Boolean, nullable=False, server_default=sa.false()),
 )
+unconfirmed_deletions = sa.Table(
+    "unconfirmed_deletions",
+    metadata,
+    sa.Column("topic_id", ID64, primary_key=True, autoincrement=False),
+    sa.Column("due_at_ms", sa.BigInteger, nullable=False, index=True),
+)
+"""Due deletions that are no longer reported, although an enode may not have carried them out. Since revision 0018."""
 placement_sets = sa.Table(
     "placement_sets",
     metadata,

@@ -4,7 +4,7 @@ import sys
 from collections import defaultdict
 from collections.abc import Collection, Iterable, Iterator, Mapping
 from dataclasses import dataclass, field
-from typing import Any, TypeVar
+from typing import Any
 
 import sqlalchemy as sa
 
@@ -13,19 +13,19 @@ from ortoo.common.directory.topic import Permission, Placement
 from ortoo.common.groups.group_topics import owner_of_name, parent_of_topic
 from ortoo.common.groups.handle_seal import HandleKey
 from ortoo.namesrv.catalog import tables
+from ortoo.namesrv.catalog.batches import in_batches
 from ortoo.namesrv.catalog.encryption import Encryption
 from ortoo.namesrv.catalog.tables import row_of
+from ortoo.namesrv.catalog.unconfirmed_deletions import UnconfirmedDeletions
 from ortoo.namesrv.decisions.deletions import LOW_BITS, GroupDeletion, RowSums, StoredChanges, TopicDeletion
 from ortoo.namesrv.decisions.placements import PlacementSet
 from ortoo.namesrv.decisions.routes.route_changes import StoredDirectory
 from ortoo.namesrv.decisions.topics import Topic
 
-IDS_IN_STATEMENT = 500
 TOPIC_DELETION = ("deleted_at_ms", "due_at_ms", "is_due")
 """The columns of a deleted topic that a topic does not have."""
 GROUP_DELETION = ("deleted_at_ms", "due_at_ms", "due_version")
 """The columns of a deleted group that a group does not have."""
-T = TypeVar("T")
 
 
 @dataclass(frozen=True, slots=True)
@@ -42,6 +42,8 @@ class CatalogTransaction:
     def __init__(self, connection: sa.Connection, encryption: Encryption | None = None) -> None:
         self._connection = connection
         self._encryption = encryption or Encryption()
+        self.unconfirmed = UnconfirmedDeletions(connection)
+        """The due deletions that were forgotten before all enodes had carried them out."""
         self.version = 0
         self.counts: dict[str, int] = {}
         """The number of rows of each table that was counted, including the changes of this transaction."""
@@ -124,7 +126,7 @@ class CatalogTransaction:
     def existing_groups(self, names: Collection[str]) -> set[str]:
         """Those of the names that groups have."""
         column = tables.groups.c.name
-        parts = (sa.select(column).where(column.in_(part)) for part in _in_batches(names))
+        parts = (sa.select(column).where(column.in_(part)) for part in in_batches(names))
         return {name for part in parts for name in self._connection.execute(part).scalars()}
 
     def topic(self, name: str) -> Topic | None:
@@ -149,7 +151,7 @@ class CatalogTransaction:
     def _topics_where(self, column: sa.Column[Any], values: Collection[Any]) -> list[Topic]:
         rows = [
             row
-            for part in _in_batches(values)
+            for part in in_batches(values)
             for row in self._connection.execute(sa.select(tables.topics).where(column.in_(part)))
         ]
         sets = self._placement_sets({row.placement_set_id for row in rows})
@@ -204,7 +206,7 @@ class CatalogTransaction:
     def set_permission(self, topics: Collection[Topic], permission: Permission) -> None:
         """Store the permission of topics, in this transaction's version."""
         table = tables.topics
-        for ids in _in_batches([topic.topic_id for topic in topics]):
+        for ids in in_batches([topic.topic_id for topic in topics]):
             changed = sa.update(table).where(table.c.topic_id.in_(ids))
             self._connection.execute(changed.values(permission=permission, version=self.version))
 
@@ -212,6 +214,15 @@ class CatalogTransaction:
         """Move topics to the deleted topics."""
         self._delete_rows(tables.topics, [one.topic_id for one in deletions])
         self._add_to_count(tables.topics, -len(deletions))
+        self._add_deletions(deletions)
+
+    def report_deletions_again(self, deletions: Collection[TopicDeletion]) -> None:
+        """Store deletions of topics that the directory lacks, with the placements at the enodes that hold them."""
+        for placements in {one.topic.placement_set for one in deletions}:
+            self._put_placement_set(placements)
+        self._add_deletions(deletions)
+
+    def _add_deletions(self, deletions: Collection[TopicDeletion]) -> None:
         rows = [
             row_of(tables.deleted_topics, one.topic, **{name: getattr(one, name) for name in TOPIC_DELETION})
             for one in deletions
@@ -234,7 +245,7 @@ class CatalogTransaction:
     def deleted_topics_by_id(self, topic_ids: Collection[int]) -> list[TopicDeletion]:
         """The deleted topics with these ids; missing ones are left out."""
         table = tables.deleted_topics
-        parts = (sa.select(table).where(table.c.topic_id.in_(ids)) for ids in _in_batches(topic_ids))
+        parts = (sa.select(table).where(table.c.topic_id.in_(ids)) for ids in in_batches(topic_ids))
         return self._deletions_from([row for part in parts for row in self._connection.execute(part)])
 
     def _deletions_from(self, rows: Collection[Any]) -> list[TopicDeletion]:
@@ -249,7 +260,7 @@ class CatalogTransaction:
     def mark_topics_due(self, due: Collection[int], expired_ids: Collection[int]) -> None:
         """Record that enodes must delete the topics with the ids `due`, and forget the deletions with `expired_ids`."""
         table = tables.deleted_topics
-        for ids in _in_batches(due):
+        for ids in in_batches(due):
             self._connection.execute(sa.update(table).where(table.c.topic_id.in_(ids)).values(is_due=True))
         self._delete_rows(table, expired_ids)
 
@@ -282,12 +293,12 @@ class CatalogTransaction:
     def mark_groups_due(self, names: Collection[str]) -> None:
         """Record that enodes must delete the groups `names`, as of this transaction's version."""
         table = tables.deleted_groups
-        for part in _in_batches(names):
+        for part in in_batches(names):
             self._connection.execute(sa.update(table).where(table.c.name.in_(part)).values(due_version=self.version))
 
     def remove_deleted_groups(self, names: Collection[str]) -> None:
         """Forget the deletions of the groups `names`."""
-        for part in _in_batches(names):
+        for part in in_batches(names):
             self._connection.execute(sa.delete(tables.deleted_groups).where(tables.deleted_groups.c.name.in_(part)))
 
     def _upsert(self, table: sa.Table, key: Mapping[str, object], value: object, existing: object | None) -> None:
@@ -303,7 +314,7 @@ class CatalogTransaction:
             self._connection.execute(sa.update(table).where(here).values(changed))
 
     def _delete_rows(self, table: sa.Table, topic_ids: Collection[int]) -> None:
-        for ids in _in_batches(topic_ids):
+        for ids in in_batches(topic_ids):
             self._connection.execute(sa.delete(table).where(table.c.topic_id.in_(ids)))
 
     def _put_placement_set(self, placements: PlacementSet) -> None:
@@ -317,7 +328,7 @@ class CatalogTransaction:
         """The sets of placements with these ids, None = all, by id."""
         placed, table = defaultdict(list), tables.placement_sets
         every = sa.select(table).order_by(table.c.set_id, table.c.enode)
-        parts = [every] if set_ids is None else [every.where(table.c.set_id.in_(ids)) for ids in _in_batches(set_ids)]
+        parts = [every] if set_ids is None else [every.where(table.c.set_id.in_(ids)) for ids in in_batches(set_ids)]
         for statement in parts:
             for set_id, enode, read, write in self._connection.execute(statement):
                 placed[set_id].append(Placement(enode, read, write))
@@ -346,12 +357,6 @@ def database_now_ms(connection: sa.Connection) -> int:
     return int(connection.execute(now).scalar_one())
 
 
-def _in_batches(ids: Collection[T]) -> Iterator[list[T]]:
-    """Split ids or names into lists, each short enough for one SQL statement."""
-    listed = list(ids)
-    return (listed[start : start + IDS_IN_STATEMENT] for start in range(0, len(listed), IDS_IN_STATEMENT))
-
-
 def _is_known(row: Any, known: Mapping[int, TopicDeletion]) -> bool:
     """Whether a deleted topic is known as in its row. The placements of one that is due do not matter."""
     topic_id, version, *times, placement_set_id = row
@@ -362,12 +367,12 @@ def _is_known(row: Any, known: Mapping[int, TopicDeletion]) -> bool:
 
 
 def _deletions_of(rows: Iterable[Any], sets: Mapping[int, PlacementSet]) -> list[TopicDeletion]:
-    """Deleted topics from their rows. A topic that is due is on no enode."""
+    """Deleted topics from their rows."""
     found = []
     for row in rows:
         fields = dict(row._mapping)
         own = {name: fields.pop(name) for name in TOPIC_DELETION}
-        found.append(TopicDeletion(_topic_from(fields, sets, is_placed=not own["is_due"]), **own))
+        found.append(TopicDeletion(_topic_from(fields, sets), **own))
     return found
 
 
@@ -376,7 +381,7 @@ def _topic_of(row: sa.Row[tuple[object, ...]], sets: Mapping[int, PlacementSet])
     return _topic_from(dict(row._mapping), sets)
 
 
-def _topic_from(fields: dict[Any, Any], sets: Mapping[int, PlacementSet], *, is_placed: bool = True) -> Topic:
+def _topic_from(fields: dict[Any, Any], sets: Mapping[int, PlacementSet]) -> Topic:
     """A topic from its columns."""
     set_id = fields.pop("placement_set_id")
     if fields["parent"] is None:
@@ -384,7 +389,7 @@ def _topic_from(fields: dict[Any, Any], sets: Mapping[int, PlacementSet], *, is_
     fields["parent"] = sys.intern(fields["parent"])
     if fields["owner_group"] is None:
         fields["owner_group"], fields["owner_kind"] = owner_of_name(fields["name"])
-    return Topic(**fields, placements=sets[set_id if is_placed else 0])
+    return Topic(**fields, placements=sets[set_id])
 
 
 def _group_of(columns: Mapping[Any, Any]) -> Group:

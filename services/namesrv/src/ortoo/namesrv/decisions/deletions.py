@@ -20,6 +20,8 @@ DELETIONS_MAX = 100_000
 """The maximum number of topics and of groups that are reported, since they are in every snapshot of the routes."""
 FORGOTTEN_AT_ONCE = 1_000
 """The number of deletions above the maximum from which on the earliest are forgotten, all of them at once."""
+UNCONFIRMED_MAX = 2_000_000
+"""The maximum number of forgotten deletions that an enode may not have carried out. Enodes that are away hold fewer."""
 RESTORABLE_LITE_MAX = 50_000
 """With this many restorable topics, further expired lite topics are deleted without a grace period."""
 DUE_AT_ONCE_MAX = 1_000
@@ -175,6 +177,22 @@ def expired_deletions(deleted: Mapping[Key, TopicDeletion | GroupDeletion], now_
         rest = ((not one.is_due, one.due_at_ms, key) for key, one in deleted.items() if key not in old)
         old.update(key for _, _, key in heapq.nsmallest(len(deleted) - len(old) - DELETIONS_MAX, rest))
     return old
+
+
+def unconfirmed_deletions(
+    forgotten: Iterable[TopicDeletion], due_versions: Mapping[int, int], confirmed: Mapping[str, int]
+) -> list[TopicDeletion]:
+    """The forgotten deletions that were due, and that an enode with the topic may not have carried out.
+
+    `due_versions` has the version of the directory in which each was reported as due, by topic id. `confirmed` has the
+    version up to which each enode has carried out all deletions.
+    """
+    return [
+        one
+        for one in forgotten
+        if (version := due_versions.get(one.topic_id)) is not None
+        and any(confirmed.get(place.enode, -1) < version for place in one.topic.placements)
+    ]
 
 
 LOW_BITS: Final = (1 << 32) - 1

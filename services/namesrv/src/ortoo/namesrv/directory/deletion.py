@@ -7,6 +7,7 @@ from ortoo.common.errors import Conflict
 from ortoo.namesrv.catalog.transaction import CatalogTransaction
 from ortoo.namesrv.decisions import deletions, groups, topics
 from ortoo.namesrv.decisions.deletions import GroupDeletion, TopicDeletion
+from ortoo.namesrv.decisions.orphaned_topics import OrphanedTopics, adopted_topic
 from ortoo.namesrv.decisions.routes.route_change import RouteChange
 from ortoo.namesrv.decisions.topics import Topic
 
@@ -56,19 +57,51 @@ def undelete_group(name: str, stored: CatalogTransaction) -> tuple[Group, RouteC
 
 
 def mark_due_topics(
-    ended: Collection[TopicDeletion], forgotten: Collection[int], now_ms: int, stored: CatalogTransaction
+    ended: Collection[TopicDeletion],
+    forgotten: Collection[int],
+    unconfirmed: Collection[TopicDeletion],
+    now_ms: int,
+    stored: CatalogTransaction,
 ) -> tuple[set[int], RouteChange | None]:
     """Tell enodes to delete those of the topics `ended` whose grace period has expired, and forget other deletions.
 
-    Returns the ids of deletions that are not stored any more. Some of `ended` may be among them, if the database was
-    restored. The cost depends on these topics, not on all deleted ones.
+    Those in `unconfirmed` are kept for enodes that may not have carried them out. Returns the ids of deletions that are
+    not stored any more. Some of `ended` may be among them, if the database was restored. The cost depends on these
+    topics, not on all deleted ones.
     """
     known = {one.topic_id for one in ended}
     found = stored.deleted_topics_by_id(known)
-    due = tuple(deletions.due_topics(found, stored.now_ms(now_ms)))
+    now_ms = stored.now_ms(now_ms)
+    due = tuple(deletions.due_topics(found, now_ms))
     stored.mark_topics_due([one.topic_id for one in due], forgotten)
+    stored.unconfirmed.add(unconfirmed, now_ms)
     gone = {*forgotten, *known.difference(one.topic_id for one in found)}
     return gone, RouteChange(stored.version, deletions=due) if due or forgotten else None
+
+
+def report_again(offers: OrphanedTopics, now_ms: int, stored: CatalogTransaction) -> tuple[None, RouteChange | None]:
+    """Report due deletions again that were forgotten before all enodes had carried them out, for topics in `offers`.
+
+    A topic is not deleted because the directory lacks it. Its deletion was reported as due, which is final.
+    """
+    offered = offers.topic_ids()
+    wanted = stored.unconfirmed.find(offered)
+    wanted -= {one.topic_id for one in stored.topics_by_id(wanted)}
+    wanted -= {one.topic_id for one in stored.deleted_topics_by_id(wanted)}
+    if not wanted:
+        return None, None
+    now_ms = stored.now_ms(now_ms)
+    again = tuple(
+        TopicDeletion(
+            adopted_topic(one, None, version=stored.version, now_ms=now_ms),
+            deleted_at_ms=now_ms,
+            due_at_ms=now_ms,  # not the former time, so that it is not forgotten first
+            is_due=True,
+        )
+        for one in offers.list_orphaned({}, offered - wanted)
+    )
+    stored.report_deletions_again(again)
+    return None, RouteChange(stored.version, deletions=again) if again else None
 
 
 def mark_due_groups(now_ms: int, stored: CatalogTransaction) -> tuple[set[str], RouteChange | None]:

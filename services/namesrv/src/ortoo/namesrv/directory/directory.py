@@ -5,7 +5,6 @@ import contextlib
 from collections.abc import Callable, Hashable, Iterator, Mapping, Sequence
 from dataclasses import replace
 from functools import partial
-from itertools import chain
 from typing import Any, TypeVar
 
 from ortoo.common.cluster.sorted_names import SortedNames
@@ -30,6 +29,7 @@ from ortoo.namesrv.decisions.routes.route_changes import DIRECTORY_BYTES_MAX, Ro
 from ortoo.namesrv.decisions.topics import ForgottenEnode, NewTopic, Topic, TopicChange
 from ortoo.namesrv.directory import adoption, deletion, forgetting, key_rotation, lite_endings
 from ortoo.namesrv.directory.lite_endings import EndedLiteTopics
+from ortoo.namesrv.directory.reported_deletions import ReportedDeletions
 from ortoo.namesrv.directory.synced_routes import SyncedRoutes
 from ortoo.namesrv.directory.watches import RouteWatchers
 
@@ -61,6 +61,7 @@ class Directory:
         self._leases = ProcessLeases(lease_s)
         self.orphaned = OrphanedTopics()
         """The topics that enodes hold and that the directory lacks."""
+        self._deletions = ReportedDeletions(routes, self.orphaned, self._change, clock)
         self.deletion_grace_ms = deletion_grace_ms
         self.group_deletion_grace_ms = group_deletion_grace_ms
         self.watches = RouteWatchers(routes, watchers_max=watchers_max, clock=clock)
@@ -173,21 +174,8 @@ class Directory:
 
     async def expire_deletions(self) -> None:
         """Tell enodes to delete topics and groups whose grace period has expired, and forget old deletions."""
-        now_ms, routes = self._clock.now_ms(), self._routes
-        known, groups_known = routes.deleted, routes.deleted_groups
-        if now_ms < routes.next_expiry_ms and not deletions.has_too_many(known, groups_known):
-            return
-        old, ended = deletions.expired_deletions(known, now_ms), deletions.due_topics(known.values(), now_ms)
-        if old or ended:
-            with contextlib.suppress(Unavailable, DataLoss):  # counted, and retried later
-                for topic_id in await self._change(partial(deletion.mark_due_topics, ended, old, now_ms)):
-                    known.pop(topic_id, None)
-        told = deletions.expired_deletions(groups_known, now_ms)
-        if told or any(not one.is_due and one.due_at_ms <= now_ms for one in groups_known.values()):
-            with contextlib.suppress(Unavailable, DataLoss):
-                for name in told | await self._change(partial(deletion.mark_due_groups, now_ms)):
-                    groups_known.pop(name, None)
-        routes.next_expiry_ms = deletions.next_expiry_ms(chain(known.values(), groups_known.values()))
+        await self._deletions.expire()
+        await self._deletions.report_again()
 
     async def rotate_handle_keys(self) -> None:
         """Create a new key that seals receipt handles, if the newest key is old enough."""
@@ -255,18 +243,24 @@ class Directory:
         self._leases.check_double(enode, self._clock.monotonic_s(), may_succeed=may_succeed)
 
     def register_enode(
-        self, enode: Enode, directory_id: str, unknown: Sequence[StoredTopic], unlisted_count: int
+        self,
+        enode: Enode,
+        directory_id: str,
+        unknown: Sequence[StoredTopic],
+        unlisted_count: int,
+        directory_version: int = 0,
     ) -> None:
         """Grant or renew an enode's lease, and record the topics that it holds and this directory lacks.
 
         `unknown` are these topics, if the enode compared its topics with this directory (`directory_id`).
-        `unlisted_count` is the number of further such topics. Errors: as `ProcessLeases.register_enode` and
-        `OrphanedTopics.update`.
+        `unlisted_count` is the number of further such topics. The enode has applied all changes of the directory up to
+        `directory_version`. Errors: as `ProcessLeases.register_enode` and `OrphanedTopics.update`.
         """
         other_id = "" if directory_id == self.directory_id else directory_id
         self._publish(enode=self._leases.register_enode(enode, self._clock.monotonic_s(), other_id))
         if not other_id and directory_id:  # otherwise the topics are unknown to another directory
             self.orphaned.update(enode.name, unknown, unlisted_count)
+            self._deletions.confirm(enode.name, directory_version)
 
     async def forget_enode(self, name: str, *, lose: bool, replicas: str) -> ForgottenEnode:
         """Remove an enode from all topics. Errors: as `forgetting.forget_enode`."""
@@ -277,6 +271,7 @@ class Directory:
         """Drop the lease and the offered topics of a forgotten enode."""
         self._leases.forget_enode(name)
         self.orphaned.update(name, (), 0)
+        self._deletions.drop_enode(name)
 
     def register_snode(self, snode: Snode, incarnation: str, *, shares_membership: bool) -> None:
         """Grant or renew a snode's lease. Errors: as `ProcessLeases.register_snode`."""

@@ -1,0 +1,151 @@
+"""Very many deletions: those that an enode has not carried out are told to it later, and no other topic is deleted."""
+
+from collections.abc import AsyncIterator, Sequence
+from pathlib import Path
+
+import pytest
+import pytest_asyncio
+
+from ortoo.common.errors import NotFound
+from ortoo.common.process.clock import SystemClock
+from ortoo.namesrv.catalog import unconfirmed_deletions
+from ortoo.namesrv.catalog.catalog import Catalog
+from ortoo.namesrv.decisions import deletions
+from ortoo.namesrv.decisions.deletions import DELETIONS_RETENTION_MS, TopicDeletion
+from ortoo.namesrv.decisions.orphaned_topics import StoredTopic
+from ortoo.namesrv.decisions.process_leases import Enode
+from ortoo.namesrv.decisions.topics import NewTopic, Topic
+from ortoo.namesrv.directory.directory import Directory
+from tests.unit.namesrv.catalog.test_change_cost import change, opened, topic
+from tests.unit.namesrv.directory.test_expired_deletions import directory
+
+ENODE = Enode("e", "h:1", "s")
+REPORTED_MAX = 2
+
+
+@pytest_asyncio.fixture
+async def catalog(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> AsyncIterator[Catalog]:
+    """An empty catalog, in which two deletions are reported at most."""
+    monkeypatch.setattr(deletions, "DELETIONS_MAX", REPORTED_MAX)
+    monkeypatch.setattr(deletions, "FORGOTTEN_AT_ONCE", 1)
+    async with opened(tmp_path) as catalog:
+        yield catalog
+
+
+async def name_server(catalog: Catalog) -> Directory:
+    """A name server that has just started, at which the enode is registered."""
+    it = directory(catalog, await catalog.load_all())
+    register(it, [])
+    return it
+
+
+def register(it: Directory, held: Sequence[Topic], version: int = 0) -> None:
+    """Register the enode, which holds topics that the directory lacks, and has applied a version of the directory."""
+    it.register_enode(ENODE, it.directory_id, [StoredTopic(one.topic_id, one.name, 1) for one in held], 0, version)
+
+
+async def created_and_deleted(it: Directory, count: int, *, at_once: bool = True) -> list[Topic]:
+    """Topics that were created and deleted, one after another."""
+    topics = [await it.create_topic(NewTopic(f"t{number}", 1)) for number in range(count)]
+    for one in topics:
+        await it.delete_topic(one.name, skip_grace_period=at_once)
+    return topics
+
+
+async def due_ids(it: Directory) -> set[int]:
+    """The ids of topics that an enode which connects now is told to delete."""
+    watcher = it.watches.watch()
+    told = set((await anext(watcher)).due_topic_ids)
+    await watcher.aclose()
+    return told
+
+
+async def forgotten(it: Directory, topics: Sequence[Topic]) -> list[Topic]:
+    """Those of the deleted topics that are no longer reported, after a check."""
+    await it.expire_deletions()
+    told = await due_ids(it)
+    return [one for one in topics if one.topic_id not in told]
+
+
+async def test_an_enode_that_was_away_is_told_of_forgotten_deletions(catalog: Catalog) -> None:
+    """It offers the topics. They are then deleted, so that they can be created again, also by another name server."""
+    it = await name_server(catalog)
+    held = await forgotten(it, await created_and_deleted(it, 6))
+    assert len(held) == 6 - REPORTED_MAX
+    it = await name_server(catalog)
+    register(it, held)
+    assert await forgotten(it, held) == []
+    assert it.orphaned_topics() == []
+    assert (await it.create_topic(NewTopic(held[0].name, 1))).topic_id != held[0].topic_id
+
+
+async def test_an_enode_that_is_told_and_away_again_is_told_once_more(catalog: Catalog) -> None:
+    """The deletion that was reported again is forgotten again before the enode has carried it out."""
+    it = await name_server(catalog)
+    first, *_ = await forgotten(it, await created_and_deleted(it, 4))
+    for _ in range(3):
+        register(it, [first])
+        assert await forgotten(it, [first]) == []
+        await created_and_deleted(it, 4)
+        await it.expire_deletions()
+        assert await forgotten(it, [first]) == []  # the offer is compared again, although it is the same
+        register(it, [])
+        await created_and_deleted(it, 4)
+        assert await forgotten(it, [first]) == [first]
+
+
+async def test_a_topic_whose_deletion_was_never_due_is_only_offered(catalog: Catalog) -> None:
+    """G15: one that no directory has deleted, and one whose deletion could still be undone when it was forgotten."""
+    it = await name_server(catalog)
+    it.deletion_grace_ms = 86_400_000
+    deleted = await created_and_deleted(it, 4, at_once=False)
+    await it.expire_deletions()
+    restorable = {one.topic_id for one in it.deleted_topics()}
+    assert len(restorable) == REPORTED_MAX
+    [lost, _] = [one for one in deleted if one.topic_id not in restorable]
+    register(it, [lost, topic(99)])
+    for _ in range(2):
+        await it.expire_deletions()
+    assert await due_ids(it) == set()
+    assert {one.topic_id for one in it.orphaned_topics()} == {lost.topic_id, 99}
+
+
+async def test_deletions_that_enodes_have_carried_out_are_not_kept(catalog: Catalog) -> None:
+    """An enode that has applied a later version of the directory has deleted the topics."""
+    it = await name_server(catalog)
+    topics = await created_and_deleted(it, 4)
+    register(it, [], it.version)
+    later = await created_and_deleted(it, 4)
+    unknown = await forgotten(it, later)
+    assert len(unknown) == 4 - REPORTED_MAX
+    ids = [one.topic_id for one in (*topics, *later)]
+    kept = await change(catalog, lambda stored: stored.unconfirmed.find(ids))
+    assert kept == {one.topic_id for one in unknown}
+
+
+async def test_a_topic_whose_deletion_is_final_is_not_adopted(catalog: Catalog) -> None:
+    """Between the offer and the next check, too: enodes would delete the adopted topic."""
+    it = await name_server(catalog)
+    first, *_ = await forgotten(it, await created_and_deleted(it, 4))
+    register(it, [first])
+    with pytest.raises(NotFound, match="no enode offers a topic"):
+        await it.adopt_topics([first.name], all_possible=False)
+    assert await it.adopt_topics((), all_possible=True) == ([], [])
+
+
+async def test_the_forgotten_deletions_are_limited_in_number_and_age(
+    catalog: Catalog, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """The earliest go first."""
+    monkeypatch.setattr(unconfirmed_deletions, "UNCONFIRMED_MAX", 3)
+    now_ms = SystemClock().now_ms()
+
+    async def kept(*due: tuple[int, int]) -> set[int]:
+        added = [TopicDeletion(topic(number), 1, due_at_ms, is_due=True) for number, due_at_ms in due]
+        await change(catalog, lambda stored: stored.unconfirmed.add(added, now_ms))
+        found: set[int] = await change(catalog, lambda stored: stored.unconfirmed.find(range(10)))
+        return found
+
+    assert await kept((1, now_ms), (2, now_ms - 1), (3, now_ms - 2)) == {1, 2, 3}
+    assert await kept((4, now_ms + 1)) == {1, 2, 4}
+    assert await kept((2, now_ms + 2), (5, now_ms - DELETIONS_RETENTION_MS)) == {1, 2, 4}
