@@ -8,7 +8,7 @@ import pytest_asyncio
 
 from ortoo.common.errors import NotFound
 from ortoo.common.process.clock import SystemClock
-from ortoo.namesrv.catalog import unconfirmed_deletions
+from ortoo.namesrv.catalog import transaction
 from ortoo.namesrv.catalog.catalog import Catalog
 from ortoo.namesrv.decisions import deletions
 from ortoo.namesrv.decisions.deletions import DELETIONS_RETENTION_MS, TopicDeletion
@@ -137,7 +137,7 @@ async def test_the_forgotten_deletions_are_limited_in_number_and_age(
     catalog: Catalog, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """The earliest go first."""
-    monkeypatch.setattr(unconfirmed_deletions, "UNCONFIRMED_MAX", 3)
+    monkeypatch.setattr(transaction, "UNCONFIRMED_MAX", 3)
     now_ms = SystemClock().now_ms()
 
     async def kept(*due: tuple[int, int]) -> set[int]:

@@ -34,9 +34,9 @@ def enode_registration(
 ) -> Registrations:
     """The registrations of `enode` at the name servers, renewed at least every `interval_s`.
 
-    Each request says whether the index is nearly full. It contains the reason if the enode refuses writes, the `topics`
-    that the directory does not know, and the version of the directory that the enode has applied. Without other
-    replicas it also contains the ends of the `log`.
+    Each request says whether the index is nearly full. It contains the reason if the enode refuses writes, and the
+    `topics` that the directory does not know. It contains the version of the directory that the enode has applied.
+    Without other replicas it also contains the ends of the `log`.
     """
 
     def stub(address: str) -> namesrv_pb2_grpc.NameServiceStub:

@@ -1,8 +1,7 @@
 """One change of the stored directory: its reads and writes. Runs on the catalog's thread."""
 
-import sys
 from collections import defaultdict
-from collections.abc import Collection, Iterable, Iterator, Mapping
+from collections.abc import Collection, Iterator, Mapping
 from dataclasses import dataclass, field
 from typing import Any
 
@@ -10,20 +9,23 @@ import sqlalchemy as sa
 
 from ortoo.common.directory.group import Group
 from ortoo.common.directory.topic import Permission, Placement
-from ortoo.common.groups.group_topics import owner_of_name, parent_of_topic
 from ortoo.common.groups.handle_seal import HandleKey
 from ortoo.namesrv.catalog import tables
-from ortoo.namesrv.catalog.batches import in_batches
 from ortoo.namesrv.catalog.encryption import Encryption
-from ortoo.namesrv.catalog.tables import row_of
-from ortoo.namesrv.catalog.unconfirmed_deletions import UnconfirmedDeletions
-from ortoo.namesrv.decisions.deletions import LOW_BITS, GroupDeletion, RowSums, StoredChanges, TopicDeletion
+from ortoo.namesrv.catalog.tables import TOPIC_DELETION, deletions_of, group_of, in_batches, row_of, topic_of
+from ortoo.namesrv.decisions.deletions import (
+    DELETIONS_RETENTION_MS,
+    LOW_BITS,
+    UNCONFIRMED_MAX,
+    GroupDeletion,
+    RowSums,
+    StoredChanges,
+    TopicDeletion,
+)
 from ortoo.namesrv.decisions.placements import PlacementSet
 from ortoo.namesrv.decisions.routes.route_changes import StoredDirectory
 from ortoo.namesrv.decisions.topics import Topic
 
-TOPIC_DELETION = ("deleted_at_ms", "due_at_ms", "is_due")
-"""The columns of a deleted topic that a topic does not have."""
 GROUP_DELETION = ("deleted_at_ms", "due_at_ms", "due_version")
 """The columns of a deleted group that a group does not have."""
 
@@ -34,6 +36,31 @@ class RowCounts:
 
     version: int = -1
     counts: Mapping[str, int] = field(default_factory=dict)
+
+
+class UnconfirmedDeletions:
+    """These deletions in a transaction. Each is final, because enodes were told to carry it out."""
+
+    def __init__(self, connection: sa.Connection) -> None:
+        self._connection = connection
+
+    def add(self, deletions: Collection[TopicDeletion], now_ms: int) -> None:
+        """Store deletions. Those that were due very long ago are removed, and the earliest if there are too many."""
+        table = tables.unconfirmed_deletions
+        for ids in in_batches([one.topic_id for one in deletions]):
+            self._connection.execute(sa.delete(table).where(table.c.topic_id.in_(ids)))
+        if deletions:
+            self._connection.execute(sa.insert(table), [row_of(table, one) for one in deletions])
+            by_time = sa.select(table.c.due_at_ms).order_by(table.c.due_at_ms.desc())
+            beyond_ms = self._connection.execute(by_time.offset(UNCONFIRMED_MAX).limit(1)).scalar_one_or_none() or 0
+            removed_ms = max(beyond_ms, now_ms - DELETIONS_RETENTION_MS)
+            self._connection.execute(sa.delete(table).where(table.c.due_at_ms <= removed_ms))
+
+    def find(self, topic_ids: Collection[int]) -> set[int]:
+        """Those of the ids whose deletion is stored here."""
+        column = tables.unconfirmed_deletions.c.topic_id
+        parts = (sa.select(column).where(column.in_(ids)) for ids in in_batches(topic_ids))
+        return {topic_id for part in parts for topic_id in self._connection.execute(part).scalars()}
 
 
 class CatalogTransaction:
@@ -81,9 +108,9 @@ class CatalogTransaction:
         groups = self._connection.execute(sa.select(tables.groups)).all()
         return StoredDirectory(
             self.stored_version(),
-            tuple(_topic_of(row, sets) for row in topics),
-            tuple(_group_of(row._mapping) for row in groups),
-            tuple(_deletions_of(self._connection.execute(sa.select(tables.deleted_topics)).all(), sets)),
+            tuple(topic_of(row, sets) for row in topics),
+            tuple(group_of(row._mapping) for row in groups),
+            tuple(deletions_of(self._connection.execute(sa.select(tables.deleted_topics)).all(), sets)),
             self._connection.execute(sa.select(tables.directory.c.directory_id)).scalar_one(),
             self.handle_keys(),
             self._connection.execute(sa.select(tables.directory.c.unsigned_handles)).scalar_one(),
@@ -102,8 +129,8 @@ class CatalogTransaction:
         sets = self._placement_sets({row.placement_set_id for row in topics})
         return StoredChanges(
             self.stored_version(),
-            tuple(_topic_of(row, sets) for row in topics),
-            tuple(_group_of(row._mapping) for row in groups),
+            tuple(topic_of(row, sets) for row in topics),
+            tuple(group_of(row._mapping) for row in groups),
             tuple(self._changed_topic_deletions(known)),
             tuple(self.deleted_groups()),
             self.handle_keys(),
@@ -134,7 +161,7 @@ class CatalogTransaction:
         row = self._connection.execute(sa.select(tables.topics).where(tables.topics.c.name == name)).one_or_none()
         if row is None:
             return None
-        return _topic_of(row, self._placement_sets([row.placement_set_id]))
+        return topic_of(row, self._placement_sets([row.placement_set_id]))
 
     def topics_by_id(self, topic_ids: Collection[int]) -> list[Topic]:
         """The stored topics with these ids; missing ones are left out."""
@@ -155,12 +182,12 @@ class CatalogTransaction:
             for row in self._connection.execute(sa.select(tables.topics).where(column.in_(part)))
         ]
         sets = self._placement_sets({row.placement_set_id for row in rows})
-        return [_topic_of(row, sets) for row in rows]
+        return [topic_of(row, sets) for row in rows]
 
     def group(self, name: str) -> Group | None:
         """The stored group with this name, or None."""
         row = self._connection.execute(sa.select(tables.groups).where(tables.groups.c.name == name)).one_or_none()
-        return None if row is None else _group_of(row._mapping)
+        return None if row is None else group_of(row._mapping)
 
     def handle_keys(self) -> tuple[HandleKey, ...]:
         """The keys that seal receipt handles, from the oldest to the newest."""
@@ -249,7 +276,7 @@ class CatalogTransaction:
         return self._deletions_from([row for part in parts for row in self._connection.execute(part)])
 
     def _deletions_from(self, rows: Collection[Any]) -> list[TopicDeletion]:
-        return _deletions_of(rows, self._placement_sets({row.placement_set_id for row in rows}))
+        return deletions_of(rows, self._placement_sets({row.placement_set_id for row in rows}))
 
     def restorable_topic_count(self) -> int:
         """The number of deleted topics that can be restored."""
@@ -287,7 +314,7 @@ class CatalogTransaction:
         for row in self._connection.execute(wanted):
             fields = dict(row._mapping)
             own = {one: fields.pop(one) for one in GROUP_DELETION}
-            found.append(GroupDeletion(_group_of(fields), **own))
+            found.append(GroupDeletion(group_of(fields), **own))
         return found
 
     def mark_groups_due(self, names: Collection[str]) -> None:
@@ -364,34 +391,3 @@ def _is_known(row: Any, known: Mapping[int, TopicDeletion]) -> bool:
     if one is None or [one.deleted_at_ms, one.due_at_ms, one.is_due] != times:
         return False
     return one.topic.version == version and (one.is_due or one.topic.placement_set_id == placement_set_id)
-
-
-def _deletions_of(rows: Iterable[Any], sets: Mapping[int, PlacementSet]) -> list[TopicDeletion]:
-    """Deleted topics from their rows."""
-    found = []
-    for row in rows:
-        fields = dict(row._mapping)
-        own = {name: fields.pop(name) for name in TOPIC_DELETION}
-        found.append(TopicDeletion(_topic_from(fields, sets), **own))
-    return found
-
-
-def _topic_of(row: sa.Row[tuple[object, ...]], sets: Mapping[int, PlacementSet]) -> Topic:
-    """A topic from its row."""
-    return _topic_from(dict(row._mapping), sets)
-
-
-def _topic_from(fields: dict[Any, Any], sets: Mapping[int, PlacementSet]) -> Topic:
-    """A topic from its columns."""
-    set_id = fields.pop("placement_set_id")
-    if fields["parent"] is None:
-        fields["parent"] = parent_of_topic(fields["name"]) or ""
-    fields["parent"] = sys.intern(fields["parent"])
-    if fields["owner_group"] is None:
-        fields["owner_group"], fields["owner_kind"] = owner_of_name(fields["name"])
-    return Topic(**fields, placements=sets[set_id])
-
-
-def _group_of(columns: Mapping[Any, Any]) -> Group:
-    """A group from its columns."""
-    return Group(**{tables.FIELD_NAMES.get(name, name): value for name, value in columns.items()})

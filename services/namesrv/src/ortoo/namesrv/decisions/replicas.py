@@ -282,7 +282,7 @@ def _outdated_start(report: ReplicaReport, later: ReplicaReport) -> Fenced:
     if _is_same_start(report.incarnation, later.incarnation):
         remedy = (
             "If there is only one process, and its disk was not restored from an older copy, keep the disk and restart "
-            "the process once: an earlier version may have used the number of this start twice. A disk that was "
+            "the process once. An earlier version may have used the number of this start twice. A disk that was "
             "restored from an older copy"
         )
     return Fenced(

@@ -28,8 +28,8 @@ class StoreChange(Protocol):
 class ReportedDeletions:
     """The deletions that `routes` report.
 
-    Too many are not reported. One that is forgotten before all enodes with the topic have carried it out stays in the
-    database, and is reported again when such an enode offers the topic.
+    Too many are not reported, and the earliest are forgotten. The database keeps those that an enode with the topic may
+    not have carried out. They are reported again when such an enode offers the topic.
     """
 
     def __init__(self, routes: Routes, orphaned: OrphanedTopics, change: StoreChange, clock: Clock) -> None:
