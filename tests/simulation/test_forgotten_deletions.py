@@ -22,16 +22,17 @@ async def stored(mq: Client, name: str) -> list[bytes]:
     return [one.message.body async for one in mq.admin.tail(name, from_beginning=True, follow=False)]
 
 
-@pytest.mark.parametrize("restarts", [False, True], ids=["", "name server restarts"])
+@pytest.mark.parametrize("name_servers", [1, 2])
+@pytest.mark.parametrize("restarts", [False, True], ids=["runs on", "name server restarts"])
 def test_deletions_that_are_no_longer_reported_reach_an_enode_that_was_away(
-    restarts: bool, monkeypatch: pytest.MonkeyPatch
+    restarts: bool, name_servers: int, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """It offers none of these topics. New topics of their names are empty, and the other topic has its message."""
     monkeypatch.setattr(deletions, "DELETIONS_MAX", 2)
     monkeypatch.setattr(deletions, "FORGOTTEN_AT_ONCE", 1)
 
     async def script(stage: ScriptedCluster) -> None:
-        [enode], [name_server] = stage.cluster.enodes, stage.cluster.name_servers
+        [enode], name_server = stage.cluster.enodes, stage.cluster.name_servers[0]
         async with stage.connect("operator") as mq:
             for name in (*NAMES, "other"):
                 await send(mq, name, b"old")
@@ -51,4 +52,4 @@ def test_deletions_that_are_no_longer_reported_reach_an_enode_that_was_away(
                 assert await stored(mq, name) == [b"new"]
             assert await stored(mq, "other") == [b"old"]
 
-    play(script, shape=ClusterShape(enodes=1, snodes=1))
+    play(script, shape=ClusterShape(name_servers=name_servers, enodes=1, snodes=1))
