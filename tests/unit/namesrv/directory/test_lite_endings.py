@@ -6,8 +6,10 @@ from functools import partial
 from pathlib import Path
 
 import pytest
+import sqlalchemy as sa
 
 from ortoo.common.directory.topic import MessageType, Permission, Placement
+from ortoo.namesrv.catalog import tables
 from ortoo.namesrv.catalog.catalog import Catalog
 from ortoo.namesrv.catalog.transaction import CatalogTransaction
 from ortoo.namesrv.decisions import deletions
@@ -146,3 +148,14 @@ async def test_without_a_lifetime_no_lite_topic_is_closed_or_deleted(tmp_path: P
         await change(catalog, lambda stored: stored.put_topic(lite(0, Permission.READ_ONLY), lite(0)))
         assert await change(catalog, partial(open_closed, endless, endless)) == []
         assert await change(catalog, partial(open_closed, PARENT, PARENT)) == []
+
+
+async def test_lite_topics_of_earlier_name_servers_are_opened_too(tmp_path: Path) -> None:
+    """A running name server of an earlier version stores no parent; then it is only in the name."""
+    async with opened(tmp_path) as catalog:
+        await create(catalog, [lite(0, Permission.READ_ONLY), topic(9)])
+        table = tables.topics
+        without = sa.update(table).where(table.c.topic_id.in_([0, 9])).values(parent=None)
+        await change(catalog, lambda stored: stored._connection.execute(without))
+        opened_again = await change(catalog, partial(open_closed, PARENT, dataclasses.replace(PARENT, lite_ttl_ms=0)))
+        assert [one.topic_id for one in opened_again] == [0]

@@ -172,15 +172,16 @@ class CatalogTransaction:
         return self._topics_where(tables.topics.c.name, names)
 
     def lite_topics(self, parent: str) -> list[Topic]:
-        """The stored lite topics of a parent. Goes through all topics."""
-        return self._topics_where(tables.topics.c.parent, [parent])
+        """The stored lite topics of a parent, also those without a stored parent. Goes through all topics."""
+        column = tables.topics.c.parent
+        found = sa.select(tables.topics).where(sa.or_(column == parent, column.is_(None)))
+        return [one for one in self._topics_of(self._connection.execute(found).all()) if one.parent == parent]
 
     def _topics_where(self, column: sa.Column[Any], values: Collection[Any]) -> list[Topic]:
-        rows = [
-            row
-            for part in in_batches(values)
-            for row in self._connection.execute(sa.select(tables.topics).where(column.in_(part)))
-        ]
+        parts = (sa.select(tables.topics).where(column.in_(part)) for part in in_batches(values))
+        return self._topics_of([row for part in parts for row in self._connection.execute(part)])
+
+    def _topics_of(self, rows: Collection[sa.Row[Any]]) -> list[Topic]:
         sets = self._placement_sets({row.placement_set_id for row in rows})
         return [topic_of(row, sets) for row in rows]
 
