@@ -1,6 +1,7 @@
 """Very many deletions: those that an enode has not carried out are told to it later, and no other topic is deleted."""
 
 from collections.abc import AsyncIterator, Sequence
+from functools import partial
 from pathlib import Path
 
 import pytest
@@ -149,3 +150,18 @@ async def test_the_forgotten_deletions_are_limited_in_number_and_age(
     assert await kept((1, now_ms), (2, now_ms - 1), (3, now_ms - 2)) == {1, 2, 3}
     assert await kept((4, now_ms + 1)) == {1, 2, 4}
     assert await kept((2, now_ms + 2), (5, now_ms - DELETIONS_RETENTION_MS)) == {1, 2, 4}
+
+
+async def test_old_deletions_are_removed_in_limited_numbers(catalog: Catalog, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Otherwise a change that removes a million of them exceeds the time limit of a statement, at each attempt."""
+    monkeypatch.setattr(transaction, "REMOVED_AT_ONCE", 2)
+    now_ms = SystemClock().now_ms()
+    numbers = range(1, 10)
+    old = [TopicDeletion(topic(number), 1, now_ms + number, is_due=True) for number in numbers]
+    await change(catalog, lambda stored: stored.unconfirmed.add(old, now_ms))
+    later_ms = now_ms + 2 * DELETIONS_RETENTION_MS
+    for left in (7, 5, 3, 1, 0):
+        one = TopicDeletion(topic(100 + left), 1, later_ms, is_due=True)
+        await change(catalog, partial(lambda one, stored: stored.unconfirmed.add([one], later_ms), one))
+        found = await change(catalog, lambda stored: stored.unconfirmed.find(numbers))
+        assert found == set(numbers[len(numbers) - left :])

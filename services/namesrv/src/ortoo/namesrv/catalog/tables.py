@@ -291,3 +291,12 @@ def _topic_from(fields: dict[Any, Any], sets: Mapping[int, PlacementSet]) -> Top
 def group_of(columns: Mapping[Any, Any]) -> Group:
     """A group from its columns."""
     return Group(**{FIELD_NAMES.get(name, name): value for name, value in columns.items()})
+
+
+def is_known(row: Any, known: Mapping[int, TopicDeletion]) -> bool:
+    """Whether a deleted topic is known as in its row. The placements of one that is due do not matter."""
+    topic_id, version, *times, placement_set_id = row
+    one = known.get(topic_id)
+    if one is None or [one.deleted_at_ms, one.due_at_ms, one.is_due] != times:
+        return False
+    return one.topic.version == version and (one.is_due or one.topic.placement_set_id == placement_set_id)

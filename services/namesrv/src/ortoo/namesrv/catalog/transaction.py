@@ -12,7 +12,7 @@ from ortoo.common.directory.topic import Permission, Placement
 from ortoo.common.groups.handle_seal import HandleKey
 from ortoo.namesrv.catalog import tables
 from ortoo.namesrv.catalog.encryption import Encryption
-from ortoo.namesrv.catalog.tables import TOPIC_DELETION, deletions_of, group_of, in_batches, row_of, topic_of
+from ortoo.namesrv.catalog.tables import TOPIC_DELETION, deletions_of, group_of, in_batches, is_known, row_of, topic_of
 from ortoo.namesrv.decisions.deletions import (
     DELETIONS_RETENTION_MS,
     LOW_BITS,
@@ -28,6 +28,8 @@ from ortoo.namesrv.decisions.topics import Topic
 
 GROUP_DELETION = ("deleted_at_ms", "due_at_ms", "due_version")
 """The columns of a deleted group that a group does not have."""
+REMOVED_AT_ONCE = 10_000
+"""The maximum number of forgotten deletions that a change removes, unless it adds more."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -45,16 +47,26 @@ class UnconfirmedDeletions:
         self._connection = connection
 
     def add(self, deletions: Collection[TopicDeletion], now_ms: int) -> None:
-        """Store deletions. Those that were due very long ago are removed, and the earliest if there are too many."""
+        """Store deletions. Those that were due very long ago are removed, and the earliest if there are too many.
+
+        A change removes a limited number of them, because millions may become old at the same time.
+        """
         table = tables.unconfirmed_deletions
-        for ids in in_batches([one.topic_id for one in deletions]):
-            self._connection.execute(sa.delete(table).where(table.c.topic_id.in_(ids)))
+        self.remove([one.topic_id for one in deletions])
         if deletions:
             self._connection.execute(sa.insert(table), [row_of(table, one) for one in deletions])
             by_time = sa.select(table.c.due_at_ms).order_by(table.c.due_at_ms.desc())
             beyond_ms = self._connection.execute(by_time.offset(UNCONFIRMED_MAX).limit(1)).scalar_one_or_none() or 0
             removed_ms = max(beyond_ms, now_ms - DELETIONS_RETENTION_MS)
-            self._connection.execute(sa.delete(table).where(table.c.due_at_ms <= removed_ms))
+            old = sa.select(table.c.topic_id).where(table.c.due_at_ms <= removed_ms).order_by(table.c.due_at_ms)
+            first = old.limit(max(REMOVED_AT_ONCE, len(deletions)))
+            self._connection.execute(sa.delete(table).where(table.c.topic_id.in_(first)))
+
+    def remove(self, topic_ids: Collection[int]) -> None:
+        """Remove the deletions of these topics."""
+        table = tables.unconfirmed_deletions
+        for ids in in_batches(topic_ids):
+            self._connection.execute(sa.delete(table).where(table.c.topic_id.in_(ids)))
 
     def find(self, topic_ids: Collection[int]) -> set[int]:
         """Those of the ids whose deletion is stored here."""
@@ -142,7 +154,7 @@ class CatalogTransaction:
         table = tables.deleted_topics.c
         columns = (table.topic_id, table.version, table.deleted_at_ms, table.due_at_ms, table.is_due)
         rows = self._connection.execute(sa.select(*columns, table.placement_set_id))
-        return self.deleted_topics_by_id([row.topic_id for row in rows if not _is_known(row, known)])
+        return self.deleted_topics_by_id([row.topic_id for row in rows if not is_known(row, known)])
 
     def _sums(self, table: sa.Table, identity: str) -> Iterator[int]:
         """The number of rows, and the sums of versions and of the low bits of a column, as in `RowSums`."""
@@ -383,12 +395,3 @@ def database_now_ms(connection: sa.Connection) -> int:
     else:
         now = sa.text("SELECT CAST((julianday('now') - 2440587.5) * 86400000 AS INTEGER)")
     return int(connection.execute(now).scalar_one())
-
-
-def _is_known(row: Any, known: Mapping[int, TopicDeletion]) -> bool:
-    """Whether a deleted topic is known as in its row. The placements of one that is due do not matter."""
-    topic_id, version, *times, placement_set_id = row
-    one = known.get(topic_id)
-    if one is None or [one.deleted_at_ms, one.due_at_ms, one.is_due] != times:
-        return False
-    return one.topic.version == version and (one.is_due or one.topic.placement_set_id == placement_set_id)
