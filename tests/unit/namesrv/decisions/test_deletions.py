@@ -8,10 +8,10 @@ from ortoo.common.directory.topic import Permission, Placement
 from ortoo.namesrv.decisions import deletions
 from ortoo.namesrv.decisions.deletions import (
     TopicDeletion,
+    confirmed_deletions,
     due_topics,
     expired_deletions,
     next_expiry_ms,
-    unconfirmed_deletions,
 )
 from ortoo.namesrv.decisions.routes.route_change import RouteChange
 from ortoo.namesrv.decisions.routes.route_changes import Routes, StoredDirectory
@@ -56,12 +56,12 @@ def test_the_routes_know_when_the_next_deletion_ends() -> None:
     assert routes.next_expiry_ms == 20 == next_expiry_ms(routes.deleted.values())
 
 
-def test_a_forgotten_deletion_is_unconfirmed_until_all_enodes_have_applied_it() -> None:
+def test_a_deletion_is_confirmed_when_all_enodes_have_applied_it() -> None:
     """An enode that has said nothing has confirmed nothing. One that was never due was told to no enode."""
     places = (Placement("e0", 1, 1), Placement("e1", 1, 1))
     found = deleted(1, 10, is_due=True)
     one = dataclasses.replace(found, topic=dataclasses.replace(found.topic, placements=places))
-    assert unconfirmed_deletions([one], {1: 7}, {"e0": 7, "e1": 8}) == []
-    assert unconfirmed_deletions([one], {1: 7}, {"e0": 7, "e1": 6}) == [one]
-    assert unconfirmed_deletions([one], {1: 7}, {"e0": 7}) == [one]
-    assert unconfirmed_deletions([one], {}, {}) == []
+    assert confirmed_deletions([one], {1: 7}, {"e0": 7, "e1": 8}) == {1}
+    assert confirmed_deletions([one], {1: 7}, {"e0": 7, "e1": 6}) == set()
+    assert confirmed_deletions([one], {1: 7}, {"e0": 7}) == set()
+    assert confirmed_deletions([one], {}, {"e0": 7, "e1": 8}) == set()

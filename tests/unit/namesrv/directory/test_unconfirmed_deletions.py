@@ -6,10 +6,11 @@ from pathlib import Path
 
 import pytest
 import pytest_asyncio
+import sqlalchemy as sa
 
 from ortoo.common.errors import NotFound
 from ortoo.common.process.clock import SystemClock
-from ortoo.namesrv.catalog import transaction
+from ortoo.namesrv.catalog import tables, transaction
 from ortoo.namesrv.catalog.catalog import Catalog
 from ortoo.namesrv.decisions import deletions
 from ortoo.namesrv.decisions.deletions import DELETIONS_RETENTION_MS, TopicDeletion
@@ -153,7 +154,7 @@ async def test_the_forgotten_deletions_are_limited_in_number_and_age(
 
 
 async def test_old_deletions_are_removed_in_limited_numbers(catalog: Catalog, monkeypatch: pytest.MonkeyPatch) -> None:
-    """Otherwise a change that removes a million of them exceeds the time limit of a statement, at each attempt."""
+    """A change that removes a million of them takes seconds, in which no other change is stored."""
     monkeypatch.setattr(transaction, "REMOVED_AT_ONCE", 2)
     now_ms = SystemClock().now_ms()
     numbers = range(1, 10)
@@ -165,3 +166,72 @@ async def test_old_deletions_are_removed_in_limited_numbers(catalog: Catalog, mo
         await change(catalog, partial(lambda one, stored: stored.unconfirmed.add([one], later_ms), one))
         found = await change(catalog, lambda stored: stored.unconfirmed.find(numbers))
         assert found == set(numbers[len(numbers) - left :])
+
+
+async def test_only_the_database_makes_a_forgotten_deletion_final(catalog: Catalog) -> None:
+    """G15: in a restored database the topic can be undeleted, which the name server has not read yet."""
+    it = await name_server(catalog)
+    first, *_ = await created_and_deleted(it, 3)
+    table = tables.deleted_topics
+    restorable = sa.update(table).where(table.c.topic_id == first.topic_id).values(is_due=False)
+    await change(catalog, lambda stored: stored._connection.execute(restorable))
+    await it.expire_deletions()
+    it = await name_server(catalog)
+    register(it, [first])
+    await it.expire_deletions()
+    assert first.topic_id not in await due_ids(it)
+    assert [one.topic_id for one in it.orphaned_topics()] == [first.topic_id]
+
+
+async def test_what_was_said_of_an_earlier_life_of_a_topic_does_not_count(catalog: Catalog) -> None:
+    """G15: an earlier name server adopts a topic whose deletion is final, and its next deletion can be undone."""
+    it = await name_server(catalog)
+    first, *_ = await forgotten(it, await created_and_deleted(it, 4))
+    await change(catalog, lambda stored: stored.put_topic(first, None))
+    it = await name_server(catalog)
+    it.deletion_grace_ms = 86_400_000
+    await it.delete_topic(first.name)
+    await created_and_deleted(it, 5, at_once=False)
+    for _ in range(2):
+        await it.expire_deletions()
+    assert first.topic_id not in {one.topic_id for one in it.deleted_topics()}
+    register(it, [first])
+    await it.expire_deletions()
+    assert first.topic_id not in await due_ids(it)
+    assert [one.topic_id for one in it.orphaned_topics()] == [first.topic_id]
+
+
+async def test_a_deletion_that_another_name_server_has_made_due_is_kept(catalog: Catalog) -> None:
+    """It is forgotten as one that could be undone, by a name server that has not read that change."""
+    it = await name_server(catalog)
+    it.deletion_grace_ms = 86_400_000
+    first, *_ = topics = await created_and_deleted(it, 3, at_once=False)
+    await change(catalog, lambda stored: stored.mark_topics_due([one.topic_id for one in topics], ()))
+    await it.expire_deletions()
+    it = await name_server(catalog)
+    register(it, [first])
+    assert await forgotten(it, [first]) == []
+
+
+async def test_a_version_of_a_database_that_was_replaced_by_an_older_one_confirms_nothing(catalog: Catalog) -> None:
+    """The enode has followed the newer database, and goes away before it sees the older one."""
+    it = await name_server(catalog)
+    register(it, [], it.version + 1_000)
+    held = await created_and_deleted(it, 3)
+    assert await forgotten(it, held) == held[:1]
+    register(it, held[:1])
+    assert await forgotten(it, held[:1]) == []
+
+
+async def test_a_change_forgets_and_reports_a_limited_number(catalog: Catalog, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Other changes wait for it. The next checks continue."""
+    it = await name_server(catalog)
+    held = await created_and_deleted(it, 7)
+    monkeypatch.setattr(deletions, "CHANGED_AT_ONCE_MAX", 2)
+    counts = [len(held) - len(await forgotten(it, held)) for _ in range(4)]
+    assert counts == [5, 3, 2, 2]
+    held = await forgotten(it, held)
+    monkeypatch.setattr(deletions, "DELETIONS_MAX", 100)
+    register(it, held)
+    counts = [len(held) - len(await forgotten(it, held)) for _ in range(4)]
+    assert counts == [2, 4, 5, 5]

@@ -26,6 +26,8 @@ RESTORABLE_LITE_MAX = 50_000
 """With this many restorable topics, further expired lite topics are deleted without a grace period."""
 DUE_AT_ONCE_MAX = 1_000
 """The maximum number of topics whose messages enodes are told to delete at once."""
+CHANGED_AT_ONCE_MAX = 10_000
+"""The maximum number of deletions that are forgotten or reported again in one change, which others wait for."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -179,20 +181,20 @@ def expired_deletions(deleted: Mapping[Key, TopicDeletion | GroupDeletion], now_
     return old
 
 
-def unconfirmed_deletions(
-    forgotten: Iterable[TopicDeletion], due_versions: Mapping[int, int], confirmed: Mapping[str, int]
-) -> list[TopicDeletion]:
-    """The forgotten deletions that were due, and that an enode with the topic may not have carried out.
+def confirmed_deletions(
+    deletions: Iterable[TopicDeletion], due_versions: Mapping[int, int], confirmed: Mapping[str, int]
+) -> set[int]:
+    """The ids of the topics among `deletions` that all their enodes have deleted.
 
     `due_versions` has the version of the directory in which each was reported as due, by topic id. `confirmed` has the
     version up to which each enode has carried out all deletions.
     """
-    return [
-        one
-        for one in forgotten
+    return {
+        one.topic_id
+        for one in deletions
         if (version := due_versions.get(one.topic_id)) is not None
-        and any(confirmed.get(place.enode, -1) < version for place in one.topic.placements)
-    ]
+        and all(confirmed.get(place.enode, -1) >= version for place in one.topic.placements)
+    }
 
 
 LOW_BITS: Final = (1 << 32) - 1

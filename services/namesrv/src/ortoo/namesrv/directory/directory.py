@@ -348,6 +348,7 @@ class Directory:
             self.watches.publish(RouteChange(self.version, enodes=(enode,)))
             for forgotten in self._routes.enodes.keys() - self._leases.enodes().keys():
                 del self._routes.enodes[forgotten]  # replaced by another enode; watchers know that it is dead
+                self._deletions.drop_enode(forgotten)
         if snode is not None:
             _log_process("snode", snode)
             self.watches.publish(RouteChange(self.version, snodes=(snode,)))

@@ -3,7 +3,7 @@
 import contextlib
 from collections.abc import Callable
 from functools import partial
-from itertools import chain
+from itertools import chain, islice
 from typing import Protocol, TypeVar
 
 from ortoo.common.errors import DataLoss, Unavailable
@@ -43,8 +43,12 @@ class ReportedDeletions:
         """The version of the offered topics that were compared with forgotten deletions; -1 = compare them again."""
 
     def confirm(self, enode: str, version: int) -> None:
-        """Note that an enode has carried out all deletions up to a version of this directory."""
-        self._confirmed[enode] = version
+        """Note that an enode has carried out all deletions up to a version of this directory.
+
+        A version beyond the directory's is of a database that was replaced by an older one. Deletions that follow are
+        new to the enode.
+        """
+        self._confirmed[enode] = min(version, self._routes.version)
 
     def drop_enode(self, enode: str) -> None:
         """Drop what a forgotten enode has confirmed."""
@@ -57,15 +61,16 @@ class ReportedDeletions:
         if now_ms < routes.next_expiry_ms and not deletions.has_too_many(known, groups_known):
             return
         ended = deletions.due_topics(known.values(), now_ms)
-        old = deletions.expired_deletions(known, now_ms) - {one.topic_id for one in ended}
+        expired = deletions.expired_deletions(known, now_ms) - {one.topic_id for one in ended}
+        old = set(islice(expired, deletions.CHANGED_AT_ONCE_MAX))
         if old or ended:
-            lost = deletions.unconfirmed_deletions(
+            confirmed = deletions.confirmed_deletions(
                 [known[topic_id] for topic_id in old], routes.due_versions, self._confirmed
             )
             with contextlib.suppress(Unavailable, DataLoss):  # counted, and retried later
-                mark = partial(deletion.mark_due_topics, ended, old, lost, now_ms)
+                mark = partial(deletion.mark_due_topics, ended, old, confirmed, now_ms)
                 routes.forget_deletions(await self._change(mark))
-                self._compared_version = -1 if lost else self._compared_version
+                self._compared_version = -1 if old - confirmed else self._compared_version
         told = deletions.expired_deletions(groups_known, now_ms)
         if told or any(not one.is_due and one.due_at_ms <= now_ms for one in groups_known.values()):
             with contextlib.suppress(Unavailable, DataLoss):
@@ -77,6 +82,8 @@ class ReportedDeletions:
         """Report forgotten deletions of topics that enodes offer, if there are other offers than at the last call."""
         version, said = self._orphaned.version, self._orphaned.snapshot()
         if version != self._compared_version:
+            topic_ids = said.topic_ids() - self._routes.deleted.keys()
             with contextlib.suppress(Unavailable, DataLoss):  # counted, and retried later
-                await self._change(partial(deletion.report_again, said, self._clock.now_ms()))
-                self._compared_version = version
+                report = partial(deletion.report_again, said, topic_ids, self._clock.now_ms())
+                is_complete = await self._change(report) if topic_ids else True
+                self._compared_version = version if is_complete else -1

@@ -111,7 +111,7 @@ class Routes:
             if not topic.parent:
                 self._plain_topics[topic.name] = topic
             self._count_topic(topic)
-            self.deleted.pop(topic.topic_id, None)
+        self.forget_deletions(topic.topic_id for topic in change.topics)
         self.deleted.update((one.topic_id, one) for one in change.deletions)
         self.due_versions.update(dict.fromkeys(change.due_topic_ids, self.version))
         self.deleted_groups.update((one.name, one) for one in change.group_deletions)
