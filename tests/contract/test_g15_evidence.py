@@ -168,6 +168,7 @@ async def test_a_due_deletion_is_obeyed_by_id(directory_id: str) -> None:
     await copies.apply(news(directory_id, 6, (TOPIC, "orders"), due_topic_ids=[TOPIC]))
     assert one.store.topic(TOPIC) is not None
     await copies.apply(news(directory_id, 7, due_topic_ids=[TOPIC], snapshot=False))
+    assert (copies.directory_id, copies.directory_version) == (directory_id, 7)  # it confirms what is stored
     assert one.store.topic(TOPIC) is None
     assert one.store.topics() == []
     assert copies.is_missing(TOPIC)

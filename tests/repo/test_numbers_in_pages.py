@@ -56,7 +56,7 @@ from ortoo.enode.replication.in_sync import LAG_BYTES_MAX
 from ortoo.enode.rpc.replicas.reports import REPORT_INTERVAL_S
 from ortoo.enode.settings import EnodeSettings
 from ortoo.enode.store.lock_table import DETACHED_GRACE_S, HEARTBEAT_TIMEOUT_S
-from ortoo.namesrv.decisions.deletions import DELETIONS_RETENTION_MS
+from ortoo.namesrv.decisions.deletions import DELETIONS_MAX, DELETIONS_RETENTION_MS, UNCONFIRMED_MAX
 from ortoo.namesrv.decisions.groups import GROUPS_MAX
 from ortoo.namesrv.decisions.known_stores import LOG_END_INTERVAL_S
 from ortoo.namesrv.decisions.proposals import PROPOSAL_TIMEOUT_S, TIMEOUT_DOUBLINGS_MAX
@@ -158,6 +158,8 @@ SENTENCES: tuple[tuple[str, str], ...] = (
     ("doctor.md", f"looked up among the last {DEAD_LETTERS_MAX:,} dead letters"),
     ("access.md", f"A signature is valid for {SnodeSettings().signature_window_s / 60:.0f} minutes before and after"),
     ("directory.md", f"Name servers report a deletion for {DELETIONS_RETENTION_MS // DAY_MS} days"),
+    ("directory.md", f"and at most {DELETIONS_MAX:,} deletions"),
+    ("directory.md", f"stays in the database, up to {UNCONFIRMED_MAX:,} of them"),
     ("directory.md", f"`group_retention_ms` ({EnodeSettings().group_retention_ms // DAY_MS} days; 0 = never)"),
     ("doctor.md", f"The enode remembers the owners of the last {CONSUMERS_REMEMBERED:,} leases"),
     ("doctor.md", f"are looked up among the first {SEARCHED_MAX:,} on each enode"),

@@ -228,6 +228,29 @@ def test_a_send_opens_a_lite_topic_whose_time_was_over() -> None:
     played(script)
 
 
+def test_lite_topics_are_open_again_when_their_lifetime_is_removed() -> None:
+    """They were closed, and would be deleted a minute later; now they accept messages and stay."""
+
+    async def script(it: Lite) -> None:
+        one, other = it.clients
+        await one.send(("a", b"a0"), ("b", b"b0"))
+        await it.until(lambda found: all(topic.permission == "read_only" for topic in found.values()))
+        await it.mq.admin.update_topic("t", lite_ttl_ms=0)
+        await it.until(lambda found: all(topic.permission == "read_write" for topic in found.values()))
+        await it.stage.clock.sleep(1.0)
+        assert (await other.send(("a", b"a1"))).entries[0].status.code == Code.OK
+        await it.stage.clock.sleep(3 * expiry.CLOSED_GRACE_S)
+        assert {name: found.permission for name, found in (await it.lite_topics()).items()} == dict.fromkeys(
+            "ab", "read_write"
+        )
+        assert await one.sync(ADD, "a") == Code.OK
+        [first] = await one.receive(wait_s=10)
+        assert await one.ack(first) == Code.OK
+        assert bodies([first, *await one.receive(wait_s=10)]) == [b"a0", b"a1"]
+
+    played(script)
+
+
 def test_a_clock_that_is_set_wrong_ends_no_lite_topic() -> None:
     """A snode whose wall clock steps forward by a day deletes no recently sent unread message."""
 

@@ -1,8 +1,10 @@
 """Lists that are read in pages: the cost of a page, and changes between two pages."""
 
 from dataclasses import dataclass, field
+from itertools import pairwise
 
 from ortoo.common.process.clock import SystemClock
+from ortoo.common.process.long_work import SLICE_ITEMS
 from ortoo.namesrv.rpc.ordered_list import OrderedList
 from ortoo.v1.namesrv_pb2 import ListTopicsRequest
 from ortoo.v1.orphaned_topics_pb2 import OrphanedTopic
@@ -67,3 +69,32 @@ async def test_rows_that_come_and_go_between_pages_move_no_others() -> None:
     assert await numbers.page("000003", limit=2) == ([4, 5], "000005")
     assert await numbers.page("000005", limit=2) == ([7, 9], "")
     assert await numbers.page("999999") == ([], "")
+
+
+@dataclass
+class CountingClock(SystemClock):
+    """A clock that records how many keys had been computed at each step of the event loop."""
+
+    keys: list[int] = field(default_factory=list)
+    at_steps: list[int] = field(default_factory=lambda: [0])
+
+    async def sleep(self, seconds: float) -> None:
+        """Record a step, and let the event loop do other work."""
+        self.at_steps.append(len(self.keys))
+        await super().sleep(seconds)
+
+
+async def test_a_long_list_is_prepared_in_steps() -> None:
+    """The event loop does other work after each slice of the items, and after each step of the sort."""
+    clock, count = CountingClock(), 10 * SLICE_ITEMS
+
+    def key_of(number: int) -> str:
+        clock.keys.append(number)
+        return f"{number:06}"
+
+    listed = OrderedList(lambda: range(count, 0, -1), key_of, lambda one: OrphanedTopic(topic_id=one), lambda: 1)
+    rows: list[OrphanedTopic] = []
+    assert await listed.fill(rows, ListTopicsRequest(limit=3), clock) == "000003"
+    assert [row.topic_id for row in rows] == [1, 2, 3]
+    assert len(clock.keys) == count
+    assert max(later - earlier for earlier, later in pairwise(clock.at_steps)) <= SLICE_ITEMS

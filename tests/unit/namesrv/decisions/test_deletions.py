@@ -1,10 +1,18 @@
 """Deletions of topics: those that become due at once, and those that are forgotten."""
 
+import dataclasses
+
 import pytest
 
-from ortoo.common.directory.topic import Permission
+from ortoo.common.directory.topic import Permission, Placement
 from ortoo.namesrv.decisions import deletions
-from ortoo.namesrv.decisions.deletions import TopicDeletion, due_topics, expired_deletions, next_expiry_ms
+from ortoo.namesrv.decisions.deletions import (
+    TopicDeletion,
+    confirmed_deletions,
+    due_topics,
+    expired_deletions,
+    next_expiry_ms,
+)
 from ortoo.namesrv.decisions.routes.route_change import RouteChange
 from ortoo.namesrv.decisions.routes.route_changes import Routes, StoredDirectory
 from ortoo.namesrv.decisions.topics import Topic
@@ -46,3 +54,14 @@ def test_the_routes_know_when_the_next_deletion_ends() -> None:
     assert routes.next_expiry_ms == 50
     routes.apply(RouteChange(3, deletions=(deleted(3, 20),)))
     assert routes.next_expiry_ms == 20 == next_expiry_ms(routes.deleted.values())
+
+
+def test_a_deletion_is_confirmed_when_all_enodes_have_applied_it() -> None:
+    """An enode that has said nothing has confirmed nothing. One that was never due was told to no enode."""
+    places = (Placement("e0", 1, 1), Placement("e1", 1, 1))
+    found = deleted(1, 10, is_due=True)
+    one = dataclasses.replace(found, topic=dataclasses.replace(found.topic, placements=places))
+    assert confirmed_deletions([one], {1: 7}, {"e0": 7, "e1": 8}) == {1}
+    assert confirmed_deletions([one], {1: 7}, {"e0": 7, "e1": 6}) == set()
+    assert confirmed_deletions([one], {1: 7}, {"e0": 7}) == set()
+    assert confirmed_deletions([one], {}, {"e0": 7, "e1": 8}) == set()

@@ -105,6 +105,17 @@ def test_a_disk_that_was_put_back_from_an_older_copy_is_named(incarnation: int) 
     members.update(report(1, incarnation=(4 << 32) + 1), 1.0)
 
 
+@pytest.mark.parametrize(("start", "may_be_repeated"), [(3, True), (2, False)])
+def test_only_a_start_whose_number_was_used_twice_is_told_to_restart(start: int, may_be_repeated: bool) -> None:
+    """An earlier version could use a number twice, and the disk has all messages. A smaller number is an older copy."""
+    members = ReplicaSets(lease_s=3.0)
+    said(report(1, incarnation=(3 << 32) + 7), members=members)
+    with pytest.raises(Fenced) as refused:
+        members.update(report(1, incarnation=(start << 32) + 9), 1.0)
+    assert ("keep the disk and restart the process once" in refused.value.message) is may_be_repeated
+    assert "empty its folder, and add it as a new replica" in refused.value.message
+
+
 def test_two_copies_of_a_disk_that_are_started_are_named() -> None:
     """Both have the same count of starts, each with another random part."""
     members = ReplicaSets(lease_s=3.0)

@@ -1,22 +1,27 @@
 """Lite topics are closed and deleted in batches: only those whose version is current, with few statements."""
 
+import dataclasses
 from collections.abc import Collection, Mapping
 from functools import partial
 from pathlib import Path
 
 import pytest
+import sqlalchemy as sa
 
 from ortoo.common.directory.topic import MessageType, Permission, Placement
+from ortoo.namesrv.catalog import tables
 from ortoo.namesrv.catalog.catalog import Catalog
 from ortoo.namesrv.catalog.transaction import CatalogTransaction
 from ortoo.namesrv.decisions import deletions
 from ortoo.namesrv.decisions.routes.route_change import RouteChange
 from ortoo.namesrv.decisions.topics import Topic
 from ortoo.namesrv.directory import deletion
-from ortoo.namesrv.directory.lite_endings import EndedLiteTopics, end_lite_topics
+from ortoo.namesrv.directory.lite_endings import EndedLiteTopics, end_lite_topics, open_closed
 from tests.unit.namesrv.catalog.test_change_cost import change, opened, statements, topic
 
 NOW_MS, GRACE_MS = 100, 1_000
+TTL_MS = 60_000
+PARENT = Topic("p", 999, 1, Permission.READ_WRITE, (Placement("e", 1, 1),), 1, MessageType.LITE, lite_ttl_ms=TTL_MS)
 
 
 def name_of(number: int) -> str:
@@ -31,13 +36,18 @@ def lite(number: int, permission: Permission = Permission.READ_WRITE) -> Topic:
 
 
 async def create(catalog: Catalog, topics: Collection[Topic]) -> None:
-    """Store topics."""
+    """Store a parent and topics."""
 
     def work(stored: CatalogTransaction) -> None:
-        for one in topics:
+        for one in [PARENT, *topics]:
             stored.put_topic(one, None)
 
     await change(catalog, work)
+
+
+async def permissions(catalog: Catalog) -> dict[str, Permission]:
+    """The permission of each stored topic except the parent."""
+    return {one.name: one.permission for one in (await catalog.load_all()).topics if one.name != PARENT.name}
 
 
 async def end(
@@ -68,13 +78,12 @@ async def test_only_lite_topics_in_the_given_version_end(tmp_path: Path) -> None
         assert published is not None
         assert published.deleted_topics == (name_of(1),)
         assert [(one.topic_id, one.due_at_ms) for one in published.deletions] == [(1, NOW_MS + GRACE_MS)]
-        stored = await catalog.load_all()
-        assert {one.name: one.permission for one in stored.topics} == {
+        assert await permissions(catalog) == {
             name_of(0): Permission.READ_ONLY,
             name_of(2): Permission.READ_WRITE,
             "t9": Permission.READ_WRITE,
         }
-        assert [one.topic_id for one in stored.deletions] == [1]
+        assert [one.topic_id for one in (await catalog.load_all()).deletions] == [1]
 
 
 async def test_a_lite_topic_without_permissions_stays_closed_for_readers(tmp_path: Path) -> None:
@@ -86,7 +95,7 @@ async def test_a_lite_topic_without_permissions_stays_closed_for_readers(tmp_pat
         assert [one.name for one in published.topics] == [name_of(1)]
         closed = {one.name: one.permission for one in answer.closed}
         assert closed == {name_of(0): Permission.NONE, name_of(1): Permission.READ_ONLY}
-        assert {one.name: one.permission for one in (await catalog.load_all()).topics} == closed
+        assert await permissions(catalog) == closed
 
 
 async def test_a_batch_takes_as_many_statements_as_one_lite_topic(tmp_path: Path) -> None:
@@ -118,3 +127,35 @@ async def test_very_many_ended_lite_topics_take_no_place_of_topics_to_restore(
             due.append(published.due_topic_ids)
         assert due == [[], [1], [2]]
         assert {one.topic_id for one in (await catalog.load_all()).deletions if not one.is_due} == {0, 9}
+
+
+async def test_without_a_lifetime_no_lite_topic_is_closed_or_deleted(tmp_path: Path) -> None:
+    """A snode asks for both before it knows that the lifetime was removed. The closed ones are opened."""
+    async with opened(tmp_path) as catalog:
+        await create(catalog, [lite(0), lite(1, Permission.READ_ONLY), lite(2, Permission.NONE), topic(9)])
+        endless = dataclasses.replace(PARENT, lite_ttl_ms=0)
+
+        def remove_lifetime(stored: CatalogTransaction) -> list[Topic]:
+            stored.put_topic(endless, PARENT)
+            return open_closed(PARENT, endless, stored)
+
+        [open_again] = await change(catalog, remove_lifetime)
+        assert (open_again.topic_id, open_again.permission) == (1, Permission.READ_WRITE)
+        assert open_again in (await catalog.load_all()).topics
+        answer, published = await end(catalog, {name_of(0): 1}, {name_of(1): 1, name_of(2): 1})
+        assert (answer.closed, answer.deleted, published) == ([], [], None)
+        # Closed by an operator, since there is no lifetime.
+        await change(catalog, lambda stored: stored.put_topic(lite(0, Permission.READ_ONLY), lite(0)))
+        assert await change(catalog, partial(open_closed, endless, endless)) == []
+        assert await change(catalog, partial(open_closed, PARENT, PARENT)) == []
+
+
+async def test_lite_topics_of_earlier_name_servers_are_opened_too(tmp_path: Path) -> None:
+    """A running name server of an earlier version stores no parent; then it is only in the name."""
+    async with opened(tmp_path) as catalog:
+        await create(catalog, [lite(0, Permission.READ_ONLY), topic(9)])
+        table = tables.topics
+        without = sa.update(table).where(table.c.topic_id.in_([0, 9])).values(parent=None)
+        await change(catalog, lambda stored: stored._connection.execute(without))
+        opened_again = await change(catalog, partial(open_closed, PARENT, dataclasses.replace(PARENT, lite_ttl_ms=0)))
+        assert [one.topic_id for one in opened_again] == [0]

@@ -32,10 +32,15 @@ class RegisterEnodeRequest(_message.Message):
     UNKNOWN_TOPICS_FIELD_NUMBER: _builtins.int
     UNLISTED_TOPIC_COUNT_FIELD_NUMBER: _builtins.int
     LOG_FIELD_NUMBER: _builtins.int
+    DIRECTORY_VERSION_FIELD_NUMBER: _builtins.int
     directory_id: _builtins.str
     """The id of the directory that the enode watches; empty = none yet."""
     unlisted_topic_count: _builtins.int
     """The number of further such topics."""
+    directory_version: _builtins.int
+    """The version of the watched directory whose changes the enode has applied, durably; 0 = none. The name server keeps
+    due deletions until the enodes have applied them.
+    """
     @_builtins.property
     def enode(self) -> _topic_pb2.Enode:
         """Name, address and store id."""
@@ -56,10 +61,11 @@ class RegisterEnodeRequest(_message.Message):
         unknown_topics: _abc.Iterable[_topic_pb2.StoredTopic] | None = ...,
         unlisted_topic_count: _builtins.int = ...,
         log: _topic_pb2.EnodeLog | None = ...,
+        directory_version: _builtins.int = ...,
     ) -> None: ...
     _HasFieldArgType: _TypeAlias = _typing.Literal["enode", b"enode", "log", b"log"]  # noqa: Y015
     def HasField(self, field_name: _HasFieldArgType) -> _builtins.bool: ...
-    _ClearFieldArgType: _TypeAlias = _typing.Literal["directory_id", b"directory_id", "enode", b"enode", "log", b"log", "unknown_topics", b"unknown_topics", "unlisted_topic_count", b"unlisted_topic_count"]  # noqa: Y015
+    _ClearFieldArgType: _TypeAlias = _typing.Literal["directory_id", b"directory_id", "directory_version", b"directory_version", "enode", b"enode", "log", b"log", "unknown_topics", b"unknown_topics", "unlisted_topic_count", b"unlisted_topic_count"]  # noqa: Y015
     def ClearField(self, field_name: _ClearFieldArgType) -> None: ...
     def WhichOneof(self, oneof_group: _Never) -> None: ...
 

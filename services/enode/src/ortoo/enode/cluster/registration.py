@@ -35,7 +35,8 @@ def enode_registration(
     """The registrations of `enode` at the name servers, renewed at least every `interval_s`.
 
     Each request says whether the index is nearly full. It contains the reason if the enode refuses writes, and the
-    `topics` that the directory does not know. Without other replicas it also contains the ends of the `log`.
+    `topics` that the directory does not know. It contains the version of the directory that the enode has applied.
+    Without other replicas it also contains the ends of the `log`.
     """
 
     def stub(address: str) -> namesrv_pb2_grpc.NameServiceStub:
@@ -46,6 +47,7 @@ def enode_registration(
         request = namesrv_pb2.RegisterEnodeRequest(
             enode=enode,
             directory_id=topics.directory_id,
+            directory_version=topics.directory_version,
             unknown_topics=[write(topic_pb2.StoredTopic, copy) for copy in unknown[:UNKNOWN_TOPICS_MAX]],
             unlisted_topic_count=max(0, len(unknown) - UNKNOWN_TOPICS_MAX),
             log=log(),

@@ -39,6 +39,8 @@ class TopicCopies:
         """Begin with the topics of the store."""
         self.directory_id = ""
         """The id of the last seen directory; empty = none since the start."""
+        self.directory_version = 0
+        """The version of this directory whose changes are stored; 0 = none since the start."""
         self.watching = asyncio.Event()
         """Set while a name server is followed."""
         self._store = store
@@ -125,13 +127,15 @@ class TopicCopies:
         for topic_id in (*response.deleted_topic_ids, *deleted, *elsewhere):
             self._placed.pop(topic_id, None)
         self._placed.update(placed)
-        self.directory_id = response.directory_id
+        if response.directory_id != self.directory_id:
+            self.directory_id, self.directory_version = response.directory_id, 0
         self._to_compare |= changed_ids
         held = [self._merged_with_stored(copy) for copy in here]
         await self._store.put_topics([copy for copy in held if copy != self._store.topic(copy.topic_id)])
         if deleted:  # the locks of deleted topics are found among all locks
             await self._store.delete_topics(sorted(deleted))
         self._to_compare |= changed_ids  # the stored topics have changed since
+        self.directory_version = response.version
         self._serve(here, response)
         changed, self._changed = self._changed, asyncio.Event()
         changed.set()

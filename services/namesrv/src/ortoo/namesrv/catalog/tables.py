@@ -1,23 +1,27 @@
-"""The tables of the directory, and the stored form of their columns. Only SQL that all supported databases accept.
+"""The tables of the directory, their rows and columns, as stored. Only SQL that all supported databases accept.
 
 A column for a field of a value has the name of the field: `row_of` and `Topic(**row._mapping)` depend on it.
 """
 
-from collections.abc import Callable, Mapping
+import sys
+from collections.abc import Callable, Collection, Iterable, Iterator, Mapping
 from dataclasses import fields
 from enum import IntEnum
-from typing import Any
+from typing import Any, TypeVar
 
 import sqlalchemy as sa
 
 from ortoo.common.directory.group import DEFAULTS, Group
 from ortoo.common.directory.topic import MessageType, Permission
-from ortoo.common.groups.group_topics import OwnedTopicKind
+from ortoo.common.groups.group_topics import OwnedTopicKind, owner_of_name, parent_of_topic
 from ortoo.common.groups.retry_policy import RetryPolicy
 from ortoo.common.grpc.enum_values import known_or
-from ortoo.namesrv.decisions.placements import format_order, parse_order
+from ortoo.namesrv.decisions.deletions import TopicDeletion
+from ortoo.namesrv.decisions.placements import PlacementSet, format_order, parse_order
 from ortoo.namesrv.decisions.replicas import ReplicaId
+from ortoo.namesrv.decisions.topics import Topic
 
+T = TypeVar("T")
 SCHEMA_VERSION = 1
 """The schema version in databases from before there were migrations."""
 
@@ -76,6 +80,9 @@ ID64 = EncodedColumn(sa.BigInteger(), _signed, _unsigned)
 """Unsigned 64-bit ids, since the integers of databases have a sign."""
 RETRY = EncodedColumn(sa.String(1_024), RetryPolicy.text, RetryPolicy.read)
 
+TOPIC_DELETION = ("deleted_at_ms", "due_at_ms", "is_due")
+"""The columns of a deleted topic that a topic does not have."""
+IDS_IN_STATEMENT = 500
 COLUMN_NAMES = {"auto_created": "by_use"}
 """Fields whose column has another name."""
 FIELD_NAMES = {column: field for field, column in COLUMN_NAMES.items()}
@@ -139,6 +146,13 @@ deleted_topics = sa.Table(
     sa.Column("due_at_ms", sa.BigInteger, nullable=False),
     sa.Column("is_due", sa.Boolean, nullable=False, server_default=sa.false()),
 )
+unconfirmed_deletions = sa.Table(
+    "unconfirmed_deletions",
+    metadata,
+    sa.Column("topic_id", ID64, primary_key=True, autoincrement=False),
+    sa.Column("due_at_ms", sa.BigInteger, nullable=False, index=True),
+)
+"""Due deletions that are no longer reported, although an enode may not have carried them out. Since revision 0018."""
 placement_sets = sa.Table(
     "placement_sets",
     metadata,
@@ -240,3 +254,49 @@ def row_of(table: sa.Table, value: object, **given: object) -> dict[str, object]
         c.name: given[c.name] if c.name in given else getattr(value, FIELD_NAMES.get(c.name, c.name))
         for c in table.columns
     }
+
+
+def in_batches(ids: Collection[T]) -> Iterator[list[T]]:
+    """Split ids or names into lists, each short enough for one SQL statement."""
+    listed = list(ids)
+    return (listed[start : start + IDS_IN_STATEMENT] for start in range(0, len(listed), IDS_IN_STATEMENT))
+
+
+def deletions_of(rows: Iterable[Any], sets: Mapping[int, PlacementSet]) -> list[TopicDeletion]:
+    """Deleted topics from their rows."""
+    found = []
+    for row in rows:
+        fields = dict(row._mapping)
+        own = {name: fields.pop(name) for name in TOPIC_DELETION}
+        found.append(TopicDeletion(_topic_from(fields, sets), **own))
+    return found
+
+
+def topic_of(row: sa.Row[tuple[object, ...]], sets: Mapping[int, PlacementSet]) -> Topic:
+    """A topic from its row."""
+    return _topic_from(dict(row._mapping), sets)
+
+
+def _topic_from(fields: dict[Any, Any], sets: Mapping[int, PlacementSet]) -> Topic:
+    """A topic from its columns."""
+    set_id = fields.pop("placement_set_id")
+    if fields["parent"] is None:
+        fields["parent"] = parent_of_topic(fields["name"]) or ""
+    fields["parent"] = sys.intern(fields["parent"])
+    if fields["owner_group"] is None:
+        fields["owner_group"], fields["owner_kind"] = owner_of_name(fields["name"])
+    return Topic(**fields, placements=sets[set_id])
+
+
+def group_of(columns: Mapping[Any, Any]) -> Group:
+    """A group from its columns."""
+    return Group(**{FIELD_NAMES.get(name, name): value for name, value in columns.items()})
+
+
+def is_known(row: Any, known: Mapping[int, TopicDeletion]) -> bool:
+    """Whether a deleted topic is known as in its row. The placements of one that is due do not matter."""
+    topic_id, version, *times, placement_set_id = row
+    one = known.get(topic_id)
+    if one is None or [one.deleted_at_ms, one.due_at_ms, one.is_due] != times:
+        return False
+    return one.topic.version == version and (one.is_due or one.topic.placement_set_id == placement_set_id)

@@ -1,31 +1,35 @@
 """One change of the stored directory: its reads and writes. Runs on the catalog's thread."""
 
-import sys
 from collections import defaultdict
-from collections.abc import Collection, Iterable, Iterator, Mapping
+from collections.abc import Collection, Iterator, Mapping
 from dataclasses import dataclass, field
-from typing import Any, TypeVar
+from typing import Any
 
 import sqlalchemy as sa
 
 from ortoo.common.directory.group import Group
 from ortoo.common.directory.topic import Permission, Placement
-from ortoo.common.groups.group_topics import owner_of_name, parent_of_topic
 from ortoo.common.groups.handle_seal import HandleKey
 from ortoo.namesrv.catalog import tables
 from ortoo.namesrv.catalog.encryption import Encryption
-from ortoo.namesrv.catalog.tables import row_of
-from ortoo.namesrv.decisions.deletions import LOW_BITS, GroupDeletion, RowSums, StoredChanges, TopicDeletion
+from ortoo.namesrv.catalog.tables import TOPIC_DELETION, deletions_of, group_of, in_batches, is_known, row_of, topic_of
+from ortoo.namesrv.decisions.deletions import (
+    DELETIONS_RETENTION_MS,
+    LOW_BITS,
+    UNCONFIRMED_MAX,
+    GroupDeletion,
+    RowSums,
+    StoredChanges,
+    TopicDeletion,
+)
 from ortoo.namesrv.decisions.placements import PlacementSet
 from ortoo.namesrv.decisions.routes.route_changes import StoredDirectory
 from ortoo.namesrv.decisions.topics import Topic
 
-IDS_IN_STATEMENT = 500
-TOPIC_DELETION = ("deleted_at_ms", "due_at_ms", "is_due")
-"""The columns of a deleted topic that a topic does not have."""
 GROUP_DELETION = ("deleted_at_ms", "due_at_ms", "due_version")
 """The columns of a deleted group that a group does not have."""
-T = TypeVar("T")
+REMOVED_AT_ONCE = 10_000
+"""The maximum number of forgotten deletions that a change removes, unless it adds more."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -36,12 +40,49 @@ class RowCounts:
     counts: Mapping[str, int] = field(default_factory=dict)
 
 
+class UnconfirmedDeletions:
+    """These deletions in a transaction. Each is final, because enodes were told to carry it out."""
+
+    def __init__(self, connection: sa.Connection) -> None:
+        self._connection = connection
+
+    def add(self, deletions: Collection[TopicDeletion], now_ms: int) -> None:
+        """Store deletions. Those that were due very long ago are removed, and the earliest if there are too many.
+
+        A change removes a limited number of them, because millions may become old at the same time.
+        """
+        table = tables.unconfirmed_deletions
+        self.remove([one.topic_id for one in deletions])
+        if deletions:
+            self._connection.execute(sa.insert(table), [row_of(table, one) for one in deletions])
+            by_time = sa.select(table.c.due_at_ms).order_by(table.c.due_at_ms.desc())
+            beyond_ms = self._connection.execute(by_time.offset(UNCONFIRMED_MAX).limit(1)).scalar_one_or_none() or 0
+            removed_ms = max(beyond_ms, now_ms - DELETIONS_RETENTION_MS)
+            old = sa.select(table.c.topic_id).where(table.c.due_at_ms <= removed_ms).order_by(table.c.due_at_ms)
+            first = old.limit(max(REMOVED_AT_ONCE, len(deletions)))
+            self._connection.execute(sa.delete(table).where(table.c.topic_id.in_(first)))
+
+    def remove(self, topic_ids: Collection[int]) -> None:
+        """Remove the deletions of these topics."""
+        table = tables.unconfirmed_deletions
+        for ids in in_batches(topic_ids):
+            self._connection.execute(sa.delete(table).where(table.c.topic_id.in_(ids)))
+
+    def find(self, topic_ids: Collection[int]) -> set[int]:
+        """Those of the ids whose deletion is stored here."""
+        column = tables.unconfirmed_deletions.c.topic_id
+        parts = (sa.select(column).where(column.in_(ids)) for ids in in_batches(topic_ids))
+        return {topic_id for part in parts for topic_id in self._connection.execute(part).scalars()}
+
+
 class CatalogTransaction:
     """One open transaction on the directory. The caller commits all its changes, or rolls all of them back."""
 
     def __init__(self, connection: sa.Connection, encryption: Encryption | None = None) -> None:
         self._connection = connection
         self._encryption = encryption or Encryption()
+        self.unconfirmed = UnconfirmedDeletions(connection)
+        """The due deletions that were forgotten before all enodes had carried them out."""
         self.version = 0
         self.counts: dict[str, int] = {}
         """The number of rows of each table that was counted, including the changes of this transaction."""
@@ -79,9 +120,9 @@ class CatalogTransaction:
         groups = self._connection.execute(sa.select(tables.groups)).all()
         return StoredDirectory(
             self.stored_version(),
-            tuple(_topic_of(row, sets) for row in topics),
-            tuple(_group_of(row._mapping) for row in groups),
-            tuple(_deletions_of(self._connection.execute(sa.select(tables.deleted_topics)).all(), sets)),
+            tuple(topic_of(row, sets) for row in topics),
+            tuple(group_of(row._mapping) for row in groups),
+            tuple(deletions_of(self._connection.execute(sa.select(tables.deleted_topics)).all(), sets)),
             self._connection.execute(sa.select(tables.directory.c.directory_id)).scalar_one(),
             self.handle_keys(),
             self._connection.execute(sa.select(tables.directory.c.unsigned_handles)).scalar_one(),
@@ -100,8 +141,8 @@ class CatalogTransaction:
         sets = self._placement_sets({row.placement_set_id for row in topics})
         return StoredChanges(
             self.stored_version(),
-            tuple(_topic_of(row, sets) for row in topics),
-            tuple(_group_of(row._mapping) for row in groups),
+            tuple(topic_of(row, sets) for row in topics),
+            tuple(group_of(row._mapping) for row in groups),
             tuple(self._changed_topic_deletions(known)),
             tuple(self.deleted_groups()),
             self.handle_keys(),
@@ -113,7 +154,7 @@ class CatalogTransaction:
         table = tables.deleted_topics.c
         columns = (table.topic_id, table.version, table.deleted_at_ms, table.due_at_ms, table.is_due)
         rows = self._connection.execute(sa.select(*columns, table.placement_set_id))
-        return self.deleted_topics_by_id([row.topic_id for row in rows if not _is_known(row, known)])
+        return self.deleted_topics_by_id([row.topic_id for row in rows if not is_known(row, known)])
 
     def _sums(self, table: sa.Table, identity: str) -> Iterator[int]:
         """The number of rows, and the sums of versions and of the low bits of a column, as in `RowSums`."""
@@ -124,7 +165,7 @@ class CatalogTransaction:
     def existing_groups(self, names: Collection[str]) -> set[str]:
         """Those of the names that groups have."""
         column = tables.groups.c.name
-        parts = (sa.select(column).where(column.in_(part)) for part in _in_batches(names))
+        parts = (sa.select(column).where(column.in_(part)) for part in in_batches(names))
         return {name for part in parts for name in self._connection.execute(part).scalars()}
 
     def topic(self, name: str) -> Topic | None:
@@ -132,7 +173,7 @@ class CatalogTransaction:
         row = self._connection.execute(sa.select(tables.topics).where(tables.topics.c.name == name)).one_or_none()
         if row is None:
             return None
-        return _topic_of(row, self._placement_sets([row.placement_set_id]))
+        return topic_of(row, self._placement_sets([row.placement_set_id]))
 
     def topics_by_id(self, topic_ids: Collection[int]) -> list[Topic]:
         """The stored topics with these ids; missing ones are left out."""
@@ -142,19 +183,24 @@ class CatalogTransaction:
         """The stored topics with these names; missing ones are left out."""
         return self._topics_where(tables.topics.c.name, names)
 
+    def lite_topics(self, parent: str) -> list[Topic]:
+        """The stored lite topics of a parent, also those without a stored parent. Goes through all topics."""
+        column = tables.topics.c.parent
+        found = sa.select(tables.topics).where(sa.or_(column == parent, column.is_(None)))
+        return [one for one in self._topics_of(self._connection.execute(found).all()) if one.parent == parent]
+
     def _topics_where(self, column: sa.Column[Any], values: Collection[Any]) -> list[Topic]:
-        rows = [
-            row
-            for part in _in_batches(values)
-            for row in self._connection.execute(sa.select(tables.topics).where(column.in_(part)))
-        ]
+        parts = (sa.select(tables.topics).where(column.in_(part)) for part in in_batches(values))
+        return self._topics_of([row for part in parts for row in self._connection.execute(part)])
+
+    def _topics_of(self, rows: Collection[sa.Row[Any]]) -> list[Topic]:
         sets = self._placement_sets({row.placement_set_id for row in rows})
-        return [_topic_of(row, sets) for row in rows]
+        return [topic_of(row, sets) for row in rows]
 
     def group(self, name: str) -> Group | None:
         """The stored group with this name, or None."""
         row = self._connection.execute(sa.select(tables.groups).where(tables.groups.c.name == name)).one_or_none()
-        return None if row is None else _group_of(row._mapping)
+        return None if row is None else group_of(row._mapping)
 
     def handle_keys(self) -> tuple[HandleKey, ...]:
         """The keys that seal receipt handles, from the oldest to the newest."""
@@ -197,17 +243,26 @@ class CatalogTransaction:
         values = {"placement_set_id": topic.placement_set_id}
         self._connection.execute(sa.update(tables.deleted_topics).where(here).values(values))
 
-    def close_topics(self, topics: Collection[Topic]) -> None:
-        """Close topics for senders, in this transaction's version."""
+    def set_permission(self, topics: Collection[Topic], permission: Permission) -> None:
+        """Store the permission of topics, in this transaction's version."""
         table = tables.topics
-        for ids in _in_batches([topic.topic_id for topic in topics]):
-            closed = sa.update(table).where(table.c.topic_id.in_(ids))
-            self._connection.execute(closed.values(permission=Permission.READ_ONLY, version=self.version))
+        for ids in in_batches([topic.topic_id for topic in topics]):
+            changed = sa.update(table).where(table.c.topic_id.in_(ids))
+            self._connection.execute(changed.values(permission=permission, version=self.version))
 
     def delete_topics(self, deletions: Collection[TopicDeletion]) -> None:
         """Move topics to the deleted topics."""
         self._delete_rows(tables.topics, [one.topic_id for one in deletions])
         self._add_to_count(tables.topics, -len(deletions))
+        self._add_deletions(deletions)
+
+    def report_deletions_again(self, deletions: Collection[TopicDeletion]) -> None:
+        """Store deletions of topics that the directory lacks, with the placements at the enodes that hold them."""
+        for placements in {one.topic.placement_set for one in deletions}:
+            self._put_placement_set(placements)
+        self._add_deletions(deletions)
+
+    def _add_deletions(self, deletions: Collection[TopicDeletion]) -> None:
         rows = [
             row_of(tables.deleted_topics, one.topic, **{name: getattr(one, name) for name in TOPIC_DELETION})
             for one in deletions
@@ -230,11 +285,11 @@ class CatalogTransaction:
     def deleted_topics_by_id(self, topic_ids: Collection[int]) -> list[TopicDeletion]:
         """The deleted topics with these ids; missing ones are left out."""
         table = tables.deleted_topics
-        parts = (sa.select(table).where(table.c.topic_id.in_(ids)) for ids in _in_batches(topic_ids))
+        parts = (sa.select(table).where(table.c.topic_id.in_(ids)) for ids in in_batches(topic_ids))
         return self._deletions_from([row for part in parts for row in self._connection.execute(part)])
 
     def _deletions_from(self, rows: Collection[Any]) -> list[TopicDeletion]:
-        return _deletions_of(rows, self._placement_sets({row.placement_set_id for row in rows}))
+        return deletions_of(rows, self._placement_sets({row.placement_set_id for row in rows}))
 
     def restorable_topic_count(self) -> int:
         """The number of deleted topics that can be restored."""
@@ -245,7 +300,7 @@ class CatalogTransaction:
     def mark_topics_due(self, due: Collection[int], expired_ids: Collection[int]) -> None:
         """Record that enodes must delete the topics with the ids `due`, and forget the deletions with `expired_ids`."""
         table = tables.deleted_topics
-        for ids in _in_batches(due):
+        for ids in in_batches(due):
             self._connection.execute(sa.update(table).where(table.c.topic_id.in_(ids)).values(is_due=True))
         self._delete_rows(table, expired_ids)
 
@@ -272,18 +327,18 @@ class CatalogTransaction:
         for row in self._connection.execute(wanted):
             fields = dict(row._mapping)
             own = {one: fields.pop(one) for one in GROUP_DELETION}
-            found.append(GroupDeletion(_group_of(fields), **own))
+            found.append(GroupDeletion(group_of(fields), **own))
         return found
 
     def mark_groups_due(self, names: Collection[str]) -> None:
         """Record that enodes must delete the groups `names`, as of this transaction's version."""
         table = tables.deleted_groups
-        for part in _in_batches(names):
+        for part in in_batches(names):
             self._connection.execute(sa.update(table).where(table.c.name.in_(part)).values(due_version=self.version))
 
     def remove_deleted_groups(self, names: Collection[str]) -> None:
         """Forget the deletions of the groups `names`."""
-        for part in _in_batches(names):
+        for part in in_batches(names):
             self._connection.execute(sa.delete(tables.deleted_groups).where(tables.deleted_groups.c.name.in_(part)))
 
     def _upsert(self, table: sa.Table, key: Mapping[str, object], value: object, existing: object | None) -> None:
@@ -299,7 +354,7 @@ class CatalogTransaction:
             self._connection.execute(sa.update(table).where(here).values(changed))
 
     def _delete_rows(self, table: sa.Table, topic_ids: Collection[int]) -> None:
-        for ids in _in_batches(topic_ids):
+        for ids in in_batches(topic_ids):
             self._connection.execute(sa.delete(table).where(table.c.topic_id.in_(ids)))
 
     def _put_placement_set(self, placements: PlacementSet) -> None:
@@ -313,7 +368,7 @@ class CatalogTransaction:
         """The sets of placements with these ids, None = all, by id."""
         placed, table = defaultdict(list), tables.placement_sets
         every = sa.select(table).order_by(table.c.set_id, table.c.enode)
-        parts = [every] if set_ids is None else [every.where(table.c.set_id.in_(ids)) for ids in _in_batches(set_ids)]
+        parts = [every] if set_ids is None else [every.where(table.c.set_id.in_(ids)) for ids in in_batches(set_ids)]
         for statement in parts:
             for set_id, enode, read, write in self._connection.execute(statement):
                 placed[set_id].append(Placement(enode, read, write))
@@ -340,49 +395,3 @@ def database_now_ms(connection: sa.Connection) -> int:
     else:
         now = sa.text("SELECT CAST((julianday('now') - 2440587.5) * 86400000 AS INTEGER)")
     return int(connection.execute(now).scalar_one())
-
-
-def _in_batches(ids: Collection[T]) -> Iterator[list[T]]:
-    """Split ids or names into lists, each short enough for one SQL statement."""
-    listed = list(ids)
-    return (listed[start : start + IDS_IN_STATEMENT] for start in range(0, len(listed), IDS_IN_STATEMENT))
-
-
-def _is_known(row: Any, known: Mapping[int, TopicDeletion]) -> bool:
-    """Whether a deleted topic is known as in its row. The placements of one that is due do not matter."""
-    topic_id, version, *times, placement_set_id = row
-    one = known.get(topic_id)
-    if one is None or [one.deleted_at_ms, one.due_at_ms, one.is_due] != times:
-        return False
-    return one.topic.version == version and (one.is_due or one.topic.placement_set_id == placement_set_id)
-
-
-def _deletions_of(rows: Iterable[Any], sets: Mapping[int, PlacementSet]) -> list[TopicDeletion]:
-    """Deleted topics from their rows. A topic that is due is on no enode."""
-    found = []
-    for row in rows:
-        fields = dict(row._mapping)
-        own = {name: fields.pop(name) for name in TOPIC_DELETION}
-        found.append(TopicDeletion(_topic_from(fields, sets, is_placed=not own["is_due"]), **own))
-    return found
-
-
-def _topic_of(row: sa.Row[tuple[object, ...]], sets: Mapping[int, PlacementSet]) -> Topic:
-    """A topic from its row."""
-    return _topic_from(dict(row._mapping), sets)
-
-
-def _topic_from(fields: dict[Any, Any], sets: Mapping[int, PlacementSet], *, is_placed: bool = True) -> Topic:
-    """A topic from its columns."""
-    set_id = fields.pop("placement_set_id")
-    if fields["parent"] is None:
-        fields["parent"] = parent_of_topic(fields["name"]) or ""
-    fields["parent"] = sys.intern(fields["parent"])
-    if fields["owner_group"] is None:
-        fields["owner_group"], fields["owner_kind"] = owner_of_name(fields["name"])
-    return Topic(**fields, placements=sets[set_id if is_placed else 0])
-
-
-def _group_of(columns: Mapping[Any, Any]) -> Group:
-    """A group from its columns."""
-    return Group(**{tables.FIELD_NAMES.get(name, name): value for name, value in columns.items()})

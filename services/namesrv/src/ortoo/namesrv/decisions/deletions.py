@@ -3,7 +3,7 @@
 import dataclasses
 import heapq
 import math
-from collections.abc import Collection, Iterable, Mapping
+from collections.abc import Collection, Iterable, Iterator, Mapping
 from dataclasses import dataclass
 from itertools import islice
 from typing import Final, NamedTuple, TypeVar
@@ -20,10 +20,14 @@ DELETIONS_MAX = 100_000
 """The maximum number of topics and of groups that are reported, since they are in every snapshot of the routes."""
 FORGOTTEN_AT_ONCE = 1_000
 """The number of deletions above the maximum from which on the earliest are forgotten, all of them at once."""
+UNCONFIRMED_MAX = 2_000_000
+"""The maximum number of forgotten deletions that an enode may not have carried out. Enodes that are away hold fewer."""
 RESTORABLE_LITE_MAX = 50_000
 """With this many restorable topics, further expired lite topics are deleted without a grace period."""
 DUE_AT_ONCE_MAX = 1_000
 """The maximum number of topics whose messages enodes are told to delete at once."""
+CHANGED_AT_ONCE_MAX = 10_000
+"""The maximum number of deletions that are forgotten or reported again in one change, which others wait for."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -73,9 +77,9 @@ Key = TypeVar("Key", int, str)
 """A topic's id or a group's name; of several deletions of a group's name the last one counts."""
 
 
-def restorable(deleted: Iterable[Deletion]) -> list[Deletion]:
-    """The deletions that can be undone; the last one is first."""
-    return sorted((one for one in deleted if not one.is_due), key=lambda one: -one.deleted_at_ms)
+def restorable(deleted: Iterable[Deletion]) -> Iterator[Deletion]:
+    """The deletions of this moment that can be undone, in no order."""
+    return (one for one in list(deleted) if not one.is_due)
 
 
 def delete(topic: Topic, *, now_ms: int, grace_ms: int) -> TopicDeletion:
@@ -175,6 +179,22 @@ def expired_deletions(deleted: Mapping[Key, TopicDeletion | GroupDeletion], now_
         rest = ((not one.is_due, one.due_at_ms, key) for key, one in deleted.items() if key not in old)
         old.update(key for _, _, key in heapq.nsmallest(len(deleted) - len(old) - DELETIONS_MAX, rest))
     return old
+
+
+def confirmed_deletions(
+    deletions: Iterable[TopicDeletion], due_versions: Mapping[int, int], confirmed: Mapping[str, int]
+) -> set[int]:
+    """The ids of the topics among `deletions` that all their enodes have deleted.
+
+    `due_versions` has the version of the directory in which each was reported as due, by topic id. `confirmed` has the
+    version up to which each enode has carried out all deletions.
+    """
+    return {
+        one.topic_id
+        for one in deletions
+        if (version := due_versions.get(one.topic_id)) is not None
+        and all(confirmed.get(place.enode, -1) >= version for place in one.topic.placements)
+    }
 
 
 LOW_BITS: Final = (1 << 32) - 1

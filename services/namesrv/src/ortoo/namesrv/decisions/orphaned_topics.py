@@ -2,7 +2,7 @@
 
 import dataclasses
 from collections import defaultdict
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Container, Iterable, Mapping, Sequence
 from dataclasses import dataclass
 
 from ortoo.common.cluster.names import check_process_name, check_topic_name
@@ -73,12 +73,16 @@ class OrphanedTopics:
         offers._reported = dict(self._reported)
         return offers
 
+    def topic_ids(self) -> set[int]:
+        """The ids of the reported topics."""
+        return {one.topic_id for held, _ in self._reported.values() for one in held}
+
     @property
     def unlisted_count(self) -> int:
         """The number of topics that are left out of the reports, or were reported beyond the limit."""
         return sum(more for _, more in self._reported.values())
 
-    def list_orphaned(self, topics: Mapping[str, Topic], deleted: Mapping[int, object]) -> list[OrphanedTopic]:
+    def list_orphaned(self, topics: Mapping[str, Topic], deleted: Container[int]) -> list[OrphanedTopic]:
         """The reported topics that are neither in `topics` (by name) nor in `deleted` (by id), sorted by name."""
         placed: dict[int, list[Placement]] = defaultdict(list)
         names: dict[int, str] = {}
@@ -96,7 +100,7 @@ class OrphanedTopics:
             for topic_id in ids[name]
         ]
 
-    def find(self, name: str, deleted: Mapping[int, object]) -> list[OrphanedTopic]:
+    def find(self, name: str, deleted: Container[int]) -> list[OrphanedTopic]:
         """The reported topics called `name`, for a name that the directory does not use; `deleted` ids are left out."""
         if not any(one.name == name for held, _ in self._reported.values() for one in held):
             return []

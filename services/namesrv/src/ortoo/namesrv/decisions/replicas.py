@@ -204,13 +204,7 @@ class ReplicaSets:
             before is not None and report.replica in known.live_replicas and self._is_duplicate(before, report, now_s)
         )
         if before is not None and not is_copy and _is_older(report.incarnation, before.report.incarnation):
-            raise Fenced(
-                f"a later start of replica {report.replica.number} of enode {report.enode!r} has reported, at "
-                f"{before.report.address}; stop one of the two processes. If there is only one process, its disk was "
-                "restored from an older copy and lacks acknowledged messages and votes. Stop that process, empty its "
-                "folder, and add it as a new replica",
-                field="incarnation",
-            )
+            raise _outdated_start(report, before.report)
         if before is not None and is_copy:
             raise Conflict(
                 f"two processes have copies of the disk of replica {report.replica.number} of {report.enode!r}, "
@@ -277,6 +271,26 @@ def _is_same_start(one: int, other: int) -> bool:
 def _is_older(incarnation: int, known: int) -> bool:
     """Whether a start is not later than a known one. A disk restored from a copy repeats the counts of known starts."""
     return incarnation < known or (incarnation != known and _is_same_start(incarnation, known))
+
+
+def _outdated_start(report: ReplicaReport, later: ReplicaReport) -> Fenced:
+    """The refusal of a start that is not later than a known one.
+
+    An earlier version could report the number of a start that was not durable, and use it again at the next start.
+    """
+    remedy = "If there is only one process, its disk was restored from an older copy. It"
+    if _is_same_start(report.incarnation, later.incarnation):
+        remedy = (
+            "If there is only one process, and its disk was not restored from an older copy, keep the disk and restart "
+            "the process once. An earlier version may have used the number of this start twice. A disk that was "
+            "restored from an older copy"
+        )
+    return Fenced(
+        f"a later start of replica {report.replica.number} of enode {report.enode!r} has reported, at {later.address}; "
+        f"stop one of the two processes. {remedy} lacks acknowledged messages and votes. Stop that process, empty its "
+        "folder, and add it as a new replica",
+        field="incarnation",
+    )
 
 
 def _record_leader(known: ReplicaSet) -> None:

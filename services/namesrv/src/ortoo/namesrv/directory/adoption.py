@@ -21,7 +21,9 @@ def adopt_topics(
     """
     known = stored.load_all()
     existing = {topic.name: topic for topic in known.topics}
-    offered = orphaned.list_orphaned(existing, {one.topic_id: one for one in known.deletions})
+    final = stored.unconfirmed.find(orphaned.topic_ids())  # enodes delete them next
+    final -= {topic.topic_id for topic in known.topics}
+    offered = orphaned.list_orphaned(existing, final | {one.topic_id for one in known.deletions})
     chosen = (
         [one for one in offered if not one.conflict] if all_possible else orphaned_topics.select_named(names, offered)
     )

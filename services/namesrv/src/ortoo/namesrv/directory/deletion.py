@@ -1,12 +1,14 @@
 """Deletion and restoration of topics and groups: the stored change and the change for watchers."""
 
 from collections.abc import Collection
+from itertools import islice
 
 from ortoo.common.directory.group import Group
 from ortoo.common.errors import Conflict
 from ortoo.namesrv.catalog.transaction import CatalogTransaction
 from ortoo.namesrv.decisions import deletions, groups, topics
 from ortoo.namesrv.decisions.deletions import GroupDeletion, TopicDeletion
+from ortoo.namesrv.decisions.orphaned_topics import OrphanedTopics, adopted_topic
 from ortoo.namesrv.decisions.routes.route_change import RouteChange
 from ortoo.namesrv.decisions.topics import Topic
 
@@ -56,19 +58,59 @@ def undelete_group(name: str, stored: CatalogTransaction) -> tuple[Group, RouteC
 
 
 def mark_due_topics(
-    ended: Collection[TopicDeletion], forgotten: Collection[int], now_ms: int, stored: CatalogTransaction
+    ended: Collection[TopicDeletion],
+    forgotten: Collection[int],
+    confirmed: Collection[int],
+    now_ms: int,
+    stored: CatalogTransaction,
 ) -> tuple[set[int], RouteChange | None]:
     """Tell enodes to delete those of the topics `ended` whose grace period has expired, and forget other deletions.
 
+    A forgotten one that is due in the database and is not `confirmed` is kept: enodes may not have carried it out.
     Returns the ids of deletions that are not stored any more. Some of `ended` may be among them, if the database was
     restored. The cost depends on these topics, not on all deleted ones.
     """
     known = {one.topic_id for one in ended}
     found = stored.deleted_topics_by_id(known)
-    due = tuple(deletions.due_topics(found, stored.now_ms(now_ms)))
+    now_ms = stored.now_ms(now_ms)
+    due = tuple(deletions.due_topics(found, now_ms))
+    dropped = stored.deleted_topics_by_id(forgotten)
+    kept = [one for one in dropped if one.is_due and one.topic_id not in confirmed]
     stored.mark_topics_due([one.topic_id for one in due], forgotten)
+    stored.unconfirmed.add(kept, now_ms)
+    # An earlier name server may have adopted a topic whose deletion was final.
+    stored.unconfirmed.remove([one.topic_id for one in dropped if not one.is_due])
     gone = {*forgotten, *known.difference(one.topic_id for one in found)}
     return gone, RouteChange(stored.version, deletions=due) if due or forgotten else None
+
+
+def report_again(
+    offers: OrphanedTopics, topic_ids: Collection[int], now_ms: int, stored: CatalogTransaction
+) -> tuple[bool, RouteChange | None]:
+    """Report due deletions again that were forgotten before all enodes had carried them out, for topics in `offers`.
+
+    `topic_ids` are the ids of the topics to look for. A topic is not deleted because the directory lacks it. Its
+    deletion was reported as due, which is final. Returns whether there are no more than `CHANGED_AT_ONCE_MAX`, the
+    maximum of one call.
+    """
+    wanted = stored.unconfirmed.find(topic_ids)
+    wanted -= {one.topic_id for one in stored.topics_by_id(wanted)}
+    wanted -= {one.topic_id for one in stored.deleted_topics_by_id(wanted)}
+    if not wanted:
+        return True, None
+    told = set(islice(wanted, deletions.CHANGED_AT_ONCE_MAX))
+    now_ms = stored.now_ms(now_ms)
+    again = tuple(
+        TopicDeletion(
+            adopted_topic(one, None, version=stored.version, now_ms=now_ms),
+            deleted_at_ms=now_ms,
+            due_at_ms=now_ms,  # not the former time, so that it is not forgotten first
+            is_due=True,
+        )
+        for one in offers.list_orphaned({}, offers.topic_ids() - told)
+    )
+    stored.report_deletions_again(again)
+    return len(told) == len(wanted), RouteChange(stored.version, deletions=again)
 
 
 def mark_due_groups(now_ms: int, stored: CatalogTransaction) -> tuple[set[str], RouteChange | None]:

@@ -2,9 +2,9 @@
 
 import asyncio
 import contextlib
-from collections.abc import Callable, Hashable, Mapping, Sequence
+from collections.abc import Callable, Hashable, Iterator, Mapping, Sequence
+from dataclasses import replace
 from functools import partial
-from itertools import chain
 from typing import Any, TypeVar
 
 from ortoo.common.cluster.sorted_names import SortedNames
@@ -29,6 +29,7 @@ from ortoo.namesrv.decisions.routes.route_changes import DIRECTORY_BYTES_MAX, Ro
 from ortoo.namesrv.decisions.topics import ForgottenEnode, NewTopic, Topic, TopicChange
 from ortoo.namesrv.directory import adoption, deletion, forgetting, key_rotation, lite_endings
 from ortoo.namesrv.directory.lite_endings import EndedLiteTopics
+from ortoo.namesrv.directory.reported_deletions import ReportedDeletions
 from ortoo.namesrv.directory.synced_routes import SyncedRoutes
 from ortoo.namesrv.directory.watches import RouteWatchers
 
@@ -60,6 +61,7 @@ class Directory:
         self._leases = ProcessLeases(lease_s)
         self.orphaned = OrphanedTopics()
         """The topics that enodes hold and that the directory lacks."""
+        self._deletions = ReportedDeletions(routes, self.orphaned, self._change, clock)
         self.deletion_grace_ms = deletion_grace_ms
         self.group_deletion_grace_ms = group_deletion_grace_ms
         self.watches = RouteWatchers(routes, watchers_max=watchers_max, clock=clock)
@@ -139,14 +141,16 @@ class Directory:
         return await self._change(decide)
 
     async def update_topic(self, request: TopicChange) -> Topic:
-        """Change a topic. Errors: as `topics.change_topic`."""
+        """Change a topic. Without a lifetime, its closed lite topics are opened. Errors: as `topics.change_topic`."""
         enodes = self._leases.enode_liveness()
 
         def decide(stored: CatalogTransaction) -> tuple[Topic, RouteChange | None]:
             existing = stored.topic(request.name)
-            return self._put_topic(
-                stored, existing, topics.change_topic(request, existing, enodes, version=stored.version)
-            )
+            changed = topics.change_topic(request, existing, enodes, version=stored.version)
+            topic, change = self._put_topic(stored, existing, changed)
+            if existing is not None and change is not None:
+                change = replace(change, topics=(topic, *lite_endings.open_closed(existing, topic, stored)))
+            return topic, change
 
         return await self._change(decide)
 
@@ -164,27 +168,14 @@ class Directory:
         """Restore a deleted topic. Errors: as `deletions.undelete`."""
         return await self._change(partial(deletion.undelete_topic, name, topic_id))
 
-    def deleted_topics(self) -> list[TopicDeletion]:
-        """The deleted topics that can be restored; the last deleted topic is first."""
+    def deleted_topics(self) -> Iterator[TopicDeletion]:
+        """The deleted topics of this moment that can be restored, in no order."""
         return deletions.restorable(self._routes.deleted.values())
 
     async def expire_deletions(self) -> None:
         """Tell enodes to delete topics and groups whose grace period has expired, and forget old deletions."""
-        now_ms, routes = self._clock.now_ms(), self._routes
-        known, groups_known = routes.deleted, routes.deleted_groups
-        if now_ms < routes.next_expiry_ms and not deletions.has_too_many(known, groups_known):
-            return
-        old, ended = deletions.expired_deletions(known, now_ms), deletions.due_topics(known.values(), now_ms)
-        if old or ended:
-            with contextlib.suppress(Unavailable, DataLoss):  # counted, and retried later
-                for topic_id in await self._change(partial(deletion.mark_due_topics, ended, old, now_ms)):
-                    known.pop(topic_id, None)
-        told = deletions.expired_deletions(groups_known, now_ms)
-        if told or any(not one.is_due and one.due_at_ms <= now_ms for one in groups_known.values()):
-            with contextlib.suppress(Unavailable, DataLoss):
-                for name in told | await self._change(partial(deletion.mark_due_groups, now_ms)):
-                    groups_known.pop(name, None)
-        routes.next_expiry_ms = deletions.next_expiry_ms(chain(known.values(), groups_known.values()))
+        await self._deletions.expire()
+        await self._deletions.report_again()
 
     async def rotate_handle_keys(self) -> None:
         """Create a new key that seals receipt handles, if the newest key is old enough."""
@@ -243,8 +234,8 @@ class Directory:
         self._routes.deleted_groups.pop(name, None)
         return group
 
-    def deleted_groups(self) -> list[GroupDeletion]:
-        """The deleted groups that can be restored; the last deleted group is first."""
+    def deleted_groups(self) -> Iterator[GroupDeletion]:
+        """The deleted groups of this moment that can be restored, in no order."""
         return deletions.restorable(self._routes.deleted_groups.values())
 
     def check_double(self, enode: Enode, *, may_succeed: bool) -> None:
@@ -252,18 +243,24 @@ class Directory:
         self._leases.check_double(enode, self._clock.monotonic_s(), may_succeed=may_succeed)
 
     def register_enode(
-        self, enode: Enode, directory_id: str, unknown: Sequence[StoredTopic], unlisted_count: int
+        self,
+        enode: Enode,
+        directory_id: str,
+        unknown: Sequence[StoredTopic],
+        unlisted_count: int,
+        directory_version: int = 0,
     ) -> None:
         """Grant or renew an enode's lease, and record the topics that it holds and this directory lacks.
 
         `unknown` are these topics, if the enode compared its topics with this directory (`directory_id`).
-        `unlisted_count` is the number of further such topics. Errors: as `ProcessLeases.register_enode` and
-        `OrphanedTopics.update`.
+        `unlisted_count` is the number of further such topics. The enode has applied all changes of the directory up to
+        `directory_version`. Errors: as `ProcessLeases.register_enode` and `OrphanedTopics.update`.
         """
         other_id = "" if directory_id == self.directory_id else directory_id
         self._publish(enode=self._leases.register_enode(enode, self._clock.monotonic_s(), other_id))
         if not other_id and directory_id:  # otherwise the topics are unknown to another directory
             self.orphaned.update(enode.name, unknown, unlisted_count)
+            self._deletions.confirm(enode.name, directory_version)
 
     async def forget_enode(self, name: str, *, lose: bool, replicas: str) -> ForgottenEnode:
         """Remove an enode from all topics. Errors: as `forgetting.forget_enode`."""
@@ -274,6 +271,7 @@ class Directory:
         """Drop the lease and the offered topics of a forgotten enode."""
         self._leases.forget_enode(name)
         self.orphaned.update(name, (), 0)
+        self._deletions.drop_enode(name)
 
     def register_snode(self, snode: Snode, incarnation: str, *, shares_membership: bool) -> None:
         """Grant or renew a snode's lease. Errors: as `ProcessLeases.register_snode`."""
@@ -350,6 +348,7 @@ class Directory:
             self.watches.publish(RouteChange(self.version, enodes=(enode,)))
             for forgotten in self._routes.enodes.keys() - self._leases.enodes().keys():
                 del self._routes.enodes[forgotten]  # replaced by another enode; watchers know that it is dead
+                self._deletions.drop_enode(forgotten)
         if snode is not None:
             _log_process("snode", snode)
             self.watches.publish(RouteChange(self.version, snodes=(snode,)))

@@ -26,16 +26,19 @@ def end_lite_topics(
 ) -> tuple[EndedLiteTopics, RouteChange | None]:
     """Close lite topics and delete closed ones, given with their versions. Others and changed ones stay as they are.
 
-    A deleted one can be restored for `grace_ms`, unless very many topics can be restored already.
+    So do those whose parent sets no lifetime: the snode may not know yet that it was removed. A deleted one can be
+    restored for `grace_ms`, unless very many topics can be restored already.
     """
     close = {name: version for name, version in close.items() if name not in delete}
     found = {topic.name: topic for topic in stored.topics_by_name([*close, *delete])}
-    unneeded = [one for one in found.values() if one.parent and one.version == delete.get(one.name)]
+    parents = stored.topics_by_name({one.parent for one in found.values() if one.parent})
+    expiring = {one.name for one in parents if one.lite_ttl_ms}
+    unneeded = [one for one in found.values() if one.parent in expiring and one.version == delete.get(one.name)]
     ended = [one for one in unneeded if one.permission not in WRITABLE]
-    unused = [one for one in found.values() if one.parent and one.version == close.get(one.name)]
+    unused = [one for one in found.values() if one.parent in expiring and one.version == close.get(one.name)]
     closing = [one for one in unused if one.permission in WRITABLE]
     changed = [dataclasses.replace(one, permission=Permission.READ_ONLY, version=stored.version) for one in closing]
-    stored.close_topics(changed)
+    stored.set_permission(changed, Permission.READ_ONLY)
     if ended and stored.restorable_topic_count() >= deletions.RESTORABLE_LITE_MAX:
         grace_ms = 0
     deleted_at_ms = stored.now_ms(now_ms)
@@ -49,3 +52,16 @@ def end_lite_topics(
         stored.version, topics=tuple(changed), deleted_topics=tuple(answer.deleted), deletions=tuple(deleted)
     )
     return answer, change
+
+
+def open_closed(before: Topic, parent: Topic, stored: CatalogTransaction) -> list[Topic]:
+    """Open the closed lite topics of a parent whose lifetime is removed; returns them.
+
+    No send would open them: without a lifetime, they count as closed by an operator.
+    """
+    if not before.lite_ttl_ms or parent.lite_ttl_ms:
+        return []
+    closed = [one for one in stored.lite_topics(parent.name) if one.permission is Permission.READ_ONLY]
+    opened = [dataclasses.replace(one, permission=Permission.READ_WRITE, version=stored.version) for one in closed]
+    stored.set_permission(opened, Permission.READ_WRITE)
+    return opened

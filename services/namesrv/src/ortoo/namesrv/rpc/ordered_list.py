@@ -6,6 +6,7 @@ from typing import Generic, Protocol, TypeVar
 from ortoo.common.cluster.sorted_names import SortedNames
 from ortoo.common.grpc.limits.list_pages import Row, fill_page
 from ortoo.common.process.clock import Clock
+from ortoo.common.process.long_work import in_slices
 from ortoo.namesrv.decisions.deletions import GroupDeletion, TopicDeletion
 from ortoo.namesrv.decisions.orphaned_topics import OrphanedTopic
 
@@ -30,7 +31,10 @@ class OrderedList(Generic[Item, Row]):
         write_row: Callable[[Item], Row],
         read_version: Callable[[], Hashable],
     ) -> None:
-        """The items have the order of their keys, which differ. `read_version` changes whenever the items do."""
+        """The items have the order of their keys, which differ. `read_version` changes whenever the items do.
+
+        The result of `read_items` is read in slices, so it must not iterate over a changing collection.
+        """
         self._read_items = read_items
         self._key_of = key_of
         self._write_row = write_row
@@ -43,8 +47,10 @@ class OrderedList(Generic[Item, Row]):
         """Add the items of a page to a response; returns the `after` of the next page. Errors: as `fill_page`."""
         version = self._read_version()
         if version != self._version:
-            self._items = {self._key_of(item): item for item in self._read_items()}
-            self._keys, self._version = SortedNames(self._items), version
+            items: dict[str, Item] = {}
+            async for part in in_slices(self._read_items(), clock):
+                items.update((self._key_of(item), item) for item in part)
+            self._items, self._keys, self._version = items, SortedNames(items), version
         known, keys = self._items, self._keys
         await sort_names(keys, clock)
         page = keys.page(request.after, request.limit)

@@ -126,7 +126,8 @@ class NameService(NameServiceServicer):
             may_succeed = self.stores.is_acceptable(enode.name, enode.store_id, enode.made_from)
             self.directory.check_double(enode, may_succeed=may_succeed)
             self.stores.check(enode.name, enode.store_id, enode.made_from, log)
-            self.directory.register_enode(enode, request.directory_id, unknown, request.unlisted_topic_count)
+            unlisted, version = request.unlisted_topic_count, request.directory_version
+            self.directory.register_enode(enode, request.directory_id, unknown, unlisted, version)
             await self.stores.note(enode.name, enode.store_id, log=log)
         return write(pb.RegisterEnodeResponse, self.directory, lease_ms=self.directory.lease_ms)
 

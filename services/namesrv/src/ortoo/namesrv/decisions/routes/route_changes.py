@@ -77,6 +77,8 @@ class Routes:
         self.groups = {group.name: group for group in stored.groups}
         self.topic_names, self.group_names = SortedNames(self.topics), SortedNames(self.groups)
         self.deleted = {one.topic_id: one for one in stored.deletions}
+        self.due_versions = {one.topic_id: stored.version for one in stored.deletions if one.is_due}
+        """For each due deletion of a topic, a version of the directory in which it was reported."""
         self.deleted_groups = {one.name: one for one in stored.group_deletions}
         self.next_expiry_ms = next_expiry_ms(chain(stored.deletions, stored.group_deletions))
         """No deletion becomes due or is forgotten before this time. Each change lowers it, if necessary."""
@@ -109,8 +111,9 @@ class Routes:
             if not topic.parent:
                 self._plain_topics[topic.name] = topic
             self._count_topic(topic)
-            self.deleted.pop(topic.topic_id, None)
+        self.forget_deletions(topic.topic_id for topic in change.topics)
         self.deleted.update((one.topic_id, one) for one in change.deletions)
+        self.due_versions.update(dict.fromkeys(change.due_topic_ids, self.version))
         self.deleted_groups.update((one.name, one) for one in change.group_deletions)
         earliest_ms = next_expiry_ms(chain(change.deletions, change.group_deletions))
         self.next_expiry_ms = min(self.next_expiry_ms, earliest_ms)
@@ -130,6 +133,12 @@ class Routes:
                 self.snodes.pop(snode.name, None)
         self._changes.append(dataclasses.replace(change, version=self.version, directory_id=self.directory_id))
         self._count += 1
+
+    def forget_deletions(self, topic_ids: Iterable[int]) -> None:
+        """Report these deletions of topics no longer."""
+        for topic_id in topic_ids:
+            self.deleted.pop(topic_id, None)
+            self.due_versions.pop(topic_id, None)
 
     def placed_enodes(self) -> set[str]:
         """The enodes on which topics have queues.

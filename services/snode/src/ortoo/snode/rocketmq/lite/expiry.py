@@ -4,11 +4,11 @@ Snodes coordinate through the topic's version. An expired lite topic is closed f
 version is unchanged. A send reopens a closed lite topic, which changes its version, so no accepted message is deleted.
 """
 
+import asyncio
 import contextlib
 from collections import OrderedDict
 from collections.abc import Sequence
 from dataclasses import dataclass, field
-from functools import partial
 from itertools import islice, takewhile
 
 from ortoo.common.errors import OrtooError
@@ -18,7 +18,6 @@ from ortoo.common.process.long_work import SLICE_ITEMS, slices
 from ortoo.snode import log_events
 from ortoo.snode.cluster import ClusterView
 from ortoo.snode.cluster.routes import Topic
-from ortoo.snode.enodes.grpc_link import GrpcEnodeLink
 from ortoo.snode.enodes.link import EnodeLinks
 from ortoo.snode.rocketmq.lite.subscriptions import LiteSubscriptions
 from ortoo.snode.rocketmq.protocol.names import stored_topic
@@ -70,11 +69,14 @@ class LiteExpiry:
     """
     _position: tuple[str, str] = field(default=("", ""), init=False)
     """The parent and the lite topic after which the next sweep continues."""
+    _silent: set[str] = field(default_factory=set, init=False)
+    """The enodes that did not answer in this sweep."""
     _existing: set[tuple[str, str]] = field(default_factory=set, init=False)
     """(client id, lite topic) of subscriptions to lite topics that existed at the last sweep."""
 
     async def sweep(self) -> None:
         """Close expired lite topics, delete those that have been closed for long enough, and notify subscribers."""
+        self._silent.clear()
         with contextlib.suppress(OrtooError):  # no name server answers: the next sweep continues
             await self._delete_closed_topics()
             await self._close_next_topics()
@@ -178,10 +180,9 @@ class LiteExpiry:
             for enode in lite.enodes:
                 placed.setdefault(enode, []).append(lite)
         used_ms: dict[int, list[int]] = {lite.topic_id: [] for lite in lite_topics}
-        for enode, here in sorted(placed.items()):
-            ids = [one.topic_id for one in here]
-            answers = await self.links.ask_all([enode], partial(_ask_times, ids), is_tolerated=lambda error: True)
-            times_ms, enode_now_ms = answers.get(enode, ({}, 0))
+        asked = sorted(placed.items())
+        answers = await asyncio.gather(*(self._ask_times(enode, here) for enode, here in asked))
+        for (_, here), (times_ms, enode_now_ms) in zip(asked, answers, strict=True):
             ahead_ms = max(0, self._now_ms() - enode_now_ms)
             for lite in here:
                 if lite.topic_id in times_ms:
@@ -195,6 +196,14 @@ class LiteExpiry:
                 self._remember(lite, last_used_ms)
         return found
 
+    async def _ask_times(self, enode: str, lite_topics: Sequence[Topic]) -> tuple[dict[int, int], int]:
+        """As `GrpcEnodeLink.last_message_times_ms`; without times if the enode does not answer.
 
-async def _ask_times(topic_ids: Sequence[int], link: GrpcEnodeLink) -> tuple[dict[int, int], int]:
-    return await link.last_message_times_ms(topic_ids)
+        Such an enode is asked again in the next sweep, so that it delays the others once in a sweep.
+        """
+        if enode not in self._silent:
+            try:
+                return await self.links.to(enode).last_message_times_ms([one.topic_id for one in lite_topics])
+            except OrtooError:
+                self._silent.add(enode)
+        return {}, 0
