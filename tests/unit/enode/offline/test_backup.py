@@ -1,7 +1,6 @@
 """`ortoo-enode backup` and `restore`: the store at the begin of the backup, which continues to be written."""
 
 import asyncio
-import shutil
 from collections.abc import Iterator
 from contextlib import contextmanager
 from dataclasses import replace
@@ -24,6 +23,7 @@ from ortoo.enode.offline.restore import make_store
 from ortoo.enode.replication.protocol.identity import Configuration, ReplicaId
 from ortoo.enode.replication.protocol.log_summary import ConfigurationFrame, LogSummary
 from ortoo.enode.store.lock_table import LockGranted, LockRequest
+from ortoo.verification.store.crashed_copy import crashed_copy
 from ortoo.verification.store.single_store import SingleStore, open_single_store
 
 SETTINGS = StoreSettings(
@@ -139,7 +139,7 @@ async def test_who_outlived_a_lost_store_begins_again_at_the_restored_one(tmp_pa
     await store.close()
     make_store(disk, tmp_path / "backup", tmp_path / "first", CLOCK, Randomness(2))
     first = await opened(tmp_path / "first")
-    shutil.copytree(tmp_path / "first", tmp_path / "crashed")
+    crashed_copy(tmp_path / "first", tmp_path / "crashed")
     for other in (first, await opened(tmp_path / "crashed")):
         assert other.describe().store_open_number > opening + 1_000
         for queue_id, generation in ((0, before.generation), (1, after.generation)):

@@ -18,6 +18,7 @@ from ortoo.enode.log.frame import HEADER_BYTES, FrameKind, decode_header
 from ortoo.enode.log.results import TopicCopy
 from ortoo.enode.log.settings import StoreSettings
 from ortoo.enode.recovery.only_copy import recover
+from ortoo.verification.store.crashed_copy import crashed_copy
 from ortoo.verification.store.single_store import SingleStore, open_single_store
 
 SETTINGS = StoreSettings(segment_bytes=32 << 10, headroom_bytes=0, recent_bytes=0, retention_age_ms=0)
@@ -41,12 +42,6 @@ async def filled(folder: Path, batches: int = 120) -> SingleStore:
             await store.append(2, 0, SealedBatch(data, crc32c(data), 3, 800))
             await store.offsets.commit(1, "g", {0: number})
     return store
-
-
-def crashed_copy(folder: Path, target: Path) -> Path:
-    """The folder as a killed process leaves it."""
-    shutil.copytree(folder, target, ignore=shutil.ignore_patterns("*.tmp", "*.spare"))
-    return target
 
 
 async def numbers(store: SingleStore) -> list[int]:
