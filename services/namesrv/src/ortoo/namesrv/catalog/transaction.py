@@ -41,7 +41,7 @@ class RowCounts:
 
 
 class UnconfirmedDeletions:
-    """These deletions in a transaction. Each is final, because enodes were told to carry it out."""
+    """The forgotten deletions that an enode may not have carried out. Each is final, because it was reported as due."""
 
     def __init__(self, connection: sa.Connection) -> None:
         self._connection = connection

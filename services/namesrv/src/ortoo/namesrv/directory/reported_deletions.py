@@ -80,10 +80,10 @@ class ReportedDeletions:
 
     async def report_again(self) -> None:
         """Report forgotten deletions of topics that enodes offer, if there are other offers than at the last call."""
-        version, said = self._orphaned.version, self._orphaned.snapshot()
+        version, offers = self._orphaned.version, self._orphaned.snapshot()
         if version != self._compared_version:
-            topic_ids = said.topic_ids() - self._routes.deleted.keys()
+            topic_ids = offers.topic_ids() - self._routes.deleted.keys()
             with contextlib.suppress(Unavailable, DataLoss):  # counted, and retried later
-                report = partial(deletion.report_again, said, topic_ids, self._clock.now_ms())
+                report = partial(deletion.report_again, offers, topic_ids, self._clock.now_ms())
                 is_complete = await self._change(report) if topic_ids else True
                 self._compared_version = version if is_complete else -1
