@@ -36,6 +36,10 @@ METHOD = (
 )
 
 
+class OtherSetting(Exception):
+    """An earlier result was measured in another setting."""
+
+
 async def measure(plan: Plan, only: set[str], into: Path, kept: Figures) -> None:
     """Measure the systems that are named in `only`. The result is written after each group of systems.
 
@@ -70,6 +74,15 @@ def result_of(plan: Plan, before: Figures, systems: Figures) -> Figures:
     return {**result, "ratios": {f"{one.what} ({one.section})": round(one.ratio, 3) for one in compared(result)}}
 
 
+def systems_of(result: Figures, plan: Plan) -> Figures:
+    """The systems of an earlier result. Errors: OtherSetting, if its table could not show both."""
+    here = {**setting(), **versions(), "rounds": plan.rounds, "seconds": plan.seconds}
+    there = {**result["setting"], **result["versions"], "rounds": result["rounds"], "seconds": result["seconds"]}
+    if differing := [name for name in here if name != "load_average_before" and here[name] != there.get(name)]:
+        raise OtherSetting(f"the earlier result has other values of {', '.join(differing)}: measure all systems again")
+    return dict(result["systems"])
+
+
 def versions() -> dict[str, str]:
     """Versions of everything but Ortoo."""
     said = subprocess.run(("java", "-version"), capture_output=True, text=True, check=True).stderr
@@ -93,7 +106,7 @@ def main() -> int:
     parser.add_argument("--idle-s", type=float, default=120.0, help="after the start, before idle figures")
     parser.add_argument("--stored", type=int, default=5_000_000, help="the smallest backlog that is read in bulk")
     parser.add_argument("--into", type=Path, default=RESULT.parent, help="where the results go")
-    parser.add_argument("--add", action="store_true", help="keep what the result has of other systems")
+    parser.add_argument("--add", action="store_true", help="keep the figures of other systems in the same setting")
     parser.add_argument("--only", default=",".join(names), help=f"comma-separated, of {', '.join(names)}")
     arguments = parser.parse_args()
     plan = Plan(
@@ -113,12 +126,12 @@ def main() -> int:
             jars.bring(name)
         jars.load_program()
         only, stored = set(arguments.only.split(",")), arguments.into / RESULT.name
-        kept = load(stored)["systems"] if arguments.add else {}
+        kept = systems_of(load(stored), plan) if arguments.add and stored.exists() else {}
         asyncio.run(measure(plan, only, arguments.into, {name: kept[name] for name in kept.keys() - only}))
     except jars.NotHere as error:
         print(f"NOT MEASURED: {error}")
         return SKIPPED
-    except (DidNotStart, LoadFailed) as error:
+    except (DidNotStart, LoadFailed, OtherSetting) as error:
         print(f"\nfailed: {error}")
         return 1
     except asyncio.CancelledError:  # SIGTERM; everything that was started has been ended

@@ -239,6 +239,19 @@ async def test_systems_are_measured_in_several_runs(tmp_path: Path, monkeypatch:
     assert written["ratios"]
 
 
+def test_figures_of_another_setting_are_not_kept(monkeypatch: pytest.MonkeyPatch) -> None:
+    """The error names what differs. The load average before a run may differ."""
+    earlier = result(ortoo=[{}])
+    here = {**earlier["setting"], "load_average_before": 9.0}
+    monkeypatch.setattr(command, "setting", lambda: here)
+    monkeypatch.setattr(command, "versions", lambda: earlier["versions"])
+    plan = dataclasses.replace(PLAN, rounds=1, seconds=5.0)
+    assert command.systems_of(earlier, plan).keys() == {"ortoo"}
+    here["python"] = "3.13.1"
+    with pytest.raises(command.OtherSetting, match="other values of python, rounds: measure all systems again"):
+        command.systems_of(earlier, dataclasses.replace(plan, rounds=4))
+
+
 def fake_tools(folder: Path, monkeypatch: pytest.MonkeyPatch, mvn: str) -> None:
     """Java that is never run, and a Maven that does as it is told."""
     for name, text in {"java": "", "javac": "", "mvn": mvn}.items():
