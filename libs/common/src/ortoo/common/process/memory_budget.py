@@ -109,8 +109,8 @@ class MemoryShare:
         """The memory that the owner needs while it exists, whether or not its peer reads."""
         self.reserved_bytes = 0
         """The size of data that were requested for the peer and have not come yet."""
-        self.slow_since_s = budget.now_s()
-        """The time since which the peer has not taken its unread bytes."""
+        self.slow_since_s = 0.0
+        """The time since which the peer has not taken its unread bytes, if there are any."""
         self.evicted_at_s: float | None = None
         self.is_unresponsive = False
         """Whether `on_unresponsive` was called."""
@@ -286,6 +286,14 @@ class MemoryBudget:
         """A new, empty share. `evict` gets a reason and ends the owner, without waiting; None = not evictable."""
         share = MemoryShare(self, kind, evict)
         self._shares[share] = None
+        return share
+
+    def fixed_share(self, kind: str, size_bytes: int, *, is_request: bool = False) -> MemoryShare:
+        """A new share with this fixed memory (`MemoryShare.draw_fixed`). Errors: Overloaded."""
+        self.wait_for_room(kind, size_bytes, is_request=is_request)
+        share = self.share(kind)
+        share.bytes = share.fixed_bytes = size_bytes
+        self.used_bytes += size_bytes
         return share
 
     def remove_share(self, share: MemoryShare) -> None:

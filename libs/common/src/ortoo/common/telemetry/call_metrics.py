@@ -7,6 +7,7 @@ from typing import Any
 import grpc
 import structlog
 
+from ortoo.common.grpc.completion_queue.context import headers_of
 from ortoo.common.grpc.errors import Context
 from ortoo.common.grpc.layers.layer import Layer, Method, ServedCall
 from ortoo.common.process.clock import Clock
@@ -104,10 +105,8 @@ class CallMetrics(Layer):
 
 
 def _bind_request_id(context: Context) -> None:
-    for key, value in context.invocation_metadata() or ():
-        if key == REQUEST_ID_KEY and isinstance(value, str) and value:
-            structlog.contextvars.bind_contextvars(request_id=value[:REQUEST_ID_LENGTH_MAX])
-            return
+    if request_id := headers_of(context).get(REQUEST_ID_KEY):
+        structlog.contextvars.bind_contextvars(request_id=request_id[:REQUEST_ID_LENGTH_MAX])
 
 
 def _status(context: Context) -> str:

@@ -8,6 +8,7 @@ import grpc
 
 from ortoo.common.errors import Unsupported
 from ortoo.common.grpc.completion_queue.core import Metadata, QueueCall
+from ortoo.common.grpc.layers.arrival import ARRIVAL, Arrival
 from ortoo.common.process.clock import Clock
 
 OK = 0
@@ -145,8 +146,15 @@ class QueueCallContext(grpc.aio.ServicerContext[Any, Any]):
         """Does nothing, because answers are not compressed."""
 
 
+def arrival_of(context: grpc.aio.ServicerContext[Any, Any]) -> Arrival | None:
+    """The arrival of the current call, from a context of the queue front or of grpc.aio."""
+    return getattr(context, "arrival", None) or ARRIVAL.get()
+
+
 def headers_of(context: grpc.aio.ServicerContext[Any, Any]) -> dict[str, str]:
     """The text values of the caller's metadata, from a context of the queue front or of grpc.aio."""
-    if isinstance(context, QueueCallContext):
-        return context.headers
+    # isinstance() of an abstract class takes longer than the rest of this function.
+    if (known := getattr(context, "headers", None)) is not None:
+        headers: dict[str, str] = known
+        return headers
     return {str(key): value for key, value in context.invocation_metadata() or () if isinstance(value, str)}

@@ -10,13 +10,16 @@ from ortoo.common.errors import Overloaded
 from ortoo.common.grpc.bulk_field import Pieces
 from ortoo.common.grpc.completion_queue.server import FLUSH_BYTES, SMALL_BYTES, UNSENT_BYTES_MAX
 from ortoo.common.grpc.h2.framing import (
+    COPIED_BYTES_MAX,
     RESPONSE,
     Headers,
     MessageReader,
     MessageTooLarge,
     Metadata,
+    frame,
     framed,
     trailers,
+    whole_message,
     write_metadata,
 )
 from ortoo.common.grpc.h2.shared.inbox import Inbox
@@ -102,7 +105,8 @@ class H2Call:
         """Whether no byte of a request has arrived."""
         self._held: Callable[[], object] | None = None
         """Sends the error that waits for the first request."""
-        self._reader = MessageReader(connection.server.limits.message_bytes_max)
+        self._reader: MessageReader | None = None
+        """Assembles requests that come in parts."""
         self._partial: MemoryShare | None = None
         """The memory of the incomplete request."""
         self._inbox: Inbox | None = Inbox(connection.loop, self.consumed) if method.takes_many else None
@@ -143,10 +147,22 @@ class H2Call:
 
     # Requests.
 
+    def on_request(self, data: bytes) -> bool:
+        """The only request has arrived as a whole, with its prefix; False if `on_data` has to take it."""
+        if self._method.takes_many or self.is_served or len(data) > self._connection.server.limits.message_bytes_max:
+            return False
+        if (message := whole_message(data)) is None:
+            return False
+        self._is_half_closed, self._is_silent = True, False
+        if not self.is_answered:
+            self._method.serve_soon(self, message)
+        return True
+
     def on_data(self, data: bytes, *, is_last: bool) -> None:
         """Bytes of the caller have arrived."""
         self._is_half_closed, self._is_silent = is_last, False
-        self._send_held()
+        if self._held is not None:
+            self._send_held()
         if self.is_answered or (self.is_served and not self._method.takes_many):
             self.consumed(len(data))  # no message follows the one request
             return
@@ -155,21 +171,27 @@ class H2Call:
         found: list[bytes] = []
         if data:
             try:
-                found = self._reader.feed(data)
+                found = self._read(data)
             except MessageTooLarge as error:
                 self._too_large_bytes = error.args[0]
                 if not self.is_served or (self._inbox is not None and self._inbox.is_awaited):
                     self._refuse_too_large()
                 return
-            if not self.is_served and (self._reader.partial_bytes or self._partial is not None):
+            if not self.is_served:
                 self._count_partial()
                 if self.is_answered:
                     return
         self._method.on_messages(self, found, len(data))
 
+    def _read(self, data: bytes) -> list[bytes]:
+        """The messages that `data` completes. Errors: MessageTooLarge."""
+        if self._reader is None:
+            self._reader = MessageReader(self._connection.server.limits.message_bytes_max)
+        return self._reader.feed(data)
+
     def _count_partial(self) -> None:
         """Draw the memory of a request that has not arrived completely. The call ends if there is none."""
-        size = self._reader.partial_bytes
+        size = self._reader.partial_bytes if self._reader is not None else 0
         if not size:
             self._return_partial()
             return
@@ -289,6 +311,11 @@ class H2Call:
         """Send the last answer, if any, and the status, unless the handler has already sent the status."""
         self.cancelled = self.task = None
         if self.is_answered:
+            return
+        is_plain = self._is_half_closed and not (self.is_closed or self._has_begun or code or details or trailing)
+        if is_plain and type(data) is bytes and len(data) <= COPIED_BYTES_MAX:
+            self.is_answered = self._has_begun = True
+            self._connection.send_answer(self.stream_id, frame(data))
             return
         if code and self._inbox is not None and self._is_silent and not self.is_closed:
             self.is_answered = True

@@ -1,11 +1,12 @@
 """One client's connection: requests of its streams become calls."""
 
+from itertools import pairwise
 from typing import Any, Final
 
 from ortoo.common.grpc.h2 import engine
 from ortoo.common.grpc.h2.call import H2Call
-from ortoo.common.grpc.h2.framing import OK_TRAILERS, PREFIX_BYTES, RESPONSE, Headers, trailers
-from ortoo.common.grpc.h2.headers import CallHeaders, RepeatedRequest, whole_request
+from ortoo.common.grpc.h2.framing import OK_TRAILERS, PREFIX_BYTES, RESPONSE, Headers, trailers, whole_message
+from ortoo.common.grpc.h2.headers import CallHeaders, RepeatedRequest
 from ortoo.common.grpc.h2.peers import auth_context_of, peer_name, spread_of
 from ortoo.common.grpc.h2.polls import H2Poll
 from ortoo.common.grpc.h2.ports import Port
@@ -31,11 +32,9 @@ class H2Connection(Endpoint):
     __slots__ = (
         "_call_headers",
         "_ending",
-        "_headers",
         "_is_broken",
         "_is_retired",
         "_is_waiting",
-        "_opening",
         "_turn",
         "auth_context",
         "peer",
@@ -56,10 +55,8 @@ class H2Connection(Endpoint):
         self._turn = Turn()
         self._is_waiting = False
         """Whether nothing is read until the connection's next turn."""
-        self._headers: Headers = ()
         self._call_headers: CallHeaders | None = None
-        self._opening: tuple[RepeatedRequest, Headers] | None = None
-        """A request that may repeat, and its headers, until the next event, which may be its data."""
+        """The headers of the last call."""
         self._ending: set[int] = set()
         """Streams whose status is queued although their peer has not half-closed them."""
 
@@ -180,12 +177,16 @@ class H2Connection(Endpoint):
 
     def _handle(self, events: Any) -> None:
         self._turn.calls += len(events) // FRAMES_OF_CALL
-        for event in events:
+        taken = None
+        """An event that was handled together with the one before it."""
+        # Some clients open a window between the headers and the request of a call.
+        events = [one for one in events if type(one) is not engine.WindowUpdated]
+        for event, following in pairwise((*events, None)):
             if self.is_lost:  # an earlier event has ended the connection and its calls
                 return
-            calls, kind = self.calls, type(event)
-            if self._opening is not None and self._open(event):
+            if event is taken:
                 continue
+            calls, kind = self.calls, type(event)
             if kind is engine.DataReceived:
                 self._lifetime.on_request()
                 if (call := calls.get(event.stream_id)) is not None:
@@ -194,7 +195,7 @@ class H2Connection(Endpoint):
                 elif event.data:
                     self._drop(event)
             elif kind is engine.RequestReceived:
-                self._receive(event.stream_id, event.headers, is_last=event.end_stream)
+                taken = self._receive(event, following)
             elif kind is engine.StreamClosed:
                 self._end(event.stream_id, event.error_code)
             elif kind is engine.StreamReset:
@@ -202,26 +203,27 @@ class H2Connection(Endpoint):
                     call.on_reset()
             else:
                 self._handle_other(kind, event)
-        if self._opening is not None:
-            self._open(None)
 
-    def _receive(self, stream_id: int, headers: Headers, *, is_last: bool) -> None:
+    def _receive(self, event: Any, following: Any) -> Any:
+        """Handle the headers of a call, and its request if it is the event `following`.
+
+        Returns `following` if it was handled, otherwise None.
+        """
         self._turn.calls += 1
-        repeated = None if is_last else self.server.repeated.find(stream_id, headers, self)
-        if repeated is None:
-            self._begin(stream_id, headers, is_last=is_last)
-        else:
-            self._opening = repeated, headers
-
-    def _open(self, event: Any) -> bool:
-        """Handle a request that may repeat, with the event after its headers; whether that was its last event."""
-        assert self._opening is not None
-        (request, headers), self._opening = self._opening, None
-        if type(event) is engine.DataReceived and self._repeat(request, headers, event):
-            return True
-        if not self.is_lost:
-            self._begin(request.stream_id, headers, is_last=False)
-        return False
+        stream_id, headers = event.stream_id, event.headers
+        is_whole = type(following) is engine.DataReceived and following.stream_id == stream_id and following.end_stream
+        if is_whole:
+            repeated = self.server.repeated.find(stream_id, headers, self)
+            if repeated is not None and self._repeat(repeated, headers, following):
+                return following
+        if self.is_lost:
+            return None
+        call = self._begin(stream_id, headers, is_last=event.end_stream, is_whole=is_whole)
+        if not is_whole or call is None or not call.on_request(following.data):
+            return None
+        self._acknowledge(stream_id, len(following.data))
+        self._lifetime.on_request()
+        return following
 
     def _repeat(self, request: RepeatedRequest, headers: Headers, event: Any) -> bool:
         """Serve a request that repeats without making a call; False if it has to be served as usual.
@@ -229,13 +231,13 @@ class H2Connection(Endpoint):
         Only an answer that is certainly written at once needs no call, which would count its memory.
         """
         h2, stream_id = self.h2, request.stream_id
-        if event.stream_id != stream_id or not event.end_stream or self._is_paused or h2.queued_body_size():
+        if self._is_paused or h2.queued_body_size():
             return False
         try:
             room_bytes = min(h2.remote_window_size, h2.stream_remote_window_size(stream_id))
         except engine.NGH2Error:  # its reset has arrived, too
             return False
-        if room_bytes < REPEATED_BYTES_MAX or (data := whole_request(event.data)) is None:
+        if room_bytes < REPEATED_BYTES_MAX or (data := whole_message(event.data)) is None:
             return False
         if isinstance(request.method, Polls):
             return self._wait(request.method, H2Poll(self, request, headers), event)
@@ -264,11 +266,9 @@ class H2Connection(Endpoint):
 
     def make(self, stream_id: int, headers: Headers, data: bytes, waited_s: float) -> H2Call | None:
         """Make the call of a poll, as if its request had just arrived; None if it is refused."""
-        self._begin(stream_id, headers, is_last=False, waited_s=waited_s)
-        call = self.calls.get(stream_id)
-        if not isinstance(call, H2Call):
-            return None
-        call.on_data(data, is_last=True)
+        call = self._begin(stream_id, headers, is_last=False, is_whole=True, waited_s=waited_s)
+        if call is not None and stream_id in self.calls and not call.on_request(data):
+            call.on_data(data, is_last=True)
         return call
 
     def _handle_other(self, kind: Any, event: Any) -> None:
@@ -316,24 +316,27 @@ class H2Connection(Endpoint):
         if is_empty and self._lifetime.on_empty_reset(now_s):
             self.abort("resets")
 
-    def _begin(self, stream_id: int, headers: Headers, *, is_last: bool, waited_s: float = 0.0) -> None:
-        if self._call_headers is None or headers != self._headers:
-            self._headers, self._call_headers = headers, CallHeaders(headers)
-        found = self._call_headers
+    def _begin(
+        self, stream_id: int, headers: Headers, *, is_last: bool, is_whole: bool = False, waited_s: float = 0.0
+    ) -> H2Call | None:
+        """Begin a call; None if it is refused. `is_last` = no request follows, `is_whole` = the whole one is there."""
+        last = self._call_headers
+        found = self._call_headers = CallHeaders(headers) if last is None else last.next(headers)
         if found.size_bytes > self.server.limits.header_bytes_max and self._lifetime.are_settings_known:
             limit = self.server.limits.header_bytes_max
             details = f"received metadata size exceeds hard limit ({found.size_bytes} vs. {limit})"
             self._refuse(stream_id, RESPONSE + trailers(RESOURCE_EXHAUSTED, details, ()))
-            return
+            return None
         method = self.server.find_method(found.path) if found.is_grpc and not found.error else None
         if method is None:
             self._refuse(stream_id, _refusal(found))
-            return
+            return None
         call = H2Call(self, stream_id, method, found, waited_s)
         self._add(call)
-        method.begin(call)
+        method.begin(call, is_whole=is_whole)
         if is_last:
             call.on_data(b"", is_last=True)
+        return call
 
     def _refuse(self, stream_id: int, headers: Headers) -> None:
         self.send_headers(stream_id, headers, is_last=True)

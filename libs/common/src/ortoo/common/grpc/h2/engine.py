@@ -20,6 +20,7 @@ try:
         StreamClosed,
         StreamReset,
         TrailersReceived,
+        WindowUpdated,
     )
 except ImportError:  # no package of this version can be installed
     IS_AVAILABLE = False
@@ -50,4 +51,5 @@ __all__ = [
     "StreamClosed",
     "StreamReset",
     "TrailersReceived",
+    "WindowUpdated",
 ]

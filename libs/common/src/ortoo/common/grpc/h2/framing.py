@@ -87,6 +87,13 @@ class MessageReader:
         self._missing_bytes = missing_bytes
 
 
+def whole_message(data: bytes) -> bytes | None:
+    """The message in these bytes; None if they are not exactly one message without compression."""
+    if len(data) < PREFIX_BYTES or data[0] or int.from_bytes(data[1:PREFIX_BYTES]) != len(data) - PREFIX_BYTES:
+        return None
+    return data[PREFIX_BYTES:]
+
+
 def frame(data: bytes) -> bytes:
     """A message with its prefix."""
     return _PREFIX.pack(0, len(data)) + data

@@ -5,7 +5,6 @@ from typing import Final, Protocol
 
 from ortoo.common.grpc.h2.framing import (
     CONTENT_TYPE,
-    PREFIX_BYTES,
     Headers,
     Metadata,
     frame,
@@ -23,11 +22,12 @@ BINARY: Final = b"-bin"
 
 
 class CallHeaders:
-    """The headers of a call, read once for consecutive calls of a connection that have the same headers."""
+    """The headers of a call. Of consecutive calls of a connection, only values that differ are read."""
 
-    __slots__ = ("error", "is_grpc", "metadata", "path", "size_bytes", "text", "timeout_s")
+    __slots__ = ("_fields", "_places", "error", "is_grpc", "metadata", "path", "size_bytes", "text", "timeout_s")
 
     def __init__(self, headers: Headers) -> None:
+        self._fields = headers
         self.path = ""
         self.timeout_s: float | None = None
         """The time that the caller waits; None = without end."""
@@ -55,6 +55,41 @@ class CallHeaders:
         self.text = {key: value for key, value in self.metadata if isinstance(value, str)}
         """The text values of the metadata. Other calls share them, so they must not be changed."""
         self.is_grpc = method == b"POST" and content_type.startswith(CONTENT_TYPE)
+        names = [key for key, _ in headers]
+        is_usual = self.is_grpc and not self.error and len(set(names)) == len(names) and BINARY not in b" ".join(names)
+        self._places = {key.encode(): at for at, (key, _) in enumerate(self.metadata)} if is_usual else None
+        """The place of each metadata's name; None if the next headers have to be read as a whole."""
+
+    def next(self, headers: Headers) -> "CallHeaders":
+        """The headers of the next call of the connection."""
+        fields, places = self._fields, self._places
+        if headers == fields:
+            return self
+        if places is None or len(headers) != len(fields):
+            return CallHeaders(headers)
+        found: CallHeaders = object.__new__(CallHeaders)
+        found._fields, found._places, found.error, found.is_grpc = headers, places, "", True
+        found.path, found.timeout_s, found.size_bytes = self.path, self.timeout_s, self.size_bytes
+        metadata, found.text = list(self.metadata), self.text.copy()
+        for field, known in zip(headers, fields, strict=True):
+            if field == known:
+                continue
+            name, value = field
+            if name != known[0]:
+                return CallHeaders(headers)
+            found.size_bytes += len(value) - len(known[1])
+            if (place := places.get(name)) is not None:
+                key, _ = metadata[place]
+                text = found.text[key] = value.decode("utf-8", "replace")
+                metadata[place] = key, text
+            elif name == b":path":
+                found.path = value.decode("utf-8", "replace")
+            elif name != b"grpc-timeout" or (limit_s := timeout_s(value)) is None:
+                return CallHeaders(headers)
+            else:
+                found.timeout_s = limit_s
+        found.metadata = tuple(metadata)
+        return found
 
 
 class RawHeaders:
@@ -113,13 +148,6 @@ class RepeatedRequest:
         return None if found is None else frame(found)
 
 
-def whole_request(data: bytes) -> bytes | None:
-    """The request in these bytes; None if they are not exactly one request without compression."""
-    if len(data) < PREFIX_BYTES or data[0] or int.from_bytes(data[1:PREFIX_BYTES]) != len(data) - PREFIX_BYTES:
-        return None
-    return data[PREFIX_BYTES:]
-
-
 class RepeatedRequests:
     """Finds requests that may repeat, by the paths of their methods."""
 
@@ -132,9 +160,8 @@ class RepeatedRequests:
 
     def find(self, stream_id: int, headers: Headers, connection: Peer) -> RepeatedRequest | None:
         """The request with these headers if it may repeat; None if it has to be served as usual."""
-        raw = dict(headers)
-        method = self._methods.get(raw.get(b":path", b""))
-        if method is None or not _is_usual(raw, headers):
+        method = self._methods.get(next((value for name, value in headers if name == b":path"), b""))
+        if method is None or not _is_usual(raw := dict(headers), headers):
             return None
         timeout, limit_s = raw.get(b"grpc-timeout"), None
         if timeout is not None and (limit_s := timeout_s(timeout)) is None:

@@ -57,21 +57,25 @@ class H2Method:
             handler.unary_unary or handler.unary_stream or handler.stream_unary or handler.stream_stream
         )  # fmt: skip
 
-    def begin(self, call: H2Call) -> None:
-        """Handle the headers of a call: wait for its request, unless a layer refuses the call."""
+    def begin(self, call: H2Call, *, is_whole: bool) -> None:
+        """Handle the headers of a call: wait for its request, unless a layer refuses the call.
+
+        With `is_whole`, the call gets its whole request before anything else happens.
+        """
         if self._arriving is not None:
-            arrival = call.arrival = self._arriving(call.metadata, lambda reason: self._end(call, reason))
+            has_request = is_whole and self._direct is not None
+            arrival = call.arrival = self._arriving(call.headers.metadata, partial(self._end, call), has_request)
             if call.is_closed:  # a layer has broken the connection
                 arrival.on_released()
                 return
             call.closed, arrival.peer = arrival.on_released, call.peer()
             if arrival.refused is not None:
-                self._serve_soon(call, b"")
+                self.serve_soon(call, b"")
                 return
             if self.takes_many:  # its handler begins now; others may begin before its task has entered the layers
                 arrival.on_request_received()
         if self.takes_many:
-            self._serve_soon(call, b"")
+            self.serve_soon(call, b"")
 
     def _end(self, call: H2Call, reason: str) -> None:
         """End a call whose request has not come."""
@@ -87,11 +91,12 @@ class H2Method:
         if call.is_served:
             return
         if messages:
-            self._serve_soon(call, messages[0])
+            self.serve_soon(call, messages[0])
         elif call.is_half_closed:
             call.answer(None, UNIMPLEMENTED, f"{self.path} takes one request, and none came", ())
 
-    def _serve_soon(self, call: H2Call, message: bytes) -> None:
+    def serve_soon(self, call: H2Call, message: bytes) -> None:
+        """Run the handler of a call with its one request, or with an empty one if its requests are a stream."""
         call.is_served = True
         context = H2Context(call, self._clock, self._read, self._write)
         arrival: Arrival | None = call.arrival
@@ -207,7 +212,7 @@ class InterceptedMethod:
         """Requests are kept until the handler is known."""
         return True
 
-    def begin(self, call: H2Call) -> None:
+    def begin(self, call: H2Call, *, is_whole: bool) -> None:
         """Ask the interceptors for the handler."""
         call.is_served = True
         call.task = self._loop.create_task(self._serve(call), context=self._around.copy())

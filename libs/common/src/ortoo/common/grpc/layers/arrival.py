@@ -37,6 +37,8 @@ class Arrival:
     """Ends the call for a reason; None when the call's request has arrived or the call has ended."""
     refused: Exception | None = None
     """Why its request is not received. The layers see this call with an empty request."""
+    has_request = False
+    """Whether its whole request came with the headers, so that its layers are entered at once."""
     ends_connection = False
     """Whether the call's connection is to be closed, because no honest peer sends such a call."""
     memory: MemoryShare | None = None

@@ -12,9 +12,9 @@ from functools import partial
 from typing import Any
 
 from ortoo.common.errors import Invalid, Overloaded
-from ortoo.common.grpc.completion_queue.context import QueueCallContext
+from ortoo.common.grpc.completion_queue.context import arrival_of
 from ortoo.common.grpc.completion_queue.server import SMALL_BYTES
-from ortoo.common.grpc.layers.arrival import ARRIVAL, Arrival
+from ortoo.common.grpc.layers.arrival import Arrival
 from ortoo.common.grpc.layers.layer import Layer, Method, ServedCall
 from ortoo.common.grpc.layers.waiting_calls import WaitingCalls
 from ortoo.common.grpc.limits.connections import Peer, end_connections, peer_of
@@ -76,6 +76,8 @@ class CallMemory(Layer):
     def arrive(self, arrival: Arrival) -> None:
         """Count the memory of a call without its request, if necessary after ending older calls of this kind.
 
+        A call that has its request waits for none. Its memory is drawn when it is entered.
+
         Errors: Overloaded, and Invalid for too many bytes of headers.
         """
         header_bytes = 0
@@ -89,6 +91,8 @@ class CallMemory(Layer):
                     f"the headers have {header_bytes} bytes; send at most {HEADER_BYTES_MAX}", field="headers"
                 )
             arrival.call_bytes += HEADER_COPIES * header_bytes
+        if arrival.has_request:
+            return
         if not arrival.is_observer:  # health checks must be answered
             self._budget.wait_for_room(arrival.kind, arrival.call_bytes, is_request=not arrival.gives_many)
         arrival.open_share = partial(self._budget.share, arrival.kind)
@@ -106,7 +110,7 @@ class CallMemory(Layer):
     def enter(self, call: ServedCall) -> None:
         """Draw the memory of the call. Errors: Overloaded, and for a refused call the error of `arrive`."""
         context = call.context
-        arrival: Arrival | None = context.arrival if isinstance(context, QueueCallContext) else ARRIVAL.get()
+        arrival = arrival_of(context)
         if arrival is None:
             return
         if arrival.ends_connection:
@@ -115,13 +119,17 @@ class CallMemory(Layer):
             arrival.raise_refusal()
         if arrival.end is not None:
             arrival.on_request_received()
-        self.waiting.remove(arrival)
-        share = arrival.memory = self._budget.share(arrival.kind)
-        call.kept[self] = arrival
-        self._draw(arrival, share, arrival.call_bytes)
+        if not arrival.has_request:
+            self.waiting.remove(arrival)
+        if arrival.is_observer:
+            share = self._budget.share(arrival.kind)
+            self._draw(arrival, share, arrival.call_bytes)
+        else:
+            share = self._budget.fixed_share(arrival.kind, arrival.call_bytes, is_request=not arrival.gives_many)
+        arrival.memory, call.kept[self] = share, arrival
         if call.data is not None and len(call.data) > REQUEST_BYTES_USUAL:
             self.count_request(call, len(call.data))
-        task = asyncio.current_task()
+        task = None if arrival.has_request else asyncio.current_task()
         share.on_unresponsive = lambda: self._end_connection("unread", context.peer(), task)
         _share.set(share)
 

@@ -9,7 +9,7 @@ import inspect
 from collections.abc import AsyncIterator, Awaitable, Callable, Sequence
 from contextlib import aclosing
 from dataclasses import dataclass, field
-from typing import Any
+from typing import Any, Protocol
 
 import grpc
 
@@ -22,8 +22,15 @@ from ortoo.common.grpc.limits.request_shape import beginning_check, counted
 
 OBSERVING = "/grpc."
 """The prefix of the paths of health and reflection."""
-Arriving = Callable[[Metadata, Callable[[str], object]], Arrival]
-"""Makes the arrival of a call from its headers and from the function that ends it."""
+
+
+class Arriving(Protocol):
+    """Makes the arrival of a call."""
+
+    def __call__(self, metadata: Metadata, end: Callable[[str], object], has_request: bool = False, /) -> Arrival:
+        """`end` ends the call. With `has_request`, its layers are entered at once."""
+
+
 KINDS = ("unary_unary", "unary_stream", "stream_unary", "stream_stream")
 
 
@@ -205,9 +212,9 @@ class Layers(grpc.aio.ServerInterceptor):
         kind, is_observer = path.rpartition("/")[2], path.startswith(OBSERVING)
         gives_many: bool = handler.response_streaming
 
-        def arrived(metadata: Metadata, end: Callable[[str], object]) -> Arrival:
+        def arrived(metadata: Metadata, end: Callable[[str], object], has_request: bool = False) -> Arrival:
             arrival = Arrival(kind, metadata, is_observer=is_observer, gives_many=gives_many)
-            arrival.end = end
+            arrival.end, arrival.has_request = end, has_request
             try:
                 for step in steps:
                     step(arrival)

@@ -3,8 +3,8 @@
 from typing import Final
 
 from ortoo.common.errors import Overloaded
-from ortoo.common.grpc.completion_queue.context import QueueCallContext
-from ortoo.common.grpc.layers.arrival import ARRIVAL, Arrival
+from ortoo.common.grpc.completion_queue.context import arrival_of
+from ortoo.common.grpc.layers.arrival import Arrival
 from ortoo.common.grpc.layers.layer import OBSERVING, Layer, ServedCall
 from ortoo.common.grpc.limits.connections import address_of
 
@@ -48,7 +48,7 @@ class Observers(Layer):
     def enter(self, call: ServedCall) -> None:
         """Check the limit of the caller's address, which is unknown until the request has come. Errors: Overloaded."""
         context = call.context
-        arrival = context.arrival if isinstance(context, QueueCallContext) else ARRIVAL.get()
+        arrival = arrival_of(context)
         if arrival not in self._open:
             return
         address = address_of(context.peer())
