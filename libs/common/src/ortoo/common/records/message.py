@@ -147,13 +147,12 @@ def check_parts(
     for (column, default), value in zip(_CHECKED, (tag, keys, *rare), strict=True):
         if value is default:
             continue
-        path = f"{field}.{column.name}"
         if column.rule is None:
             if not (isinstance(value, int) and column.least <= value <= column.largest):
                 wanted = f"a whole number from {column.least} to {column.largest}"
-                raise Invalid(f"{value!r} is not {wanted}", field=path)
+                raise Invalid(f"{value!r} is not {wanted}", field=f"{field}.{column.name}")
             continue
-        texts = _checked_texts(column, value, path, limits)
+        texts = _checked_texts(column, value, field, limits)
         if column.shares_text_limit:
             shared += texts
     size = len("".join(shared).encode())
@@ -165,18 +164,19 @@ def check_parts(
         )
 
 
-def _checked_texts(column: MessageColumn[Any], value: Any, path: str, limits: MessageLimits) -> Sequence[str]:
-    """Check the texts of a value, and return them. Errors: Invalid."""
+def _checked_texts(column: MessageColumn[Any], value: Any, field: str, limits: MessageLimits) -> Sequence[str]:
+    """Check the texts of a value, and return them. Errors: Invalid, naming the field below `field`."""
     layout, rule = column.layout, column.rule
     assert rule is not None, "a column of texts has a rule"
+    if layout is not Layout.LISTS and layout is not Layout.MAPS:
+        if not rule.quickly_holds(value):
+            rule.check(value, f"{field}.{column.name}")
+        return (value,)
+    path = f"{field}.{column.name}"
     if layout is Layout.MAPS:
         check_map(value, rule, path, limits)
         return (*value, *value.values())
-    if layout is not Layout.LISTS:
-        if not rule.quickly_holds(value):
-            rule.check(value, path)
-        return (value,)
-    if not isinstance(value, tuple | list):
+    if not isinstance(value, (tuple, list)):
         given = type(value).__name__
         raise Invalid(f"{column.name} are a {given}; give a tuple of texts, such as ('a',)", field=path)
     for at, text in enumerate(value):
@@ -197,7 +197,7 @@ def check_body(body: object, field: str) -> None:
 
 def check_map(entries: object, rule: TextRule, field: str, limits: MessageLimits = PRODUCER_LIMITS) -> None:
     """Raise Invalid if the number of entries, a name or a value breaks a limit."""
-    if not isinstance(entries, Mapping):
+    if type(entries) is not dict and not isinstance(entries, Mapping):
         raise Invalid(f"properties are a {type(entries).__name__}; give a dict of texts", field=field)
     if len(entries) > limits.properties:
         raise Invalid(f"{len(entries)} properties; a message may have at most {limits.properties}", field=field)

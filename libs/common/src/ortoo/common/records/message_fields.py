@@ -44,7 +44,11 @@ def exclusive_columns(rare: Any) -> int:
     """
     if rare is NO_RARE_FIELDS:
         return 0
-    return sum([1 << bit for bit, place in enumerate(_EXCLUSIVE) if rare[place] is not None])
+    bits = 0
+    for bit, place in _EXCLUSIVE:
+        if rare[place] is not None:
+            bits |= bit
+    return bits
 
 
 def _attribute(column: MessageColumn[Any]) -> property:
@@ -54,4 +58,10 @@ def _attribute(column: MessageColumn[Any]) -> property:
 
 for _column in RARE_COLUMNS:
     setattr(ColumnFields, _column.name, _attribute(_column))
-_EXCLUSIVE: Final = tuple(place for place, column in enumerate(RARE_COLUMNS) if column.presence is Presence.ALL_OR_NONE)
+_EXCLUSIVE: Final = tuple(
+    (1 << number, place)
+    for number, place in enumerate(
+        place for place, column in enumerate(RARE_COLUMNS) if column.presence is Presence.ALL_OR_NONE
+    )
+)
+"""The bit and the place of each of these columns."""

@@ -7,7 +7,7 @@ import asyncio
 from collections import OrderedDict
 from collections.abc import Callable, Collection, Sequence
 from dataclasses import dataclass, field
-from typing import Any
+from typing import Any, NamedTuple
 
 from ortoo.common.directory.topic import MessageType
 from ortoo.common.errors import NOT_ACCEPTED_FIELD, Invalid, OrtooError, Unavailable
@@ -41,8 +41,7 @@ from ortoo.snode.send.queue_choice import (
 from ortoo.snode.topics.creation import ProducerTopics
 
 
-@dataclass(frozen=True, slots=True)
-class PublishReceipt:
+class PublishReceipt(NamedTuple):
     """The location of a stored message."""
 
     message_id: str
@@ -63,8 +62,8 @@ def make_receipt(
         made = delayed_message_id(queue.enode, offset)
         handle = make_recall_handle(seals, queue, topic.topic_id, offset, message.deliver_at_ms)
         return PublishReceipt(message.message_id or made, queue, offset, handle, duplicate)
-    made = message_id_text(topic.topic_id, queue.enode, queue.queue_id, offset)
-    return PublishReceipt(message.message_id or made, queue, offset, duplicate=duplicate)
+    message_id = message.message_id or message_id_text(topic.topic_id, queue.enode, queue.queue_id, offset)
+    return PublishReceipt(message_id, queue, offset, duplicate=duplicate)
 
 
 BATCHERS_MAX = 20_000

@@ -90,7 +90,7 @@ def caller_of(context: Context, headers: HeaderTexts) -> Caller:
         headers.get(VERSION, ""),
         context.time_remaining(),
         context,
-        context.waited_s if isinstance(context, QueueCallContext) else 0.0,
+        getattr(context, "waited_s", 0.0),
     )
 
 

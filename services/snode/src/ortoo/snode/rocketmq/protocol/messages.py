@@ -11,7 +11,7 @@ from apache.rocketmq.v2 import definition_pb2
 from apache.rocketmq.v2.definition_pb2 import Code, DigestType, Encoding, MessageType
 from ortoo.common.errors import Invalid
 from ortoo.common.records.message import BODY_AS_IS, BODY_BYTES_MAX, BODY_GZIP, Message
-from ortoo.common.records.message_fields import RareFields
+from ortoo.common.records.message_fields import NO_RARE_FIELDS, RareFields
 from ortoo.common.records.text_rules import (
     PROPERTIES_MAX,
     TEXT_BYTES_MAX,
@@ -66,7 +66,8 @@ class DeliveryInfo(NamedTuple):
 
 def read_message(sent: definition_pb2.Message, index: int, now_ms: int, peer: Callable[[], str]) -> SentMessage:
     """Decode and check `sent`, message `index` of a request. Errors: GrpcProxyError, Invalid, naming the field."""
-    system, properties = sent.system_properties, dict(sent.user_properties)
+    system, given = sent.system_properties, sent.user_properties
+    properties = dict(given) if given else NO_RARE_FIELDS.properties
     if len(properties) > 1:
         properties = dict(sorted(properties.items()))  # the order of a protobuf map is random
     _check_sizes(sent, properties, index)

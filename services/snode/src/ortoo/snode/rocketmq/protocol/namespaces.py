@@ -6,7 +6,6 @@
 So two tenants with the same topic names share nothing. Native clients and operators see the full name.
 """
 
-from collections.abc import Iterator
 from functools import cache
 from typing import Any
 
@@ -48,8 +47,9 @@ def remove_namespace(response: Message, namespace: str) -> None:
             one.name = prefix + bare.removeprefix(namespace + SEPARATOR)
 
 
-def resources_in(message: Message) -> Iterator[Any]:
-    """Yield every topic and group in a message."""
+def resources_in(message: Message) -> list[Any]:
+    """Every topic and group in a message."""
+    resources: list[Any] = []
     for name, holds_many, is_resource in _fields(message.DESCRIPTOR):
         if holds_many:
             found = getattr(message, name)
@@ -57,11 +57,12 @@ def resources_in(message: Message) -> Iterator[Any]:
             found = (getattr(message, name),)
         else:
             continue
-        for one in found:
-            if is_resource:
-                yield one
-            else:
-                yield from resources_in(one)
+        if is_resource:
+            resources += found
+        else:
+            for one in found:
+                resources += resources_in(one)
+    return resources
 
 
 def _parts(name: str) -> tuple[str, str]:

@@ -18,7 +18,7 @@ from ortoo.snode.rocketmq.clients.table import ClientTable, ConnectedClient
 from ortoo.snode.rocketmq.lite.topics import LiteTopics
 from ortoo.snode.rocketmq.protocol.caller import Caller
 from ortoo.snode.rocketmq.protocol.codes import GrpcProxyError, ok_status
-from ortoo.snode.rocketmq.protocol.messages import LITE, TRANSACTION, SentMessage, message_type, read_message
+from ortoo.snode.rocketmq.protocol.messages import LITE, TRANSACTION, SentMessage, read_message
 from ortoo.snode.rocketmq.protocol.names import topic_name
 from ortoo.snode.rocketmq.send.recall_message import join_handle
 from ortoo.snode.rocketmq.send.transactions import TransactionActivity
@@ -68,9 +68,11 @@ class SendMessageActivity:
             return False
         message = request.messages[0]
         topic = self.topics.known_topic(topic_name(message.topic))
-        if topic is None or message_type(message, 0) in _UNUSUAL or DEDUP_ID in message.user_properties:
+        if topic is None:
             return False
         sent = read_message(message, 0, self.clock.now_ms(), caller.peer)
+        if sent.message_type in _UNUSUAL or DEDUP_ID in sent.message.properties:
+            return False
         _check_types(topic, (sent,))
         self._touch(caller, topic)
         self.publisher.store_one(
