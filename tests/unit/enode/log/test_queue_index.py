@@ -28,9 +28,10 @@ def rows(begin: int, batches: int) -> IndexRows:
 def test_rows_fit_while_they_follow_one_another() -> None:
     """A read ends at its maximum of bytes and before a hole; one batch of any size is always returned."""
     found = rows(0, 30)  # 64 bytes each; there are gaps in front of 0, 10 and 20
-    assert [found.end_fitting(row, 4 * 64) for row in (0, 3, 7, 10, 28)] == [4, 7, 10, 14, 30]
-    assert [found.end_fitting(row, 4 * 64 - 1) for row in (0, 9, 29)] == [3, 10, 30]
-    assert [found.end_fitting(row, 1) for row in (5, 29, 30)] == [6, 30, 30]
+    assert [found.end_fitting(row, 4 * 64, 99) for row in (0, 3, 7, 10, 28)] == [4, 7, 10, 14, 30]
+    assert [found.end_fitting(row, 4 * 64 - 1, 99) for row in (0, 9, 29)] == [3, 10, 30]
+    assert [found.end_fitting(row, 1, 99) for row in (5, 29, 30)] == [6, 30, 30]
+    assert [found.end_fitting(row, 4 * 64, 5) for row in (0, 3, 5, 30)] == [4, 5, 6, 30]
     assert found.row(5) == (found.first_offsets[5], 2, found.positions[5], 64)
 
 

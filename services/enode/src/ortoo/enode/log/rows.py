@@ -61,15 +61,15 @@ class IndexRows:
         """First offset, count, position and length of a row."""
         return self.first_offsets[at], self.counts[at], self.positions[at], self.lengths[at]
 
-    def end_fitting(self, row: int, bytes_max: int) -> int:
-        """The end, exclusive, of the gapless rows from `row` on that fit `bytes_max`; at least `row` + 1."""
-        total, expected = 0, -1
-        for at in range(row, len(self)):
+    def end_fitting(self, row: int, bytes_max: int, end: int) -> int:
+        """The end of the gapless rows from `row` on that fit `bytes_max`: at most `end`, and at least `row` + 1."""
+        total, expected, end = 0, -1, min(max(end, row + 1), len(self))
+        for at in range(row, end):
             total += self.lengths[at]
             if at > row and (total > bytes_max or self.first_offsets[at] != expected):
                 return at
             expected = self.first_offsets[at] + self.counts[at]
-        return len(self)
+        return end
 
     def measure(self, row: int, bytes_max: int) -> tuple[int, int]:
         """The end, exclusive, of the rows from `row` on that fit `bytes_max`, and their bytes."""

@@ -33,7 +33,10 @@ class PopAttempts:
     def record(self, request: PopRequestKey, batches: Sequence[PoppedBatch]) -> None:
         """Remember the messages of a request. Later requests of the same attempt get the same messages."""
         attempt_id, request_id = request
-        parts = [LeasePart(one.queue_id, one.number, ranges_of(one.offsets), is_exact=False) for one in batches]
+        leases: dict[tuple[int, int], list[int]] = {}
+        for one in batches:
+            leases.setdefault((one.queue_id, one.number), []).extend(one.offsets)
+        parts = [LeasePart(*lease, ranges_of(offsets), is_exact=False) for lease, offsets in leases.items()]
         self._leased.setdefault(attempt_id, {})[request_id] = parts
         self._leased.move_to_end(attempt_id)
         while len(self._leased) > ATTEMPTS_REMEMBERED:

@@ -249,7 +249,7 @@ class PopLeasing:
         return popped
 
     async def _write_lease(
-        self, line: GroupLine, number: int, batches: Iterable[PoppedBatch], request: PopRequest
+        self, line: GroupLine, number: int, batches: Sequence[PoppedBatch], request: PopRequest
     ) -> None:
         if rows := tuple(_delivered_rows(batches)):
             until_ms = self._clock.now_ms() + request.invisible_ms
@@ -362,12 +362,13 @@ def _cancelled_error() -> Conflict:
     return Conflict("this pop was cancelled by its client", field="attempt_id")
 
 
-def _delivered_rows(batches: Iterable[PoppedBatch]) -> list[Delivered]:
+def _delivered_rows(batches: Sequence[PoppedBatch]) -> list[Delivered]:
+    """The messages as rows. Consecutive offsets with the same attempt are one row, also across batches."""
+    offsets = [offset for one in batches for offset in one.offsets]
+    attempts = [attempt for one in batches for attempt in one.attempts]
+    if attempts and attempts.count(attempts[0]) == len(attempts):
+        return [(first, count, attempts[0]) for first, count in ranges_of(offsets)]
     rows: list[Delivered] = []
-    for batch in batches:
-        if batch.attempts.count(batch.attempts[0]) == len(batch.attempts):
-            rows += [(first, count, batch.attempts[0]) for first, count in ranges_of(batch.offsets)]
-            continue
-        for attempt, group in groupby(zip(batch.attempts, batch.offsets, strict=True), key=itemgetter(0)):
-            rows += [(first, count, attempt) for first, count in ranges_of([offset for _, offset in group])]
+    for attempt, group in groupby(zip(attempts, offsets, strict=True), key=itemgetter(0)):
+        rows += [(first, count, attempt) for first, count in ranges_of([offset for _, offset in group])]
     return rows

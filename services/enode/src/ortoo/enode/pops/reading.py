@@ -25,16 +25,16 @@ from ortoo.enode.store.store import Store
 CACHE_BYTES = 32 << 20
 DECODED_SIZE_FACTOR = 4
 """About how much larger a batch is when its columns are lists."""
+TOGETHER_BYTES = 64 << 10
+"""The bytes of batches that are read together, because each read of the disk is passed to a thread."""
 _log = get_logger("pops")
 
 
 class CachedBatch:
-    """A stored batch; its columns are read once, at their first use."""
+    """A stored batch; its columns are read once, at their first use. Errors of that use: Invalid, Unsupported."""
 
     def __init__(self, stored: StoredBatch) -> None:
-        """Read the header of `stored`. Errors: Invalid, Unsupported."""
         self.stored = stored
-        self._arrays = ArrayBatch(stored.batch)
 
     @property
     def first_offset(self) -> int:
@@ -50,6 +50,10 @@ class CachedBatch:
     def view(self) -> RecordBatchView:
         """Access to the single messages of the batch."""
         return open_batch(self.stored.batch)
+
+    @cached_property
+    def _arrays(self) -> ArrayBatch:
+        return ArrayBatch(self.stored.batch)
 
     def select(self, offsets: Sequence[int]) -> SealedBatch:
         """A batch of the messages at `offsets` (ascending); for all messages, the stored bytes unchanged."""
@@ -69,8 +73,8 @@ class BatchCache:
         """(topic id, queue id) to ascending first offsets; thousands for a queue of one-message batches."""
         self._bytes = 0
 
-    async def get(self, topic_id: int, queue_id: int, offset: int) -> CachedBatch:
-        """The batch that holds `offset`. Errors: those of `Store.fetch`."""
+    async def get(self, topic_id: int, queue_id: int, offset: int, end: int = 0) -> CachedBatch:
+        """The batch that holds `offset`; the caller reads up to the offset `end`. Errors: those of `Store.fetch`."""
         queue = (topic_id, queue_id)
         firsts = self._by_queue.get(queue, ())
         if before := bisect_right(firsts, offset):
@@ -79,7 +83,7 @@ class BatchCache:
             if offset < found.end_offset:
                 self._by_place.move_to_end(place)
                 return found
-        fetched = await self._store.fetch(topic_id, queue_id, offset, bytes_max=1)
+        fetched = await self._store.fetch(topic_id, queue_id, offset, bytes_max=TOGETHER_BYTES, before=end)
         if not fetched.batches:
             raise OutOfRange(
                 f"offset {offset} is not stored yet; the queue ends before it",
@@ -87,10 +91,10 @@ class BatchCache:
                 end_offset=fetched.end_offset,
                 field="offset",
             )
-        stored = fetched.batches[0]
-        opened = CachedBatch(stored)
-        self._put((*queue, stored.first_offset), opened)
-        return opened
+        opened = [CachedBatch(stored) for stored in fetched.batches]
+        for one in reversed(opened):  # the first is used first, so it is dropped last
+            self._put((*queue, one.first_offset), one)
+        return opened[0]
 
     def _put(self, place: tuple[int, int, int], opened: CachedBatch) -> None:
         if place in self._by_place:
@@ -140,7 +144,7 @@ class PopReader:
             if bytes_left <= 0 and batches:
                 line.redeliver([row[:2] for row in at], number, line.group.now_ms(), 0, counts=False)
                 break
-            opened = await self.batch_at(line, first)
+            opened = await self.batch_at(line, first, first + count)
             if opened is None:
                 at = [(one.first, one.end - one.first, attempt) for first, count, attempt in at
                       for one in line.intervals.unfinished(first, first + count)]  # fmt: skip
@@ -181,10 +185,13 @@ class PopReader:
             (kept if time_ms is None or time_ms > now_ms else expired).append((offset, attempt))
         return [offset for offset, _ in kept], [attempt for _, attempt in kept]
 
-    async def batch_at(self, line: GroupLine, offset: int) -> CachedBatch | None:
-        """The opened batch that holds a message; None if the message is lost. The log then records the loss."""
+    async def batch_at(self, line: GroupLine, offset: int, end: int = 0) -> CachedBatch | None:
+        """The opened batch that holds a message; None if the message is lost. The log then records the loss.
+
+        The caller reads up to the offset `end`.
+        """
         try:
-            return await self._batches.get(line.group.topic_id, line.queue_id, offset)
+            return await self._batches.get(line.group.topic_id, line.queue_id, offset, end)
         except (OutOfRange, DataLoss) as error:
             # Reading continues behind the hole, or where the queue begins; all lost messages are one change.
             resume = error.begin_offset if isinstance(error, OutOfRange) else error.end_offset
@@ -204,7 +211,7 @@ class PopReader:
         """Yield batches of stored messages, without a lease."""
         at, end = first, first + count
         while at < end:
-            opened = await self._batches.get(topic_id, queue_id, at)
+            opened = await self._batches.get(topic_id, queue_id, at, end)
             offsets = tuple(range(at, min(end, opened.end_offset)))
             batch, attempts = opened.select(offsets), (attempt,) * len(offsets)
             yield PoppedBatch(queue_id, 0, opened.stored.stored_at_ms, batch, offsets, attempts)

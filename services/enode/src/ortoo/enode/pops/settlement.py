@@ -58,15 +58,20 @@ class LeaseSettlement:
 
     async def _finish(self, group: GroupLines, parts: Iterable[LeasePart], verdict: Finish) -> list[StaleMessage]:
         reason = FinishReason.FILTERED if verdict.filtered else FinishReason.ACKNOWLEDGED
-        changes: list[StateChange] = []
+        finished: dict[int, list[tuple[int, int]]] = {}
         stale: list[StaleMessage] = []
         for part in parts:
-            line = group.get_line(part.queue_id)
-            settled = line.finish(part.ranges, part.number)
+            settled = group.get_line(part.queue_id).finish(part.ranges, part.number)
             stale += _stale_messages(part, settled.stale)
             if settled.rows:
-                changes.append(PopFinished(*line.place, reason, tuple(merge_ranges(row[:2] for row in settled.rows))))
-        await self._write(group, changes)
+                finished.setdefault(part.queue_id, []).extend([row[:2] for row in settled.rows])
+        await self._write(
+            group,
+            [
+                PopFinished(*group.get_line(queue_id).place, reason, tuple(merge_ranges(ranges)))
+                for queue_id, ranges in finished.items()
+            ],
+        )
         if group.in_order or group.blocked:
             group.wake_one()
         return stale

@@ -1,9 +1,11 @@
 """The reading end of the log: finds and reads the batches at an offset."""
 
+from bisect import bisect_left
 from collections import OrderedDict
 from collections.abc import Awaitable, Callable, Iterator, Sequence
 from dataclasses import dataclass, field
 from functools import partial
+from sys import maxsize
 from typing import NamedTuple
 
 from ortoo.common.errors import DataLoss, Unavailable
@@ -84,13 +86,14 @@ class Reader:
     _loaded_bytes: int = 0
 
     async def read(
-        self, queue: QueueLog, from_offset: int, bytes_max: int, on_batch: OnBatch | None = None
+        self, queue: QueueLog, from_offset: int, bytes_max: int, on_batch: OnBatch | None = None, before: int = maxsize
     ) -> FetchResult:
         """Read whole batches from the batch that holds `from_offset` on, within `bytes_max`; at least one, at most 512.
 
-        With `on_batch`, each batch is passed to `on_batch` outside the event loop, and the result has no batches.
-        `from_offset` lies in the queue's range. Errors: those of `on_batch`. DataLoss when the first batch is damaged.
-        Unavailable when the disk cannot be read now. Overloaded when no file can be opened.
+        All but the first begin before the offset `before`. With `on_batch`, each batch is passed to `on_batch` outside
+        the event loop, and the result has no batches. `from_offset` lies in the queue's range. Errors: those of
+        `on_batch`. DataLoss when the first batch is damaged. Unavailable when the disk cannot be read now. Overloaded
+        when no file can be opened.
         """
         run = queue.run_containing(from_offset)
         segment = run.segment if run is not None else self.catalog.active
@@ -100,12 +103,13 @@ class Reader:
                 rows = await self._rows_of(run) if run is not None else IndexRows()
             row = rows.find(from_offset)
             if row >= 0:
-                return await self._read_rows(queue, segment, rows, row, bytes_max, on_batch)
+                span = range(row, min(bisect_left(rows.first_offsets, before), row + BATCHES_MAX))
+                return await self._read_rows(queue, segment, rows, span, bytes_max, on_batch)
             if not await self._repair_holes(queue, from_offset):
                 raise self._hole_error(queue, from_offset, rows, -1 - row)
         except OSError as error:
             raise _unreadable_error(error) from error
-        return await self.read(queue, from_offset, bytes_max, on_batch)
+        return await self.read(queue, from_offset, bytes_max, on_batch, before)
 
     async def find_time(self, queue: QueueLog, stored_at_ms: int) -> int:
         """The first offset stored at or after a time; the end of the queue if there is none."""
@@ -152,10 +156,10 @@ class Reader:
         return QueueSize(end_offset, size_bytes)
 
     async def _read_rows(
-        self, queue: QueueLog, segment: Segment, rows: IndexRows, row: int, bytes_max: int, on_batch: OnBatch | None
+        self, queue: QueueLog, segment: Segment, rows: IndexRows, span: range, bytes_max: int, on_batch: OnBatch | None
     ) -> FetchResult:
-        end = min(rows.end_fitting(row, bytes_max), row + BATCHES_MAX)
-        read_ahead_end = end if on_batch is None else min(rows.end_fitting(end, bytes_max), end + BATCHES_MAX)
+        row, end = span.start, rows.end_fitting(span.start, bytes_max, span.stop)
+        read_ahead_end = end if on_batch is None else rows.end_fitting(end, bytes_max, end + BATCHES_MAX)
         places = [BatchLocation(segment, *queue.key, *rows.row(at)) for at in range(row, read_ahead_end)]
         places, ahead = places[: end - row], places[end - row :]
         found = list[StoredBatch]()

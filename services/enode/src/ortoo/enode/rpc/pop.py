@@ -20,7 +20,7 @@ from ortoo.common.groups.pop import (
 )
 from ortoo.common.grpc.errors import Context
 from ortoo.common.grpc.messages import read, write
-from ortoo.enode.rpc.handlers import EnodeHandlers, check_number, without_sequence
+from ortoo.enode.rpc.handlers import EnodeHandlers, check_number
 from ortoo.v1 import enode_pop_pb2 as pb
 
 MESSAGES_MAX = 4_096
@@ -43,7 +43,10 @@ class PopHandlers(EnodeHandlers):
         popped = await pop(_pop_request(request))
         if request.peek:
             await self.store.engine.appender.wait_committed()
-        return write(pb.PopQueuesResponse, popped, batches=map(_batch, popped.batches))
+        response = write(pb.PopQueuesResponse, popped, batches=())
+        for one in popped.batches:
+            _fill_batch(response.batches.add(), one)
+        return response
 
     async def await_messages(self, request: pb.AwaitMessagesRequest) -> bool:
         """Wait until a pop may return messages; returns whether it may."""
@@ -165,15 +168,14 @@ def _verdict(request: pb.SettlePoppedRequest) -> LeaseVerdict:
     raise Invalid("missing verdict; give finish, renew_invisible_ms or give_back", field="verdict")
 
 
-def _batch(popped: PoppedBatch) -> pb.PoppedBatch:
-    return pb.PoppedBatch(
-        queue_id=popped.queue_id,
-        lease_number=popped.number,
-        stored_at_ms=popped.stored_at_ms,
-        batch=without_sequence(popped.batch),
-        offsets=popped.offsets,
-        attempts=_attempts(popped.attempts),
-    )
+def _fill_batch(written: pb.PoppedBatch, popped: PoppedBatch) -> None:
+    """Encode a batch, without its producer's id and sequence, in place: a message made of parts copies each of them."""
+    batch, sealed = written.batch, popped.batch
+    batch.records, batch.records_crc32c = sealed.records, sealed.records_crc32c
+    batch.count, batch.body_inflated_bytes = sealed.count, sealed.body_inflated_bytes
+    written.queue_id, written.lease_number, written.stored_at_ms = popped.queue_id, popped.number, popped.stored_at_ms
+    written.offsets.extend(popped.offsets)
+    written.attempts.extend(_attempts(popped.attempts))
 
 
 def _attempts(attempts: Sequence[int]) -> Sequence[int]:

@@ -2,6 +2,7 @@
 
 import asyncio
 from collections.abc import Callable, Iterable, Sequence
+from sys import maxsize
 
 from ortoo.common.errors import Invalid, NotFound, OutOfRange, Unavailable
 from ortoo.common.records.sealed_batch import SealedBatch, StoredBatch, crc32c
@@ -196,12 +197,13 @@ class Store:
         bytes_max: int = 0,
         wait_ms: int = 0,
         on_batch: OnBatch | None = None,
+        before: int = maxsize,
     ) -> FetchResult:
         """Read whole batches from `from_offset` on; the first may start before it. At the end, wait for more.
 
-        At least one batch is returned if there is one, and further ones while they fit `bytes_max` (0 = 1 MiB). A
-        queue that exists and is empty has the range 0 to 0. After `wait_ms` at the end the answer is empty. With
-        `on_batch` the batches are passed to it, and the answer holds none of them.
+        At least one batch is returned if there is one, and further ones that begin before the offset `before` while
+        they fit `bytes_max` (0 = 1 MiB). A queue that exists and is empty has the range 0 to 0. After `wait_ms` at the
+        end the answer is empty. With `on_batch` the batches are passed to it, and the answer holds none of them.
 
         Errors:
         * NotFound (field "topic_id" or "queue_id").
@@ -223,7 +225,7 @@ class Store:
             if from_offset >= queue.end_offset or self.engine.closed:
                 return FetchResult((), from_offset, queue.end_offset)
         bytes_max = min(bytes_max or FETCH_BYTES, self._settings.fetch_bytes_max)
-        return await self._reader.read(queue, from_offset, bytes_max, on_batch)
+        return await self._reader.read(queue, from_offset, bytes_max, on_batch, before)
 
     def describe_queues(self, topic_id: int) -> list[QueueRange]:
         """All queues of a topic, in order of queue id. Errors: NotFound."""
