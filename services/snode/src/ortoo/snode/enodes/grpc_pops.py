@@ -65,7 +65,7 @@ class GrpcPopLink(ReplicaLink):
         self, topic_id: int, group: str, parts: Sequence[LeasePart], verdict: LeaseVerdict
     ) -> list[StaleMessage]:
         """Ack, nack, release or renew leased messages; returns the messages whose lease has ended."""
-        request = pop_pb.LeaseRequest(settle=encode_settlement(topic_id, group, parts, verdict))
+        request = encode_settlement(topic_id, group, parts, verdict)
         response = await self._call_leader(
             lambda link: link._send_lease(request), is_repeatable=not isinstance(verdict, Redeliver)
         )

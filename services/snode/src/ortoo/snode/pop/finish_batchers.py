@@ -6,7 +6,7 @@ from collections.abc import Callable, Sequence
 from functools import partial
 
 from ortoo.common.errors import OrtooError
-from ortoo.common.groups.pop import Finish, LeasePart, StaleMessage
+from ortoo.common.groups.pop import Finish, LeasePart, StaleMessage, merge_ranges
 from ortoo.common.process.background import Background
 from ortoo.common.process.containment import as_ortoo_error, record_contained
 from ortoo.snode.enodes.link import EnodeLinks
@@ -41,7 +41,8 @@ class FinishBatcher(SerialBatcher):
             outcome: list[StaleMessage] | OrtooError
             try:
                 parts = [part for parts, _ in together for part in parts]
-                outcome = await self._links.to(enode).settle(topic_id, group, parts, Finish())
+                found = await self._links.to(enode).settle(topic_id, group, _merged(parts), Finish())
+                outcome = _for_each_part(parts, found)
             except Exception as error:
                 outcome = as_ortoo_error(error, "ack")
             for _, finished in together:
@@ -103,6 +104,32 @@ def _set_outcome(future: asyncio.Future[list[StaleMessage]], outcome: list[Stale
         future.set_exception(outcome)
     else:
         future.set_result(outcome)
+
+
+def _merged(parts: Sequence[LeasePart]) -> list[LeasePart]:
+    """The same messages, with one part for each lease. A consumer acks the messages of a lease one by one."""
+    ranges: dict[tuple[int, int, bool, bool, bool], list[tuple[int, int]]] = {}
+    for part in parts:
+        lease = (part.queue_id, part.number, part.is_exact, part.unexpired_only, part.any_lease)
+        ranges.setdefault(lease, []).extend(part.ranges)
+    return [
+        LeasePart(queue_id, number, tuple(merge_ranges(set(found))), is_exact, unexpired_only, any_lease)
+        for (queue_id, number, is_exact, unexpired_only, any_lease), found in ranges.items()
+    ]
+
+
+def _for_each_part(parts: Sequence[LeasePart], found: list[StaleMessage]) -> list[StaleMessage]:
+    """The stale messages. An error, which the enode reports once for a lease, is repeated for each of its parts."""
+    errors = {(one.queue_id, one.number): one.error for one in found if one.error is not None}
+    if not errors:
+        return found
+    stale = [one for one in found if one.error is None]
+    for part in parts:
+        # An older enode does not report the number of the lease.
+        error = errors.get((part.queue_id, part.number)) or errors.get((part.queue_id, 0))
+        if error is not None and part.ranges:
+            stale.append(StaleMessage(part.queue_id, part.ranges[0][0], part.number, error))
+    return stale
 
 
 def _count_messages(parts: Sequence[LeasePart]) -> int:

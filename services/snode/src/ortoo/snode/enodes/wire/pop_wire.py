@@ -58,11 +58,16 @@ def decode_popped(response: pb.PopQueuesResponse) -> Popped:
     )
 
 
-def encode_settlement(
-    topic_id: int, group: str, parts: Sequence[LeasePart], verdict: LeaseVerdict
-) -> pb.SettlePoppedRequest:
-    """Encode a request to ack, nack, release or renew leased messages."""
-    request = pb.SettlePoppedRequest(topic_id=topic_id, group=group, parts=map(_encode_part, parts))
+def encode_settlement(topic_id: int, group: str, parts: Sequence[LeasePart], verdict: LeaseVerdict) -> pb.LeaseRequest:
+    """Encode a request to ack, nack, release or renew leased messages.
+
+    The fields are set in place, because a message that is made of other messages copies them.
+    """
+    encoded = pb.LeaseRequest()
+    request = encoded.settle
+    request.topic_id, request.group = topic_id, group
+    for part in parts:
+        _fill_part(request.parts.add(), part)
     if isinstance(verdict, Finish):
         request.finish.filtered = verdict.filtered
         request.finish.SetInParent()
@@ -71,7 +76,7 @@ def encode_settlement(
     else:
         redelivery = write(pb.Redeliver, verdict, uncounted=not verdict.counts, client_id=verdict.consumer)
         request.redeliver.CopyFrom(redelivery)
-    return request
+    return encoded
 
 
 def decode_stale(response: pb.SettlePoppedResponse) -> list[StaleMessage]:
@@ -104,12 +109,9 @@ def _encode_ranges(ranges: Sequence[tuple[int, int]]) -> list[pb.OffsetRange]:
     return [pb.OffsetRange(first_offset=first, count=count) for first, count in ranges]
 
 
-def _encode_part(part: LeasePart) -> pb.LeasePart:
-    return pb.LeasePart(
-        queue_id=part.queue_id,
-        lease_number=part.number,
-        ranges=_encode_ranges(part.ranges),
-        ignore_stale=not part.is_exact,
-        unexpired_only=part.unexpired_only,
-        any_lease=part.any_lease,
-    )
+def _fill_part(encoded: pb.LeasePart, part: LeasePart) -> None:
+    encoded.queue_id, encoded.lease_number = part.queue_id, part.number
+    encoded.ignore_stale, encoded.unexpired_only = not part.is_exact, part.unexpired_only
+    encoded.any_lease = part.any_lease
+    for first, count in part.ranges:
+        encoded.ranges.add(first_offset=first, count=count)

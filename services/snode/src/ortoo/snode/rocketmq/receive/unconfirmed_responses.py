@@ -7,10 +7,11 @@ the client repeats an attempt id that was already answered.
 """
 
 from collections import OrderedDict
-from dataclasses import dataclass, field, replace
+from dataclasses import dataclass, field
 
+from ortoo.common.groups.pop import PoppedBatch
 from ortoo.common.records.sealed_batch import SealedBatch
-from ortoo.snode.pop.call import PopResult
+from ortoo.snode.pop.call import PoppedMessages, PopResult
 
 RECEIVERS_MAX = 10_000
 ATTEMPTS_MAX = 4
@@ -58,7 +59,7 @@ class UnconfirmedResponses:
         """Record that an answer is sent to a receiver."""
         batches = []
         if attempt_id:
-            batches = [replace(one, popped=replace(one.popped, batch=EMPTY_BATCH)) for one in result.batches]
+            batches = [_without_messages(one) for one in result.batches]
         response = UnconfirmedResponse(attempt_id, PopResult(batches))
         if attempt_id and batches:
             attempts = self._unconfirmed.setdefault(receiver, OrderedDict())
@@ -100,3 +101,11 @@ class UnconfirmedResponses:
             del self._limits[receiver]
         elif limit is not None:
             self._limits[receiver] = 2 * limit
+
+
+def _without_messages(one: PoppedMessages) -> PoppedMessages:
+    popped = one.popped
+    empty = PoppedBatch(
+        popped.queue_id, popped.number, popped.stored_at_ms, EMPTY_BATCH, popped.offsets, popped.attempts
+    )
+    return PoppedMessages(one.queue, one.handle, empty)
