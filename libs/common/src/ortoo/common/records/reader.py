@@ -66,7 +66,16 @@ def texts(column: memoryview, rows: int, path: str) -> list[str | None]:
 
 
 def dictionary(column: memoryview, rows: int, path: str) -> list[str | None]:
-    """Read a column in Arrow's dictionary layout."""
+    """Read a column in Arrow's dictionary layout. The caller does not change the values, which may be shared.
+
+    Small columns occur in many batches: most of a producer's batches of one message have equal columns.
+    """
+    if len(column) <= SMALL_BYTES:
+        return _small_dictionary(bytes(column), rows, path)
+    return _dictionary(column, rows, path)
+
+
+def _dictionary(column: memoryview, rows: int, path: str) -> list[str | None]:
     fields = read_fields(column, path)
     codes = int32s(buffer(fields, 2, f"{path}.codes"), rows, f"{path}.codes")
     distinct = _distinct_texts(buffer(fields, 3, f"{path}.dictionary"), f"{path}.dictionary")
@@ -117,6 +126,11 @@ def check_size(data: memoryview, rows: int, width: int, path: str) -> None:
 def _distinct_texts(column: memoryview, path: str) -> list[str]:
     """The texts of a dictionary. Small dictionaries occur in many batches, so that their texts are cached."""
     return _small_texts(bytes(column), path) if len(column) <= SMALL_BYTES else _dense_texts(column, path)
+
+
+@lru_cache(maxsize=SMALL_CACHED_MAX)
+def _small_dictionary(column: bytes, rows: int, path: str) -> list[str | None]:
+    return _dictionary(memoryview(column), rows, path)
 
 
 @lru_cache(maxsize=SMALL_CACHED_MAX)

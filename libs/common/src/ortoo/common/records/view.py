@@ -117,8 +117,12 @@ class RecordBatchView:
                 self._column(column)
         return RareFields._make([known[number][at] if known[number] else default for number, default in _RARE])
 
-    def _rare_columns(self) -> list[Sequence[Any]]:
-        return [self._column(column) or [column.default] * self.count for column in RARE_COLUMNS]
+    def _rare_columns(self) -> list[Iterable[Any]]:
+        fields, count = self._fields, self.count
+        return [
+            (self._column(column) if column.number in fields else ()) or repeat(column.default, count)
+            for column in RARE_COLUMNS
+        ]
 
     def _column(self, column: MessageColumn[Value]) -> list[Value]:
         """Return a column's values, decoded at the first call; empty if the batch has no such column."""

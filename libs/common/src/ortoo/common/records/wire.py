@@ -79,7 +79,11 @@ def read_fields(data: memoryview, path: str) -> dict[int, Field]:
             value: Field = data[position : position + length]
             position += length
         elif kind == 0:
-            value, position = _read_varint(data, position, end, path)
+            if position < end and data[position] < 0x80:
+                value = data[position]
+                position += 1
+            else:
+                value, position = _read_varint(data, position, end, path)
         elif kind == 1 or kind == 5:
             length = 8 if kind == 1 else 4
             if length > end - position:
