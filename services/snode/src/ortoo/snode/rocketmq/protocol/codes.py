@@ -102,4 +102,9 @@ def common_status(codes: list[Code.ValueType]) -> Status:
         return status_of(GrpcProxyError(Code.INTERNAL_SERVER_ERROR, "there is no result"))
     if len(set(codes)) > 1:
         return status_of(GrpcProxyError(Code.MULTIPLE_RESULTS, "the results differ; each entry has its own status"))
-    return Status(code=codes[0], message=name_of(Code, codes[0]))
+    return _plain_status(codes[0])
+
+
+@cache
+def _plain_status(code: Code.ValueType) -> Status:
+    return Status(code=code, message=name_of(Code, code))

@@ -1,13 +1,13 @@
 """Acks, nacks, changes of invisible time, and dead letters of received messages."""
 
 import asyncio
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from functools import partial
 from typing import Any
 
 from apache.rocketmq.v2 import service_pb2 as pb
-from apache.rocketmq.v2.definition_pb2 import Code
+from apache.rocketmq.v2.definition_pb2 import Code, Status
 from ortoo.common.groups.failure_rule import ATTEMPTS_LIMIT, FailureRule
 from ortoo.common.groups.pop import LeaseVerdict, Redeliver, Renew
 from ortoo.common.process.containment import as_ortoo_error
@@ -41,10 +41,10 @@ class SettlementActivity:
         if not 1 <= len(request.entries) <= ENTRIES_MAX:
             raise GrpcProxyError(Code.BAD_REQUEST, f"{len(request.entries)} entries; give 1 to {ENTRIES_MAX}")
         loop = asyncio.get_running_loop()
-        results: list[asyncio.Future[pb.AckMessageResultEntry]] = [loop.create_future() for _ in request.entries]
+        results: list[asyncio.Future[Status]] = [loop.create_future() for _ in request.entries]
         for entry, result in zip(request.entries, results, strict=True):
-            self._ack_entry(entry, group, topic, partial(_set_unless_done, result))
-        return _ack_response([await result for result in results])
+            self._ack_entry(entry.receipt_handle, group, topic, partial(_set_unless_done, result))
+        return _ack_response(request.entries, [await result for result in results])
 
     def start_ack(
         self, caller: Caller, request: pb.AckMessageRequest, done: Callable[[pb.AckMessageResponse], None]
@@ -56,13 +56,16 @@ class SettlementActivity:
         if len(request.entries) != 1:
             return False
         group, topic = group_name(request.group), topic_name(request.topic)
-        self._ack_entry(request.entries[0], group, topic, lambda result: done(_ack_response([result])))
+        entries = request.entries
+
+        def finished(status: Status) -> None:
+            done(_ack_response(entries, (status,)))
+
+        self._ack_entry(entries[0].receipt_handle, group, topic, finished)
         return True
 
-    def _ack_entry(
-        self, entry: pb.AckMessageEntry, group: str, topic: str, done: Callable[[pb.AckMessageResultEntry], None]
-    ) -> None:
-        """Begin to ack a message; `done` gets the result."""
+    def _ack_entry(self, text: str, group: str, topic: str, done: Callable[[Status], None]) -> None:
+        """Begin to ack the message of a receipt handle; `done` gets the status."""
 
         def finished(outcome: bool | Exception) -> None:
             if isinstance(outcome, Exception):
@@ -74,14 +77,10 @@ class SettlementActivity:
             else:
                 self.leases.remove(handle)
                 status = ok_status()
-            done(
-                pb.AckMessageResultEntry(
-                    message_id=entry.message_id, receipt_handle=entry.receipt_handle, status=status
-                )
-            )
+            done(status)
 
         try:
-            handle = self._read_handle(entry.receipt_handle, group, topic)
+            handle = self._read_handle(text, group, topic)
             self.pop_processor.finish_one(handle, finished)
         except Exception as error:
             finished(error)
@@ -148,8 +147,11 @@ def _lease_ended() -> GrpcProxyError:
     return GrpcProxyError(Code.INVALID_RECEIPT_HANDLE, "the lease has ended: the message was redelivered or acked")
 
 
-def _ack_response(results: list[pb.AckMessageResultEntry]) -> pb.AckMessageResponse:
-    return pb.AckMessageResponse(status=common_status([one.status.code for one in results]), entries=results)
+def _ack_response(entries: Sequence[pb.AckMessageEntry], statuses: Sequence[Status]) -> pb.AckMessageResponse:
+    response = pb.AckMessageResponse(status=common_status([one.code for one in statuses]))
+    for entry, status in zip(entries, statuses, strict=True):
+        response.entries.add(message_id=entry.message_id, receipt_handle=entry.receipt_handle, status=status)
+    return response
 
 
 def _set_unless_done(future: asyncio.Future[Any], result: Any) -> None:
