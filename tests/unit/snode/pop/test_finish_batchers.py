@@ -2,16 +2,18 @@
 
 import asyncio
 from collections.abc import Sequence
+from dataclasses import replace
 
 import pytest
 
-from ortoo.common.errors import Unavailable
+from ortoo.common.errors import NotFound, Unavailable
 from ortoo.common.groups.pop import LeasePart, LeaseVerdict, StaleMessage
 from ortoo.common.process.background import Background
 from ortoo.snode.pop.finish_batchers import FinishBatchers
 from tests.unit.snode.fake_enode import FakeEnode
 
 KEY = ("e", 77, "g")
+GONE = NotFound("no such queue", field="queue_id")
 
 
 class SlowEnode(FakeEnode):
@@ -27,14 +29,15 @@ class SlowEnode(FakeEnode):
     async def settle(
         self, topic_id: int, group: str, parts: Sequence[LeasePart], verdict: LeaseVerdict
     ) -> list[StaleMessage]:
-        """Record the request; every lease with number 9 is stale."""
+        """Record the request; every lease with number 9 is stale, and with number 99 invalid."""
         self.requests.append(list(parts))
         self.came.set()
         await self.go_on.wait()
         if self.error is not None:
             raise self.error
-        return [StaleMessage(part.queue_id, first, part.number) for part in parts if part.number == 9
-                for first, _ in part.ranges]  # fmt: skip
+        invalid = [StaleMessage(one.queue_id, one.ranges[0][0], one.number, GONE) for one in parts if one.number == 99]
+        return invalid + [StaleMessage(part.queue_id, first, part.number) for part in parts if part.number == 9
+                          for first, _ in part.ranges]  # fmt: skip
 
 
 def part(number: int, offset: int) -> list[LeasePart]:
@@ -93,3 +96,33 @@ async def test_a_callback_that_raises_leaves_no_other_ack_without_an_answer() ->
         assert await first == []
         assert await batchers.finish(KEY, part(4, 3)) == []
         assert answered == [[]]
+
+
+async def test_the_messages_of_a_lease_are_one_part_of_a_request() -> None:
+    """A repeated ack is in it once. Parts that the enode settles differently stay apart."""
+    enode = SlowEnode()
+    strict = replace(part(1, 7)[0], unexpired_only=True)
+    async with asyncio.timeout(60), Background("test") as background:
+        batchers = FinishBatchers(enode.links(), background)
+        first = background.spawn("ack", batchers.finish(KEY, part(5, 0)))
+        await enode.came.wait()
+        acks = [part(1, 3), part(2, 3), part(1, 2), part(1, 6), part(1, 3), [strict]]
+        others = [background.spawn("ack", batchers.finish(KEY, one)) for one in acks]
+        enode.go_on.set()
+        await asyncio.gather(first, *others)
+    assert enode.requests[1] == [LeasePart(0, 1, ((2, 2), (6, 1))), *part(2, 3), strict]
+
+
+async def test_an_error_about_a_lease_is_reported_for_each_of_its_acks() -> None:
+    """The enode reports it once, with the first message of the lease; other leases are stale or settled."""
+    enode = SlowEnode()
+    async with asyncio.timeout(60), Background("test") as background:
+        batchers = FinishBatchers(enode.links(), background)
+        first = background.spawn("ack", batchers.finish(KEY, part(5, 0)))
+        await enode.came.wait()
+        acks = [part(99, 4), part(99, 3), part(9, 3), part(1, 3)]
+        others = [background.spawn("ack", batchers.finish(KEY, one)) for one in acks]
+        enode.go_on.set()
+        await first
+        found = await asyncio.gather(*others)
+    assert found == [[StaleMessage(0, 3, 9), StaleMessage(0, 4, 99, GONE), StaleMessage(0, 3, 99, GONE)]] * 4
