@@ -18,7 +18,7 @@ import binascii
 import hashlib
 import hmac
 import struct
-from collections.abc import Callable
+from collections.abc import Callable, Iterable
 from dataclasses import dataclass, field
 
 from ortoo.common.errors import Invalid, Unsupported
@@ -32,6 +32,7 @@ SEAL_BYTES = 4 + MAC_BYTES
 KEY_SETTLE_MS = 60_000
 """The age from which a key is used for new handles, so that all snodes have received it."""
 _KEY_ID = struct.Struct("<I")
+_PLAIN, _SEALED = bytes((PLAIN,)), bytes((SEALED,))
 
 
 @dataclass(frozen=True, slots=True)
@@ -76,12 +77,9 @@ class HandleSeals:
         """The seal of `data`: key id and HMAC; empty without keys."""
         if not self._keys:
             return b""
-        used_ms = self._now_ms() - KEY_SETTLE_MS
-        key = self._keys[-1]
-        if key.created_at_ms > used_ms:
-            key = next((key for key in reversed(self._keys) if key.created_at_ms <= used_ms), self._keys[0])
-        key_id = _KEY_ID.pack(key.key_id)
-        return key_id + self._mac(key.key_id, purpose, data + key_id)
+        number = self._sealing_key()
+        key_id = _KEY_ID.pack(number)
+        return key_id + self._mac(number, purpose, data + key_id)
 
     def is_sealed(self, purpose: bytes, data: bytes, seal: bytes) -> bool:
         """Whether a seal over `data` was made with one of these keys; compares HMACs in constant time."""
@@ -91,13 +89,30 @@ class HandleSeals:
 
     def encode(self, purpose: bytes, content: bytes) -> str:
         """A handle as text for clients: letters, digits, - and _."""
-        data = bytes((SEALED if self._keys else PLAIN,)) + content
-        seal = self.seal(purpose, data) or crc32c(data).to_bytes(4, "little")
-        return base64.urlsafe_b64encode(data + seal).rstrip(b"=").decode()
+        [text] = self.encode_all(purpose, (content,))
+        return text
+
+    def encode_all(self, purpose: bytes, contents: Iterable[bytes]) -> list[str]:
+        """The text of `encode` for each content."""
+        if not self._keys:
+            plain = [_PLAIN + content for content in contents]
+            return [_text(data + crc32c(data).to_bytes(4, "little")) for data in plain]
+        number = self._sealing_key()
+        key_id = _KEY_ID.pack(number)
+        sealed = [_SEALED + content + key_id for content in contents]
+        return [_text(data + self._mac(number, purpose, data)) for data in sealed]
 
     def accepts_plain(self) -> bool:
         """Whether handles without a seal are accepted."""
         return not self._keys or self._now_ms() < self._unsigned_until_ms
+
+    def _sealing_key(self) -> int:
+        """The id of the key for new seals: the newest one that all snodes have received."""
+        used_ms = self._now_ms() - KEY_SETTLE_MS
+        key = self._keys[-1]
+        if key.created_at_ms > used_ms:
+            key = next((key for key in reversed(self._keys) if key.created_at_ms <= used_ms), self._keys[0])
+        return key.key_id
 
     def _mac(self, key_id: int, purpose: bytes, data: bytes) -> bytes:
         begun = self._macs.get((key_id, purpose))
@@ -106,6 +121,10 @@ class HandleSeals:
         mac = begun.copy()
         mac.update(data)
         return mac.digest()[:MAC_BYTES]
+
+
+def _text(data: bytes) -> str:
+    return base64.urlsafe_b64encode(data).rstrip(b"=").decode()
 
 
 def open_handle(seals: HandleSeals | None, purpose: bytes, text: str, wrong: Invalid) -> bytes:

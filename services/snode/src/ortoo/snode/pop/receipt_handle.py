@@ -59,7 +59,7 @@ class ReceiptHandle:
         enode, group = self.enode.encode(), self.group.encode()
         head = (len(enode), len(group), self.queue_id, self.topic_id, self.number)
         tail = enode + group + renewals
-        return [seals.encode(_PURPOSE, _HEAD.pack(*head, offset, count) + tail) for offset in offsets]
+        return seals.encode_all(_PURPOSE, [_HEAD.pack(*head, offset, count) + tail for offset in offsets])
 
 
 def read_receipt(text: str, seals: HandleSeals | None, field: str = "receipt_handle") -> ReceiptHandle:

@@ -231,10 +231,12 @@ class ReceiveMessageActivity:
     ) -> tuple[list[ReceiveMessageResponse], list[tuple[PoppedMessages, str]]]:
         """The frames for the client; and the batches that the protocol cannot represent, each with the reason."""
         now_s, namespace = self.clock.monotonic_s(), request.message_queue.topic.resource_namespace
+        topic = self.directory.find_topic(call.topic)
+        is_transaction = topic is not None and topic.message_type is MessageType.TRANSACTION
         found, unreadable = list[ReceiveMessageResponse](), list[tuple[PoppedMessages, str]]()
         for one in result.batches:
             try:
-                found += self._deliveries(call, one, namespace)
+                found += self._deliveries(call, one, namespace, is_transaction=is_transaction)
             except OrtooError as error:
                 unreadable.append((one, str(error)))
                 continue
@@ -246,10 +248,10 @@ class ReceiveMessageActivity:
         end = ReceiveMessageResponse(delivery_timestamp=timestamp(self.clock.now_ms()))
         return [ReceiveMessageResponse(status=status), *found, end], unreadable
 
-    def _deliveries(self, call: PopCall, one: PoppedMessages, namespace: str) -> list[ReceiveMessageResponse]:
+    def _deliveries(
+        self, call: PopCall, one: PoppedMessages, namespace: str, *, is_transaction: bool
+    ) -> list[ReceiveMessageResponse]:
         """The frames with the messages of a batch. Errors: those of its decoding."""
-        topic = self.directory.find_topic(call.topic)
-        is_transaction = topic is not None and topic.message_type is MessageType.TRANSACTION
         queue, popped, lite_topic = one.queue, one.popped, lite_topic_of(one.queue.topic)
         handles = one.handle.encoded_messages(self.directory.seals, popped.offsets)
         frames = []
@@ -262,7 +264,7 @@ class ReceiveMessageActivity:
                 queue.queue_id,
                 offset,
                 popped.stored_at_ms,
-                message_id_text(one.handle.topic_id, queue.enode, queue.queue_id, offset),
+                "" if message.message_id else message_id_text(one.handle.topic_id, queue.enode, queue.queue_id, offset),
                 attempt,
                 handle,
                 call.invisible_ms,
