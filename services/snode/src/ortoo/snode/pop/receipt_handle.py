@@ -41,10 +41,6 @@ class ReceiptHandle:
         """The handle of the same lease after another renewal."""
         return replace(self, renewals=(self.renewals + 1) % (1 << 32))
 
-    def for_message(self, offset: int) -> "ReceiptHandle":
-        """The handle of only the message at this offset."""
-        return ReceiptHandle(self.enode, self.group, self.topic_id, self.queue_id, self.number, offset, 1)
-
     def encoded(self, seals: HandleSeals) -> str:
         """The sealed text of the handle, which clients receive."""
         renewals = _RENEWALS.pack(self.renewals) if self.renewals else b""
@@ -52,7 +48,7 @@ class ReceiptHandle:
         return text
 
     def encoded_messages(self, seals: HandleSeals, offsets: Iterable[int]) -> list[str]:
-        """The sealed text of `for_message` of each offset."""
+        """The sealed text of a handle of only the message at each offset."""
         return self._encoded(seals, offsets, 1)
 
     def _encoded(self, seals: HandleSeals, offsets: Iterable[int], count: int, renewals: bytes = b"") -> list[str]:

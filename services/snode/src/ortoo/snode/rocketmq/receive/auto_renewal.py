@@ -23,6 +23,8 @@ HOLD_MAX_S = 3 * 3600.0
 REDELIVERY_DELAY_MS = 1_000
 """Delay before messages of a client that left are delivered again."""
 LEASES_PER_REQUEST_MAX = 1_024
+MessageKey = tuple[str, int, str, int, int, int]
+"""Enode, topic id, group, queue id, number of the lease, offset."""
 
 
 @dataclass(slots=True)
@@ -31,10 +33,15 @@ class AutoRenewedLease:
 
     client_id: str
     handle: ReceiptHandle
+    """The handle of a lease with this message, and maybe with others."""
     taken_at_s: float
+    offset: int = -1
+    """The offset of the message; -1 = the first one of the handle."""
     until_s: float = field(init=False)
 
     def __post_init__(self) -> None:
+        if self.offset < 0:
+            self.offset = self.handle.first_offset
         self.until_s = self.taken_at_s + LEASE_MS / 1000
 
 
@@ -44,15 +51,18 @@ class AutoRenewedLeases:
     def __init__(self, pop_processor: PopProcessor, clock: Clock) -> None:
         self._pop_processor = pop_processor
         self._clock = clock
-        self._leases: dict[ReceiptHandle, AutoRenewedLease] = {}
+        self._leases: dict[MessageKey, AutoRenewedLease] = {}
 
     def add(self, lease: AutoRenewedLease) -> None:
         """Renew this lease from now on."""
-        self._leases[lease.handle] = lease
+        self._leases[_key(lease.handle, lease.offset)] = lease
 
-    def remove(self, handle: ReceiptHandle) -> bool:
-        """Stop renewing a lease; returns whether this snode was renewing it."""
-        return self._leases.pop(handle, None) is not None
+    def remove(self, handle: ReceiptHandle, offset: int | None = None) -> bool:
+        """Stop renewing the lease of a message; returns whether this snode was renewing it.
+
+        Without `offset`, it is the first message of the handle.
+        """
+        return self._leases.pop(_key(handle, handle.first_offset if offset is None else offset), None) is not None
 
     def holders(self) -> set[tuple[str, str]]:
         """The clients that have leases here, each as client id and group."""
@@ -64,14 +74,14 @@ class AutoRenewedLeases:
         ending = [lease for lease in self._leases.values() if lease.until_s - now_s <= RENEW_BEFORE_S]
         too_long = [lease for lease in ending if now_s - lease.taken_at_s > HOLD_MAX_S]
         for lease in too_long:
-            self.remove(lease.handle)
+            self.remove(lease.handle, lease.offset)
         await self._settle(
             too_long, Redeliver((REDELIVERY_DELAY_MS,), error="the consumer held the message for 3 hours")
         )
         renewed = [lease for lease in ending if now_s - lease.taken_at_s <= HOLD_MAX_S]
         done, ended = await self._settle(renewed, Renew(LEASE_MS))
         for lease in ended:
-            self.remove(lease.handle)
+            self.remove(lease.handle, lease.offset)
         for lease in done:
             lease.until_s = now_s + LEASE_MS / 1000
 
@@ -79,7 +89,7 @@ class AutoRenewedLeases:
         """Nack the messages of a client that has left. `counts` = the nacks count as failed attempts."""
         leases = [lease for lease in self._leases.values() if lease.client_id == client_id]
         for lease in leases:
-            self.remove(lease.handle)
+            self.remove(lease.handle, lease.offset)
         await self._settle(leases, Redeliver((REDELIVERY_DELAY_MS,), counts=counts, error="the consumer left"))
 
     async def _settle(
@@ -108,7 +118,7 @@ class AutoRenewedLeases:
         self, leases: Sequence[AutoRenewedLease], verdict: Redeliver | Renew
     ) -> tuple[Sequence[AutoRenewedLease], Sequence[AutoRenewedLease]]:
         try:
-            receipts = [(lease.handle, (lease.handle.first_offset,)) for lease in leases]
+            receipts = [(lease.handle, (lease.offset,)) for lease in leases]
             stale = await self._pop_processor.settle(receipts, verdict)
         except NotFound:
             return (), leases  # their topic or queue was deleted
@@ -117,3 +127,7 @@ class AutoRenewedLeases:
             return (), ()
         held = list(zip(leases, stale, strict=True))
         return [lease for lease, offsets in held if not offsets], [lease for lease, offsets in held if offsets]
+
+
+def _key(handle: ReceiptHandle, offset: int) -> MessageKey:
+    return handle.enode, handle.topic_id, handle.group, handle.queue_id, handle.number, offset

@@ -167,7 +167,7 @@ class ReceiveMessageActivity:
         messages = sum(len(one.popped.offsets) for one in result.batches)
         for one in result.batches:
             for offset in one.popped.offsets:
-                self.leases.remove(one.handle.for_message(offset))
+                self.leases.remove(one.handle, offset)
         released = self.releasing[receiver] = asyncio.get_running_loop().create_future()
         try:
             if self.unconfirmed.on_undelivered(receiver, messages):
@@ -242,7 +242,7 @@ class ReceiveMessageActivity:
                 continue
             if request.auto_renew:
                 for offset in one.popped.offsets:
-                    self.leases.add(AutoRenewedLease(caller.client_id, one.handle.for_message(offset), now_s))
+                    self.leases.add(AutoRenewedLease(caller.client_id, one.handle, now_s, offset))
         text = f"no message: {result.blocked_reason}" if result.blocked_reason else "no new message"
         status = ok_status() if found else status_of(GrpcProxyError(Code.MESSAGE_NOT_FOUND, text))
         end = ReceiveMessageResponse(delivery_timestamp=timestamp(self.clock.now_ms()))
