@@ -13,7 +13,6 @@ A cluster without keys, because its name servers are older, makes handles of ver
 with keys refuses them, except for a while after an upgrade.
 """
 
-import base64
 import binascii
 import hashlib
 import hmac
@@ -32,6 +31,8 @@ SEAL_BYTES = 4 + MAC_BYTES
 KEY_SETTLE_MS = 60_000
 """The age from which a key is used for new handles, so that all snodes have received it."""
 _KEY_ID = struct.Struct("<I")
+_URL_ALPHABET, _STANDARD_ALPHABET = bytes.maketrans(b"+/", b"-_"), bytes.maketrans(b"-_+/=", b"+/***")
+"""To and from the alphabet of base64url. The characters of base64 itself become invalid ones."""
 _PLAIN, _SEALED = bytes((PLAIN,)), bytes((SEALED,))
 
 
@@ -124,7 +125,7 @@ class HandleSeals:
 
 
 def _text(data: bytes) -> str:
-    return base64.urlsafe_b64encode(data).rstrip(b"=").decode()
+    return binascii.b2a_base64(data, newline=False).translate(_URL_ALPHABET).rstrip(b"=").decode()
 
 
 def open_handle(seals: HandleSeals | None, purpose: bytes, text: str, wrong: Invalid) -> bytes:
@@ -153,10 +154,10 @@ def open_handle(seals: HandleSeals | None, purpose: bytes, text: str, wrong: Inv
 def decode_text(text: str, wrong: Invalid) -> bytes:
     """The bytes of a handle's text. Errors: `wrong` if the text is empty or not the canonical base64url encoding."""
     try:
-        encoded = text.encode("ascii")
-        data = base64.b64decode(encoded + b"=" * (-len(encoded) % 4), altchars=b"-_", validate=True)
+        padded = text.encode("ascii").translate(_STANDARD_ALPHABET) + b"=" * (-len(text) % 4)
+        data = binascii.a2b_base64(padded, strict_mode=True)
     except (binascii.Error, UnicodeEncodeError):
         raise wrong from None
-    if not data or base64.urlsafe_b64encode(data).rstrip(b"=") != encoded:
+    if not data or binascii.b2a_base64(data, newline=False) != padded:
         raise wrong
     return data

@@ -27,6 +27,9 @@ DECODED_SIZE_FACTOR = 4
 """About how much larger a batch is when its columns are lists."""
 TOGETHER_BYTES = 64 << 10
 """The bytes of batches that are read together, because each read of the disk is passed to a thread."""
+_EXPIRE_AT_KEYS = (b"\x9a\x01", b"\x9a\x81")
+"""The bytes with which protobuf writes the key of the column EXPIRE_AT. With more bytes than necessary, the second one
+has its high bit set."""
 _log = get_logger("pops")
 
 
@@ -54,6 +57,12 @@ class CachedBatch:
     @cached_property
     def _arrays(self) -> ArrayBatch:
         return ArrayBatch(self.stored.batch)
+
+    @cached_property
+    def may_expire(self) -> bool:
+        """Whether messages may have a time at which they expire. Most batches are not parsed to find that out."""
+        records = self.stored.batch.records
+        return any(key in records for key in _EXPIRE_AT_KEYS) and self.view.has(EXPIRE_AT)
 
     def select(self, offsets: Sequence[int]) -> SealedBatch:
         """A batch of the messages at `offsets` (ascending); for all messages, the stored bytes unchanged."""
@@ -158,7 +167,7 @@ class PopReader:
                 attempts += [attempt] * (stop - first)
                 if stop < first + count:
                     at.insert(0, (stop, first + count - stop, attempt))
-            if opened.view.has(EXPIRE_AT):
+            if opened.may_expire:
                 times = opened.view.values(EXPIRE_AT)
                 offsets, attempts = self._unexpired(opened.first_offset, times, offsets, attempts, expired)
                 if not offsets:
