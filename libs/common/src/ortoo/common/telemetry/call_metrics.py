@@ -63,39 +63,38 @@ class CallMetrics(Layer):
     def enter(self, call: ServedCall) -> None:
         """Begin to time the call, and add its request id to its log lines."""
         _bind_request_id(call.context)
-        if call.method.is_response_stream:
-            method = call.method.path[1:]
-            self.open_streams[method] = self.open_streams.get(method, 0) + 1
-        else:
-            self.unary_in_flight += 1
+        self._count_open(call.method, 1)
         call.kept[self] = self._clock.monotonic_s()
 
     def leave(self, call: ServedCall) -> None:
         """Count the call with its status."""
         method = call.method.path[1:]
-        if call.method.is_response_stream:
-            self.open_streams[method] -= 1
-        else:
-            self.unary_in_flight -= 1
+        self._count_open(call.method, -1)
         is_refused = call.error is not None or (call.method.is_response_stream and call.context.code() not in OK)
         status = _status(call.context) if is_refused else _REPORTED.get() or "OK"
         self._count(method, status, (self._clock.monotonic_s() - call.kept[self]) * 1000)
 
     def on_poll(self, method: Method) -> Callable[[str], None]:
-        """Count a call that waits as an open stream. A call that is made later is counted when it is made."""
-        name, began_s = method.path[1:], self._clock.monotonic_s()
-        self.open_streams[name] = self.open_streams.get(name, 0) + 1
+        """Count a call that waits as open. A call that is made later is counted when it is made."""
+        began_s = self._clock.monotonic_s()
+        self._count_open(method, 1)
 
         def end(status: str) -> None:
-            self.open_streams[name] -= 1
+            self._count_open(method, -1)
             if status:
-                self._count(name, status, (self._clock.monotonic_s() - began_s) * 1000)
+                self._count(method.path[1:], status, (self._clock.monotonic_s() - began_s) * 1000)
 
         return end
 
     def on_repeated(self, method: Method) -> None:
         """Count a call that was answered at once."""
         self._count(method.path[1:], "OK", 0.0)
+
+    def _count_open(self, method: Method, change: int) -> None:
+        if method.is_response_stream:
+            self.open_streams[method.path[1:]] = self.open_streams.get(method.path[1:], 0) + change
+        else:
+            self.unary_in_flight += change
 
     def _count(self, method: str, status: str, elapsed_ms: float) -> None:
         latencies = self.calls.get((method, status))

@@ -105,7 +105,7 @@ def framed(data: bytes | Pieces) -> Sequence[bytes]:
         return _PREFIX.pack(0, len(data)), *data.pieces
     if len(data) > COPIED_BYTES_MAX:
         return _PREFIX.pack(0, len(data)), data
-    return (_PREFIX.pack(0, len(data)) + data,)
+    return (frame(data),)
 
 
 def timeout_s(value: bytes) -> float | None:

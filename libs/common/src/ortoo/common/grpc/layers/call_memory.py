@@ -70,8 +70,8 @@ class CallMemory(Layer):
         self.ended = {"unread": 0, "headers": 0, "requests": 0}
         """The number of closed connections whose peers did not read, sent too long headers, or sent no requests."""
         self._log_rate = LogRateLimit()
-        self._polls: MemoryShare | None = None
-        """The memory of calls that wait without being made."""
+        self._polls: dict[str, MemoryShare] = {}
+        """The memory of calls that wait without being made, by the path of the method."""
 
     def arrive(self, arrival: Arrival) -> None:
         """Count the memory of a call without its request, if necessary after ending older calls of this kind.
@@ -101,10 +101,10 @@ class CallMemory(Layer):
 
     def on_poll(self, method: Method) -> Callable[[str], None]:
         """Count a call that waits like one that was made. Errors: Overloaded."""
-        if self._polls is None:
-            self._polls = self._budget.share(method.path.rpartition("/")[2])
-        share = self._polls
-        share.draw_fixed(CALL_BYTES)
+        share = self._polls.get(method.path)
+        if share is None:
+            share = self._polls[method.path] = self._budget.share(method.path.rpartition("/")[2])
+        share.draw_fixed(CALL_BYTES, is_request=not method.is_response_stream)
         return lambda _: share.release_fixed(CALL_BYTES)
 
     def enter(self, call: ServedCall) -> None:
@@ -170,9 +170,9 @@ class CallMemory(Layer):
     def on_sent(self, call: ServedCall, answer: bytes) -> None:
         """Stop counting an answer of a stream, because gRPC has taken it."""
         if (arrival := call.kept.get(self)) is not None:
-            share = arrival.memory
-            share.release(TRANSPORT_COPIES * len(answer) if len(answer) > SMALL_BYTES else 0)
-            share.on_progress()
+            if len(answer) > SMALL_BYTES:
+                arrival.memory.release(TRANSPORT_COPIES * len(answer))
+            arrival.memory.on_progress()
 
     def _end_connection(self, reason: str, peer: str, task: "asyncio.Task[Any] | None") -> None:
         """Close the connection of a call in the next iteration of the event loop, together with other connections."""

@@ -1,6 +1,6 @@
-"""Calls that wait for an event without being made, such as the polls of idle consumers.
+"""Calls that wait for an event without being made, such as the polls of idle consumers, or acks of one message.
 
-A handler with a stream of answers offers this by an attribute `poll`, a function that the server calls first:
+A handler of one request offers this by an attribute `poll`, a function that the server calls first:
 
     def poll(service, request, key, wait) -> Callable[[], object] | None
 
@@ -33,7 +33,7 @@ class PollWait(RepeatCaller, Protocol):
     """The time for which the caller waits, as it began; None = without end."""
 
     def answer(self, answers: Sequence[bytes]) -> None:
-        """Answer the call successfully."""
+        """Answer the call successfully. A method without a stream has one answer."""
 
     def make(self, over: Callable[[], object]) -> None:
         """Make the call. `over` is called when it has ended."""
@@ -70,6 +70,6 @@ class Polls:
 
 def polls_of(handler: Any, path: str, layers: Layers) -> Polls | None:
     """The polls of a method; None if its handler does not offer them."""
-    handle = handler.unary_stream
+    handle = handler.unary_stream or handler.unary_unary
     poll, service = getattr(handle, "poll", None), getattr(handle, "__self__", None)
     return None if poll is None or service is None else Polls(partial(poll, service), path, handler, layers)

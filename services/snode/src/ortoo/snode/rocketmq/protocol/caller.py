@@ -62,12 +62,12 @@ class Caller(NamedTuple):
         return max(0, min(wanted_ms or WAIT_MS_MAX, remaining_ms - margin_ms, WAIT_MS_MAX))
 
 
-LANGUAGE, VERSION = "x-mq-language", "x-mq-client-version"
+CLIENT_ID, LANGUAGE, VERSION = "x-mq-client-id", "x-mq-language", "x-mq-client-version"
 
 
 def client_id_of(headers: HeaderTexts) -> str:
     """The id of the client that sent these headers. Errors: GrpcProxyError with CLIENT_ID_REQUIRED or BAD_REQUEST."""
-    client_id = headers.get("x-mq-client-id", "").strip()
+    client_id = headers.get(CLIENT_ID, "").strip()
     if not client_id:
         raise GrpcProxyError(Code.CLIENT_ID_REQUIRED, "the header x-mq-client-id is missing; every call needs it")
     if len(client_id) > CLIENT_ID_BYTES_MAX:
@@ -90,7 +90,7 @@ def caller_of(context: Context, headers: HeaderTexts) -> Caller:
         headers.get(VERSION, ""),
         context.time_remaining(),
         context,
-        getattr(context, "waited_s", 0.0),
+        getattr(context, "waited_s", 0.0),  # only those of Ortoo's transports have it
     )
 
 

@@ -16,7 +16,7 @@ from ortoo.snode.pop.call import PopCall, PopResult
 from ortoo.snode.pop.processor import IdlePlaces, PopProcessor
 from ortoo.snode.pop.shared_pops import IdlePop
 from ortoo.snode.rocketmq.clients.table import ClientTable
-from ortoo.snode.rocketmq.protocol.caller import LANGUAGE, VERSION, Caller
+from ortoo.snode.rocketmq.protocol.caller import CLIENT_ID, LANGUAGE, VERSION, Caller
 from ortoo.snode.rocketmq.protocol.codes import GrpcProxyError, status_of
 from ortoo.snode.rocketmq.protocol.messages import timestamp
 from ortoo.snode.rocketmq.protocol.namespaces import add_namespace
@@ -106,7 +106,7 @@ class IdlePolls:
         request = ReceiveMessageRequest.FromString(data)
         attempt_id, headers = request.attempt_id, wait.headers
         request.ClearField("attempt_id")
-        client_id = headers.get("x-mq-client-id", "").strip()
+        client_id = headers.get(CLIENT_ID, "").strip()
         client = self._clients.get(client_id)
         if (
             client is None

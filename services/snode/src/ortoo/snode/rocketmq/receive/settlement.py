@@ -8,18 +8,22 @@ from typing import Any
 
 from apache.rocketmq.v2 import service_pb2 as pb
 from apache.rocketmq.v2.definition_pb2 import Code, Status
+from ortoo.common.errors import OrtooError
 from ortoo.common.groups.failure_rule import ATTEMPTS_LIMIT, FailureRule
 from ortoo.common.groups.pop import LeaseVerdict, Redeliver, Renew
+from ortoo.common.grpc.layers.polls import PollWait
+from ortoo.common.grpc.layers.repeats import Key
 from ortoo.common.process.containment import as_ortoo_error
 from ortoo.snode.cluster.directory import DirectoryCache
 from ortoo.snode.pop.processor import PopProcessor
 from ortoo.snode.pop.receipt_handle import ReceiptHandle, read_receipt
 from ortoo.snode.rocketmq.clients.registration import ClientRegistration
 from ortoo.snode.rocketmq.clients.settings_reply import pop_rules
-from ortoo.snode.rocketmq.protocol.caller import Caller
+from ortoo.snode.rocketmq.protocol.caller import CLIENT_ID, Caller, is_client_id
 from ortoo.snode.rocketmq.protocol.codes import GrpcProxyError, common_status, ok_status, status_of
 from ortoo.snode.rocketmq.protocol.messages import to_ms
 from ortoo.snode.rocketmq.protocol.names import check_same_topic, group_name, topic_name
+from ortoo.snode.rocketmq.protocol.namespaces import add_namespace
 from ortoo.snode.rocketmq.receive.auto_renewal import AutoRenewedLeases
 from ortoo.snode.rocketmq.receive.receive_message import check_invisible_duration
 
@@ -64,26 +68,51 @@ class SettlementActivity:
         self._ack_entry(entries[0].receipt_handle, group, topic, finished)
         return True
 
+    def begin_ack(self, data: bytes, _: Key, namespace: str, wait: PollWait) -> Callable[[], None] | None:
+        """Begin to ack the one message of a usual request without a call; None if it has to be a call.
+
+        Errors: those of a wrong request, before anything was acked. A call reports them.
+        """
+        request = pb.AckMessageRequest.FromString(data)
+        if len(request.entries) != 1 or not is_client_id(wait.headers.get(CLIENT_ID, "")):
+            return None
+        add_namespace(request, namespace)
+        handle = self._read_handle(
+            request.entries[0].receipt_handle, group_name(request.group), topic_name(request.topic)
+        )
+        has_left = False
+
+        def leave() -> None:
+            nonlocal has_left
+            has_left = True
+
+        def finished(status: Status) -> None:
+            if not has_left:
+                wait.answer((_ack_response(request.entries, (status,)).SerializeToString(),))
+
+        self._ack(handle, finished)
+        return leave
+
     def _ack_entry(self, text: str, group: str, topic: str, done: Callable[[Status], None]) -> None:
         """Begin to ack the message of a receipt handle; `done` gets the status."""
+        try:
+            self._ack(self._read_handle(text, group, topic), done)
+        except Exception as error:
+            done(_status_of(error))
 
-        def finished(outcome: bool | Exception) -> None:
-            if isinstance(outcome, Exception):
-                status = status_of(
-                    outcome if isinstance(outcome, GrpcProxyError) else as_ortoo_error(outcome, "AckMessage")
-                )
+    def _ack(self, handle: ReceiptHandle, done: Callable[[Status], None]) -> None:
+        """Begin to ack a message; `done` gets the status later."""
+
+        def finished(outcome: bool | OrtooError) -> None:
+            if isinstance(outcome, OrtooError):
+                done(_status_of(outcome))
             elif outcome:
-                status = status_of(_lease_ended())
+                done(status_of(_lease_ended()))
             else:
                 self.leases.remove(handle)
-                status = ok_status()
-            done(status)
+                done(ok_status())
 
-        try:
-            handle = self._read_handle(text, group, topic)
-            self.pop_processor.finish_one(handle, finished)
-        except Exception as error:
-            finished(error)
+        self.pop_processor.finish_one(handle, finished)
 
     async def change_invisible(
         self, caller: Caller, request: pb.ChangeInvisibleDurationRequest
@@ -145,6 +174,10 @@ class SettlementActivity:
 
 def _lease_ended() -> GrpcProxyError:
     return GrpcProxyError(Code.INVALID_RECEIPT_HANDLE, "the lease has ended: the message was redelivered or acked")
+
+
+def _status_of(error: Exception) -> Status:
+    return status_of(error if isinstance(error, GrpcProxyError) else as_ortoo_error(error, "AckMessage"))
 
 
 def _ack_response(entries: Sequence[pb.AckMessageEntry], statuses: Sequence[Status]) -> pb.AckMessageResponse:

@@ -93,13 +93,17 @@ def _stream(
     return handler
 
 
-def _polls(handler: Any) -> Any:
-    """The handler of ReceiveMessage, whose calls may wait without being made (`ortoo.common.grpc.layers.polls`)."""
+Begin = Callable[[bytes, Key, str, PollWait], Callable[[], None] | None]
+"""Takes the request, the key of the layers, the namespace of names without one, and the call."""
+
+
+def _polls(handler: Any, begin: Callable[[MessagingActivities], Begin]) -> Any:
+    """A handler whose calls may wait without being made (`ortoo.common.grpc.layers.polls`)."""
 
     def poll(service: "MessagingService", request: bytes, key: Key, wait: PollWait) -> Callable[[], None] | None:
         namespace = wait.headers.get(NAMESPACE_HEADER, "")
         try:
-            return service.activities.idle_polls.begin(request, key, namespace, wait)
+            return begin(service.activities)(request, key, namespace, wait)
         except Exception:
             return None  # the call reports the error
 
@@ -140,12 +144,18 @@ class MessagingService(MessagingServiceServicer):
         repeats=True,
     )
     """The queues for a push consumer."""
-    ReceiveMessage = _polls(_stream(pb.ReceiveMessageResponse, lambda gateway: gateway.receive_message.receive))
+    ReceiveMessage = _polls(
+        _stream(pb.ReceiveMessageResponse, lambda gateway: gateway.receive_message.receive),
+        lambda gateway: gateway.idle_polls.begin,
+    )
     """Wait for messages and lease them."""
-    AckMessage = _starts(
-        _unary(pb.AckMessageResponse, lambda gateway: gateway.settlement.ack),
-        pb.AckMessageResponse,
-        lambda gateway: gateway.settlement.start_ack,
+    AckMessage = _polls(
+        _starts(
+            _unary(pb.AckMessageResponse, lambda gateway: gateway.settlement.ack),
+            pb.AckMessageResponse,
+            lambda gateway: gateway.settlement.start_ack,
+        ),
+        lambda gateway: gateway.settlement.begin_ack,
     )
     """Ack messages."""
     ChangeInvisibleDuration = _unary(
