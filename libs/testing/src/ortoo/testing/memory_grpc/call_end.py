@@ -8,7 +8,7 @@ from typing import TypeVar
 
 from ortoo.testing.memory_grpc.connection import CallStream
 from ortoo.testing.memory_grpc.node import Endpoint
-from ortoo.testing.memory_grpc.packet import Packet, failed_batch
+from ortoo.testing.memory_grpc.packet import FailedBatch, Packet
 
 T = TypeVar("T")
 
@@ -91,15 +91,15 @@ class CallSide:
         return message
 
     async def send(self, packet: Packet) -> None:
-        """Send a message and its metadata. Errors: ExecuteBatchError when the call cannot take it."""
+        """Send a message and its metadata. Errors: FailedBatch when the call cannot take it."""
         assert packet.message is not None
         size = len(packet.message)
         if self._is_closed or self._stream is None:
-            raise failed_batch("the call has ended")
+            raise FailedBatch("the call has ended")
         if self._writing is not None:
-            raise failed_batch("another write waits")
+            raise FailedBatch("another write waits")
         if self._is_too_large("Sent", size, self._limits.send_bytes_max):
-            raise failed_batch("the message is too large")
+            raise FailedBatch("the message is too large")
         writing = self._writing = self.endpoint.loop.create_future()
         self._in_flight_bytes += size
         self._stream.send(packet, to_server=not self._at_server)
@@ -107,7 +107,7 @@ class CallSide:
             if self._has_room:
                 await _next_turn()  # as in grpc's core, the writer continues in a later turn
             elif not await writing:
-                raise failed_batch("the call ended before the message was taken")
+                raise FailedBatch("the call ended before the message was taken")
         finally:
             self._writing = None
 

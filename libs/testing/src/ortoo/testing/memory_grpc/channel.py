@@ -5,7 +5,6 @@ from collections.abc import Callable, Iterator, Sequence
 from typing import Any, Protocol
 
 import grpc
-from grpc._cython import cygrpc
 from grpc.aio._channel import Channel
 
 from ortoo.testing.memory_grpc.call_end import ChannelLimits
@@ -67,9 +66,9 @@ class CoreChannel:
     ) -> MemoryCall:
         """Create a call whose deadline is on the loop's clock. Errors: UsageError."""
         if self._is_closed:
-            raise cygrpc.UsageError("Channel is closed.")
+            raise grpc.aio.UsageError("Channel is closed.")
         if credentials is not None:
-            raise cygrpc.UsageError("Call credentials are only valid on secure channels")
+            raise grpc.aio.UsageError("Call credentials are only valid on secure channels")
         return MemoryCall(self, self.endpoint, self._limits, method.decode(), deadline, bool(wait_for_ready))
 
     def get_registered_call_handle(self, method: bytes) -> int:
@@ -86,7 +85,7 @@ class CoreChannel:
     async def watch_connectivity_state(self, last_observed: int, deadline: float | None) -> bool:
         """Return when the state differs from the last observed one. Errors: UsageError."""
         if self._is_closed:
-            raise cygrpc.UsageError("Channel is closed.")
+            raise grpc.aio.UsageError("Channel is closed.")
         while self._state.value[0] == last_observed:
             changed: asyncio.Future[bool] = self.loop.create_future()
             self._watchers.append(changed)

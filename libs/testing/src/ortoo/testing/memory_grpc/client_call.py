@@ -5,13 +5,12 @@ from collections.abc import Callable, Iterable
 from typing import Any, Protocol
 
 import grpc
-from grpc._cython import cygrpc
 from grpc.aio._call import _GC_CANCELLATION_DETAILS
 
 from ortoo.testing.memory_grpc.call_end import CallSide, ChannelLimits, as_bytes
 from ortoo.testing.memory_grpc.connection import UNAVAILABLE, MemoryConnection
 from ortoo.testing.memory_grpc.node import Endpoint
-from ortoo.testing.memory_grpc.packet import Metadata, Packet, Status, failed_batch, sent_metadata
+from ortoo.testing.memory_grpc.packet import CallStatus, FailedBatch, Metadata, Metadatum, Packet, Status, sent_metadata
 
 CANCELLED: int = grpc.StatusCode.CANCELLED.value[0]
 DEADLINE_EXCEEDED: int = grpc.StatusCode.DEADLINE_EXCEEDED.value[0]
@@ -101,13 +100,13 @@ class MemoryCall(CallSide):
         if details == _GC_CANCELLATION_DETAILS:
             return
         self._is_locally_cancelled = True
-        self._set_status(cygrpc.AioRpcStatus(CANCELLED, details, None, None))
+        self._set_status(CallStatus(CANCELLED, details, None, None))
         self._abandon(Status(CANCELLED, details))
         self._complete()
 
     def set_internal_error(self, error: str) -> None:
         """Set the status that grpc.aio gives a call that did not take a message."""
-        self._set_status(cygrpc.AioRpcStatus(INTERNAL, "Internal error from Core", (), error))
+        self._set_status(CallStatus(INTERNAL, "Internal error from Core", (), error))
 
     async def status(self) -> Any:
         """The status when it is known."""
@@ -133,7 +132,7 @@ class MemoryCall(CallSide):
             await self._until_started()
             metadata_sent()
             await self._until_answered()
-        except cygrpc.ExecuteBatchError:
+        except FailedBatch:
             self._show_status()
             metadata_sent()
             return None
@@ -146,7 +145,7 @@ class MemoryCall(CallSide):
         try:
             await self._until_started()
             await self._until_answered()
-        except cygrpc.ExecuteBatchError:
+        except FailedBatch:
             await self._until(self.done)
 
     async def initiate_stream_stream(
@@ -159,17 +158,17 @@ class MemoryCall(CallSide):
             await self._until_started()
             metadata_sent()
             await self._until_answered()
-        except cygrpc.ExecuteBatchError:
+        except FailedBatch:
             await self._until(self.done)
             metadata_sent()
 
     async def receive_serialized_message(self) -> Any:
         """The next message or EOF."""
         message = await self.receive()
-        return cygrpc.EOF if message is None else message
+        return grpc.aio.EOF if message is None else message
 
     async def send_serialized_message(self, message: bytes | None) -> None:
-        """Send a message. Errors: ExecuteBatchError when the call has ended, or one is being sent."""
+        """Send a message. Errors: FailedBatch when the call has ended, or one is being sent."""
         await self.send(Packet(self.method, message=as_bytes(message)))
 
     async def send_receive_close(self) -> None:
@@ -215,7 +214,7 @@ class MemoryCall(CallSide):
     # Internal steps.
 
     def _begin(self, metadata: Iterable[Any], *, message: bytes | None = None, is_last: bool = False) -> None:
-        sent = (cygrpc._Metadatum(*USER_AGENT), *sent_metadata(metadata))
+        sent = (Metadatum(*USER_AGENT), *sent_metadata(metadata))
         self._first = Packet(self.method, metadata=sent, message=message, is_last=is_last)
         if self._ended is None and not self._is_too_large("Sent", len(message or b""), self._limits.send_bytes_max):
             self._dispatcher.dispatch(self)
@@ -227,16 +226,16 @@ class MemoryCall(CallSide):
         return message if self.is_ok() else None
 
     async def _until_started(self) -> None:
-        """Wait for the connection. Errors: ExecuteBatchError when there is none, or the call ended before."""
+        """Wait for the connection. Errors: FailedBatch when there is none, or the call ended before."""
         await self._until(lambda: self._stream is not None or self._ended is not None)
         if self._stream is None:
-            raise failed_batch("the call did not start")
+            raise FailedBatch("the call did not start")
 
     async def _until_answered(self) -> None:
-        """Wait for the initial metadata. Errors: ExecuteBatchError when the call breaks before."""
+        """Wait for the initial metadata. Errors: FailedBatch when the call breaks before."""
         await self._until(lambda: self._initial_metadata is not None or self._ended is not None)
         if self._initial_metadata is None and self._is_closed:
-            raise failed_batch("the call ended before the first metadata")
+            raise FailedBatch("the call ended before the first metadata")
 
     async def _until(self, ready: Callable[[], bool]) -> None:
         while not ready():

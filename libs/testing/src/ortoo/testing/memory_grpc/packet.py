@@ -3,12 +3,45 @@
 import re
 from collections.abc import Iterable
 from dataclasses import dataclass
-from typing import Any
+from typing import Any, NamedTuple
 
 import grpc
-from grpc._cython import cygrpc
 
 Metadata = tuple[tuple[str, str | bytes], ...]
+
+
+class Metadatum(NamedTuple):
+    """A pair of metadata, with the names that it has in grpc.aio."""
+
+    key: str
+    value: str | bytes
+
+
+class CallStatus:
+    """The status of a call, in the form in which the classes of grpc.aio read it."""
+
+    def __init__(self, code: int, details: str, trailing_metadata: Metadata | None, debug_error: str | None) -> None:
+        self._code = code
+        self._details = details
+        self._trailing_metadata = trailing_metadata
+        self._debug_error = debug_error
+
+    def code(self) -> int:
+        """The number of the code."""
+        return self._code
+
+    def details(self) -> str:
+        """The details."""
+        return self._details
+
+    def trailing_metadata(self) -> Metadata | None:
+        """The metadata that came with the status."""
+        return self._trailing_metadata
+
+    def debug_error_string(self) -> str | None:
+        """A text for developers."""
+        return self._debug_error
+
 
 STATUS_BY_NUMBER = {status.value[0]: status for status in grpc.StatusCode}
 
@@ -29,11 +62,11 @@ class Status:
         """Whether the code is OK."""
         return self.code == 0
 
-    def as_grpc(self) -> Any:
-        """The status as grpc.aio represents it."""
+    def as_grpc(self) -> CallStatus:
+        """The status for the classes of grpc.aio."""
         code = STATUS_BY_NUMBER.get(self.code, grpc.StatusCode.UNKNOWN)
         told = f"{code.name}:{self.details}"
-        return cygrpc.AioRpcStatus(code.value[0], self.details, self.trailing_metadata, told)
+        return CallStatus(code.value[0], self.details, self.trailing_metadata, told)
 
 
 @dataclass(slots=True)
@@ -62,14 +95,15 @@ class Packet:
         return len(self.message or b"") + 16 + sum(len(key) + len(value) for key, value in metadata)
 
 
-def failed_batch(why: str) -> Exception:
+class FailedBatch(grpc.aio.InternalError):
     """The error of grpc.aio for an operation that its core refused, most often because the call has ended."""
-    error: Exception = cygrpc.ExecuteBatchError(f'Failed "execute_batch": {why}')
-    return error
+
+    def __init__(self, reason: str) -> None:
+        super().__init__(f'Failed "execute_batch": {reason}')
 
 
 def sent_metadata(given: Iterable[Any]) -> Metadata:
-    """Metadata as the other end receives it. Errors: TypeError, ExecuteBatchError for invalid characters."""
+    """Metadata as the other end receives it. Errors: TypeError, FailedBatch for invalid characters."""
     return tuple(_sent_pair(key, value) for key, value in given)
 
 
@@ -84,8 +118,7 @@ def _sent_pair(key: Any, value: Any) -> tuple[str, str | bytes]:
     else:
         value = value.decode("latin-1") if isinstance(value, bytes) else value
         if not _TEXT.fullmatch(value):
-            raise failed_batch(f"metadata {key}={value!r} cannot be sent")
+            raise FailedBatch(f"metadata {key}={value!r} cannot be sent")
     if not _KEY.fullmatch(key):
-        raise failed_batch(f"metadata {key}={value!r} cannot be sent")
-    pair: tuple[str, str | bytes] = cygrpc._Metadatum(key, value)
-    return pair
+        raise FailedBatch(f"metadata {key}={value!r} cannot be sent")
+    return Metadatum(key, value)

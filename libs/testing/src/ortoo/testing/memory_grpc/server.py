@@ -6,7 +6,6 @@ from collections.abc import Sequence
 from typing import Any, Protocol
 
 import grpc
-from grpc._cython import cygrpc
 from grpc.aio._server import Server
 
 from ortoo.common.logs.logger import get_logger
@@ -82,14 +81,14 @@ class CoreServer:
 
     def add_secure_port(self, address: bytes, credentials: object) -> int:
         """Errors: UsageError, always."""
-        raise cygrpc.UsageError("there is no TLS in memory; test it with real sockets")
+        raise grpc.aio.UsageError("there is no TLS in memory; test it with real sockets")
 
     async def start(self) -> None:
         """Take connections. Errors: UsageError when it was stopped."""
         if self._phase is _Phase.RUNNING:
             return
         if self._phase is not _Phase.READY:
-            raise cygrpc.UsageError("Server not in ready state")
+            raise grpc.aio.UsageError("Server not in ready state")
         self.endpoint = Endpoint.here()
         self._phase = _Phase.RUNNING
 

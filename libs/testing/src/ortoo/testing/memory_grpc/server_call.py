@@ -7,7 +7,6 @@ from functools import partial
 from typing import Any, NoReturn, Protocol
 
 import grpc
-from grpc._cython import cygrpc
 
 from ortoo.common.logs.logger import get_logger
 from ortoo.testing import log_events
@@ -15,7 +14,7 @@ from ortoo.testing.memory_grpc.call_end import CallSide, ChannelLimits, as_bytes
 from ortoo.testing.memory_grpc.client_call import DEADLINE_EXCEEDED, RESOURCE_EXHAUSTED
 from ortoo.testing.memory_grpc.connection import CallStream
 from ortoo.testing.memory_grpc.node import Endpoint
-from ortoo.testing.memory_grpc.packet import Metadata, Packet, Status, failed_batch, sent_metadata
+from ortoo.testing.memory_grpc.packet import FailedBatch, Metadata, Packet, Status, sent_metadata
 from ortoo.testing.memory_grpc.servicer_context import MemoryContext, Requests
 
 OK = 0
@@ -130,28 +129,28 @@ class ServerCall(CallSide):
         if self._abort is not None:
             raise self._abort
         if self.is_status_sent:
-            raise cygrpc.UsageError("RPC already finished.")
+            raise grpc.aio.UsageError("RPC already finished.")
 
     async def send_message(self, data: bytes | None) -> None:
-        """Send an answer, preceded by the initial metadata if it is the first. Errors: ExecuteBatchError."""
+        """Send an answer, preceded by the initial metadata if it is the first. Errors: FailedBatch."""
         await self.send(Packet(self.method, metadata=self._initial(), message=as_bytes(data)))
         self._is_initial_sent = True
 
     async def send_initial_metadata(self, metadata: Iterable[Any]) -> None:
         """Send the metadata.
 
-        Errors: UsageError when it was sent already, ExecuteBatchError when the caller disconnected.
+        Errors: UsageError when it was sent already, FailedBatch when the caller disconnected.
         """
         if self._is_initial_sent:
-            raise cygrpc.UsageError("Send initial metadata failed: already sent")
+            raise grpc.aio.UsageError("Send initial metadata failed: already sent")
         if self._is_closed:
-            raise failed_batch("the call has ended")
+            raise FailedBatch("the call has ended")
         sent = sent_metadata(metadata)
         self._is_initial_sent = True
         self.send_control(Packet(self.method, metadata=sent))
 
     def set_trailing_metadata(self, metadata: Iterable[Any]) -> None:
-        """Set the metadata. Errors: TypeError, ExecuteBatchError here and not with the status."""
+        """Set the metadata. Errors: TypeError, FailedBatch here and not with the status."""
         self.trailing_metadata = sent_metadata(metadata)
 
     def set_code(self, code: Any) -> None:
@@ -160,10 +159,10 @@ class ServerCall(CallSide):
         self.given_code = code
 
     def abort(self, code: Any, details: str, trailing_metadata: Metadata) -> NoReturn:
-        """Send the status. Errors: AbortError, UsageError the second time, ExecuteBatchError after the call ended."""
+        """Send the status. Errors: AbortError, UsageError the second time, FailedBatch after the call ended."""
         if self._abort is not None:
-            raise cygrpc.UsageError("Abort already called!")
-        self._abort = cygrpc.AbortError("Locally aborted.")
+            raise grpc.aio.UsageError("Abort already called!")
+        self._abort = grpc.aio.AbortError("Locally aborted.")
         if trailing_metadata or not self.trailing_metadata:
             self.set_trailing_metadata(trailing_metadata)
         self.details = details or self.details
@@ -171,7 +170,7 @@ class ServerCall(CallSide):
         was_sent, self.is_status_sent = self.is_status_sent, True
         assert self.code != OK, "Expecting non-ok status code."
         if was_sent or self._is_closed:
-            raise failed_batch("the call has ended")
+            raise FailedBatch("the call has ended")
         self._say_status(self._own_status())
         raise self._abort
 
@@ -180,12 +179,12 @@ class ServerCall(CallSide):
     async def _run(self) -> None:
         try:
             await self._answer()
-        except cygrpc.AbortError as error:
+        except grpc.aio.AbortError as error:
             if error is not self._abort:
                 _log.emit(log_events.HANDLER_RAISED_ABORT_ERROR, method=self.method, exc_info=error)
         except asyncio.CancelledError:
             _log.emit(log_events.HANDLER_CANCELLED, method=self.method)
-        except cygrpc.ExecuteBatchError as error:
+        except FailedBatch as error:
             if not self._is_caller_gone:
                 _log.emit(log_events.HANDLER_RESPONSE_FAILED, method=self.method, exc_info=error)
         except Exception as error:
@@ -249,9 +248,9 @@ class ServerCall(CallSide):
         """Send the status, with the one answer of a call that has one."""
         self.is_status_sent = True
         if self._is_closed:
-            raise failed_batch("the call has ended")
+            raise FailedBatch("the call has ended")
         if message is not None and self._is_too_large("Sent", len(message), self._limits.send_bytes_max):
-            raise failed_batch("the message is too large")
+            raise FailedBatch("the message is too large")
         self._say_status(status, message)
 
     def _say_status(self, status: Status, message: bytes | None = None) -> None:

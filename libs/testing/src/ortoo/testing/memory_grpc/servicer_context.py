@@ -5,7 +5,6 @@ from functools import partial
 from typing import TYPE_CHECKING, Any, NoReturn
 
 import grpc
-from grpc._cython import cygrpc
 
 from ortoo.testing.memory_grpc.client_call import CANCELLED
 
@@ -28,11 +27,11 @@ class MemoryContext(grpc.aio.ServicerContext[Any, Any]):
         data = await self._call.receive()
         self._call.raise_if_over()
         if data is None:
-            return cygrpc.EOF
+            return grpc.aio.EOF
         return self._read(data) if self._read else data
 
     async def write(self, message: Any) -> None:
-        """Send an answer. Errors: ExecuteBatchError when the caller disconnected."""
+        """Send an answer. Errors: FailedBatch when the caller disconnected."""
         self._call.raise_if_over()
         await self._call.send_message(self._write(message) if self._write else message)
 
@@ -133,5 +132,5 @@ class Requests:
         return await self.__aiter__().__anext__()
 
     async def _each(self) -> AsyncGenerator[Any, None]:
-        while (request := await self._context.read()) is not cygrpc.EOF:
+        while (request := await self._context.read()) is not grpc.aio.EOF:
             yield request
