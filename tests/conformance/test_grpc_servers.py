@@ -7,8 +7,7 @@ from typing import Any
 
 import grpc
 import pytest
-from grpc_health.v1 import health_pb2, health_pb2_grpc
-from grpc_health.v1._async import HealthServicer
+from grpc_health.v1 import health, health_pb2, health_pb2_grpc
 from grpc_reflection.v1alpha import reflection, reflection_pb2, reflection_pb2_grpc
 
 from tests.conformance.wire import SERVICE, Wire, answering, conversing, failure, path, serving, unary, until
@@ -201,20 +200,20 @@ async def test_handlers_run_in_the_context_of_their_server(wire: Wire) -> None:
 async def test_health(wire: Wire) -> None:
     """The standard health service answers and can be watched; a cancelled watch leaves nothing behind."""
     server = wire.server((), (), None)
-    health = HealthServicer()
-    health_pb2_grpc.add_HealthServicer_to_server(health, server)
+    servicer = health.aio.HealthServicer()
+    health_pb2_grpc.add_HealthServicer_to_server(servicer, server)
     port = server.add_insecure_port("127.0.0.1:0")
     await server.start()
-    await health.set("x", health_pb2.HealthCheckResponse.SERVING)
+    await servicer.set("x", health_pb2.HealthCheckResponse.SERVING)
     channel = wire.channel(f"127.0.0.1:{port}")
     stub = health_pb2_grpc.HealthStub(channel)
     assert (await stub.Check(health_pb2.HealthCheckRequest(service="x"))).status == 1
     assert (await failure(stub.Check(health_pb2.HealthCheckRequest(service="y")))).code() is S.NOT_FOUND
     watch = stub.Watch(health_pb2.HealthCheckRequest(service="x"))
     assert (await watch.read()).status == health_pb2.HealthCheckResponse.SERVING
-    await health.set("x", health_pb2.HealthCheckResponse.NOT_SERVING)
+    await servicer.set("x", health_pb2.HealthCheckResponse.NOT_SERVING)
     assert (await watch.read()).status == health_pb2.HealthCheckResponse.NOT_SERVING
-    await health.enter_graceful_shutdown()
+    await servicer.enter_graceful_shutdown()
     watch.cancel()
     await channel.close()
     await server.stop(None)

@@ -305,6 +305,7 @@ def test_members_say_what_they_import(tree: Tree) -> None:
 BRINGS = {
     "google.protobuf": "protobuf",
     "grpc": "grpcio",
+    "grpc_channelz": "grpcio-channelz",
     "grpc_health": "grpcio-health-checking",
     "grpc_reflection": "grpcio-reflection",
     "prometheus_client": "prometheus-client",

@@ -11,11 +11,11 @@ from ortoo.common.grpc.limits.connection_limits import (
     RESETS_TOGETHER_MAX,
     ConnectionLimits,
     ResetRates,
+    Resets,
     heaviest,
     pending_calls_max,
 )
 from ortoo.common.grpc.limits.connections import ServerConnection
-from ortoo.common.grpc.limits.core_sockets import Resets
 
 PEER = ("10.0.0.1", 4711)
 

@@ -7,8 +7,7 @@ from types import TracebackType
 from typing import Any, Self
 
 from google.protobuf import descriptor_pool
-from grpc_health.v1 import health_pb2, health_pb2_grpc
-from grpc_health.v1._async import HealthServicer
+from grpc_health.v1 import health, health_pb2, health_pb2_grpc
 from grpc_reflection.v1alpha import reflection
 
 from ortoo.common.errors import Conflict
@@ -20,10 +19,9 @@ from ortoo.common.grpc.layers.coding import Decoding, Encoding
 from ortoo.common.grpc.layers.error_translation import ErrorTranslation
 from ortoo.common.grpc.layers.layer import Guard, Layer, Layers
 from ortoo.common.grpc.layers.observers import Observers
-from ortoo.common.grpc.limits import core_sockets, inflation
+from ortoo.common.grpc.limits import inflation
 from ortoo.common.grpc.limits.connection_limits import ConnectionLimits, pending_calls_max
 from ortoo.common.grpc.limits.connection_watch import ConnectionWatch
-from ortoo.common.grpc.limits.core_sockets import CoreSockets
 from ortoo.common.grpc.limits.memory_guard import MemoryGuard
 from ortoo.common.grpc.tls import TlsListener
 from ortoo.common.grpc.transport import H2, current_transport
@@ -44,7 +42,8 @@ PING_STRIKES_MAX = 100
 """Number of pings that may come too soon, without data in between, before the connection is closed."""
 OPTIONS: tuple[tuple[str, int], ...] = (
     *inflation.OPTIONS,
-    *core_sockets.OPTIONS,
+    # The watch of connections reads their resets from channelz.
+    ("grpc.enable_channelz", 1),
     ("grpc.max_send_message_length", MESSAGE_BYTES_MAX),
     ("grpc.max_receive_message_length", MESSAGE_BYTES_MAX),
     ("grpc.max_metadata_size", HEADER_BYTES_MAX),
@@ -72,7 +71,7 @@ _log = get_logger("transport")
 AddServicer = Callable[[Any], None]
 
 
-class _Health(HealthServicer):  # type: ignore[misc]  # it comes without types
+class _Health(health.aio.HealthServicer):  # type: ignore[misc]  # it comes without types
     """The health service. At a stop it notifies its watchers, and ends their streams, which would delay the stop."""
 
     def __init__(self, draining: asyncio.Event) -> None:
@@ -218,7 +217,7 @@ class GrpcServer:
             *((("grpc.max_connection_age_ms", int(connection_age_max_s * 1000)),) if connection_age_max_s else ()),
         )
         self._server = transport.server([around], options)
-        sockets = CoreSockets.of_newest() if transport.has_core else None
+        sockets = _core_sockets() if transport.has_core else None
         self._connections = ConnectionWatch(limits, sockets, MemoryGuard(memory), SystemClock())
         self._calls = calls
         self._has_sockets = transport.has_sockets
@@ -327,6 +326,12 @@ class GrpcServer:
             # Second stage: open calls end, also if the first stage was cancelled.
             self.draining.set()
             await self._stop(self._grace_s)
+
+
+def _core_sockets() -> Any:
+    from ortoo.common.grpc.limits.core_sockets import CoreSockets  # only servers of gRPC's core need the package
+
+    return CoreSockets.of_newest()
 
 
 def listen_error(address: str, field: str) -> Conflict:

@@ -6,7 +6,6 @@ from dataclasses import dataclass
 from typing import Final, Self
 
 from ortoo.common.grpc.limits.connections import Peer, ServerConnection
-from ortoo.common.grpc.limits.core_sockets import Resets
 
 CONNECTION_BYTES: Final = 64 << 10
 """The approximate memory of an idle connection: 15 KiB in plaintext, 36 KiB with TLS, and as much in the kernel."""
@@ -19,7 +18,7 @@ The transport h2 has no such calls.
 PENDING_PERCENT: Final = 10
 """The memory of such calls, as a percentage of the budget of clients."""
 PENDING_CALLS_MIN, PENDING_CALLS_MAX = 1_000, 3_000
-"""The numbers of such calls of one method from which the core by default refuses some, and all."""
+"""The numbers of such calls from which the core by default refuses some, and all."""
 ADDRESS_PERCENT: Final = 50
 """The default percentage of the connections that may come from one address."""
 RESETS_PER_S_MAX, RESETS_TOGETHER_MAX = 2_000, 10_000
@@ -67,6 +66,14 @@ def pending_calls_max(memory_bytes: int) -> int:
     """The number of calls that may wait in gRPC's core for the process; `memory_bytes` is the budget of clients."""
     fitting = memory_bytes * PENDING_PERCENT // 100 // PENDING_CALL_BYTES
     return min(max(fitting, PENDING_CALLS_MIN), PENDING_CALLS_MAX)
+
+
+@dataclass(frozen=True, slots=True)
+class Resets:
+    """The number of a peer's stream resets, and of its messages."""
+
+    count: int
+    messages: int
 
 
 class ResetRates:

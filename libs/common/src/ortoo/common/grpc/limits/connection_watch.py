@@ -9,7 +9,7 @@ transport h2 counts them.
 import asyncio
 import time
 from collections.abc import Iterable, Iterator
-from typing import Final
+from typing import TYPE_CHECKING, Final
 
 from ortoo.common.errors.findings import Finding
 from ortoo.common.grpc.limits.connection_limits import (
@@ -25,7 +25,6 @@ from ortoo.common.grpc.limits.connections import (
     each_connection_to,
     end_connection,
 )
-from ortoo.common.grpc.limits.core_sockets import CoreSockets
 from ortoo.common.grpc.limits.full_ports import FullPort, FullPorts
 from ortoo.common.grpc.limits.memory_guard import MemoryGuard, Step
 from ortoo.common.logs import log_events
@@ -36,11 +35,12 @@ from ortoo.common.machine.allocator import give_back_freed, resident_bytes
 from ortoo.common.machine.descriptors import open_descriptors
 from ortoo.common.process.clock import Clock
 
+if TYPE_CHECKING:
+    from ortoo.common.grpc.limits.core_sockets import CoreSockets
+
 LOOK_INTERVAL_S: Final = 1.0
 CROWDED_INTERVAL_S: Final = 0.1
 """Interval between checks while an address has too many connections."""
-SOCKETS_A_LOOK: Final = 100
-"""Number of connections whose resets one check reads; each costs a tenth of a millisecond."""
 BUSY_PERCENT: Final = 20
 """The use of the processor from which connections are checked for resets. Fewer resets do no harm.
 
@@ -55,7 +55,9 @@ _log = get_logger("connections")
 class ConnectionWatch:
     """Watches the connections of one server. Slow work is done in a thread."""
 
-    def __init__(self, limits: ConnectionLimits, sockets: CoreSockets | None, guard: MemoryGuard, clock: Clock) -> None:
+    def __init__(
+        self, limits: ConnectionLimits, sockets: "CoreSockets | None", guard: MemoryGuard, clock: Clock
+    ) -> None:
         """`sockets` counts resets; None = they are not counted."""
         self.ports: set[int] = set()
         """The ports that the server listens on."""
@@ -68,7 +70,8 @@ class ConnectionWatch:
         self._rates = ResetRates()
         self._full = FullPorts(limits.connections_max)
         self._cpu_s, self._cpu_at_s = 0.0, float("-inf")
-        self._next_socket = 0
+        self._seen: set[Peer] = set()
+        """The peers that were examined for resets since the first connection of the server was examined."""
         self._receipts: dict[Peer, int] = {}
         """The bytes that each peer had sent at the last reading, between RECEIPTS_S and twice as long ago."""
         self._receipts_next: dict[Peer, int] = {}
@@ -144,16 +147,13 @@ class ConnectionWatch:
         """Close connections of peers that reset too many streams; peers are examined only if the process is busy."""
         if self._sockets is None or not self._is_busy():
             return
-        sockets = self._sockets.open()
-        first = self._next_socket if self._next_socket < len(sockets) else 0
-        self._next_socket = first + SOCKETS_A_LOOK
+        sockets, is_last = self._sockets.next()
         now_s = self._clock.monotonic_s()
-        beyond = {
-            one.peer
-            for one in sockets[first : self._next_socket]
-            if self._rates.is_beyond(one.peer, self._sockets.resets(one), now_s)
-        }
-        self._rates.keep({one.peer for one in sockets} - beyond)
+        beyond = {one.peer for one in sockets if self._rates.is_beyond(one.peer, self._sockets.resets(one), now_s)}
+        self._seen |= {one.peer for one in sockets} - beyond
+        if is_last:
+            self._rates.keep(self._seen)
+            self._seen = set()
         if beyond:
             found = [one for one in connections_to(self.ports) if one.peer in beyond]
             self._end(found, "resets", log_events.CONNECTIONS_CLOSED_RAPID_RESET)
