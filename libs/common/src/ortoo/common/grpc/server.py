@@ -6,6 +6,7 @@ from collections.abc import Callable, Collection, Iterator, Sequence
 from types import TracebackType
 from typing import Any, Self
 
+import grpc
 from google.protobuf import descriptor_pool
 from grpc_health.v1 import health, health_pb2, health_pb2_grpc
 from grpc_reflection.v1alpha import reflection
@@ -14,6 +15,7 @@ from ortoo.common.errors import Conflict
 from ortoo.common.errors.findings import Finding
 from ortoo.common.grpc.channels import MESSAGE_BYTES_MAX
 from ortoo.common.grpc.completion_queue.server import QueueServer
+from ortoo.common.grpc.layers.arrival import END_S_MAX
 from ortoo.common.grpc.layers.call_memory import HEADER_BYTES_MAX, CallMemory
 from ortoo.common.grpc.layers.coding import Decoding, Encoding
 from ortoo.common.grpc.layers.error_translation import ErrorTranslation
@@ -69,6 +71,29 @@ STOP_MARGIN_S = 0.1
 
 _log = get_logger("transport")
 AddServicer = Callable[[Any], None]
+
+
+class _CoreLayers(Layers):
+    """The layers of a server of grpc.aio, which calls handlers before it has their requests.
+
+    Its stop does not wait for handlers that it has cancelled.
+    """
+
+    def __init__(self, layers: Sequence[Layer]) -> None:
+        super().__init__(layers, receives=True)
+        self._running: set[asyncio.Task[Any]] = set()
+
+    async def intercept_service(self, continuation: Any, handler_call_details: grpc.HandlerCallDetails) -> Any:
+        """Find the handler of a call, and note the call until it ends."""
+        if (task := asyncio.current_task()) is not None:
+            self._running.add(task)
+            task.add_done_callback(self._running.discard)
+        return await super().intercept_service(continuation, handler_call_details)
+
+    async def wait_until_ended(self) -> None:
+        """Wait until the handlers of the stopped server have ended, but not longer than `END_S_MAX`."""
+        if self._running:
+            await asyncio.wait(self._running, timeout=END_S_MAX)
 
 
 class _Health(health.aio.HealthServicer):  # type: ignore[misc]  # it comes without types
@@ -198,7 +223,8 @@ class GrpcServer:
         transport = current_transport().on_wire(wire)
         if wire == H2 and transport.has_core:
             _log.emit(log_events.TRANSPORT_H2_UNAVAILABLE)
-        around = Layers([*before, Decoding(calls), *after, *layers], receives=transport.has_core)
+        around = [*before, Decoding(calls), *after, *layers]
+        self._layers = _CoreLayers(around) if transport.has_core else Layers(around)
         ports = sum(map(bool, (address, own_address, tls, cluster_tls)))
         limits = ConnectionLimits.chosen(
             connections_max,
@@ -216,7 +242,7 @@ class GrpcServer:
             # Transports spread the age by a tenth to both sides.
             *((("grpc.max_connection_age_ms", int(connection_age_max_s * 1000)),) if connection_age_max_s else ()),
         )
-        self._server = transport.server([around], options)
+        self._server = transport.server([self._layers], options)
         sockets = _core_sockets() if transport.has_core else None
         self._connections = ConnectionWatch(limits, sockets, MemoryGuard(memory), SystemClock())
         self._calls = calls
@@ -224,7 +250,7 @@ class GrpcServer:
         self._has_core = transport.has_core
         self._background = Background("connections")
         # The calls of a hot method wait in a queue of their own, which calls of other methods cannot fill.
-        self._queue_server = QueueServer.wrap(self._server, (*hot, CHECK), around, periodic)
+        self._queue_server = QueueServer.wrap(self._server, (*hot, CHECK), self._layers, periodic)
         for _, add in servicers:
             add(self._queue_server or self._server)
         health_pb2_grpc.add_HealthServicer_to_server(self._health, self._queue_server or self._server)
@@ -275,6 +301,8 @@ class GrpcServer:
             await self._server.stop(grace_s)
             if self._queue_server is not None:
                 await self._queue_server.close()
+            if isinstance(self._layers, _CoreLayers):
+                await self._layers.wait_until_ended()
         finally:
             await self._background.__aexit__(None, None, None)
 

@@ -17,6 +17,7 @@ from ortoo.common.grpc.h2.methods import CallDetails, H2Method, InterceptedMetho
 from ortoo.common.grpc.h2.ports import BACKLOG, Port
 from ortoo.common.grpc.h2.shared.tls_session import LINGER_S, TlsSession
 from ortoo.common.grpc.h2.shared.turns import Turns
+from ortoo.common.grpc.layers.arrival import END_S_MAX
 from ortoo.common.grpc.layers.direct import direct_handler
 from ortoo.common.grpc.layers.layer import Layers
 from ortoo.common.grpc.layers.polls import polls_of
@@ -113,7 +114,10 @@ class H2Server(grpc.aio.Server):
         return TlsSession(connection, port.tls.newest(), handshake_max_s=self.limits.set_up_max_s)
 
     async def stop(self, grace: float | None) -> None:
-        """Refuse new connections and calls, wait `grace` seconds for open calls, and cancel the others."""
+        """Refuse new connections and calls, wait `grace` seconds for open calls, and cancel the others.
+
+        Handlers that were cancelled have `END_S_MAX` to end.
+        """
         if not self._is_stopping:
             self._is_stopping = True
             for listening in self._listening:
@@ -128,10 +132,13 @@ class H2Server(grpc.aio.Server):
             with contextlib.suppress(TimeoutError):
                 async with asyncio.timeout(grace):
                     await self._no_calls.wait()
+        cancelled = [one.task for each in self.connections for one in each.calls.values() if one.task is not None]
         for connection in list(self.connections):
             for call in list(connection.calls.values()):
                 call.fail(UNAVAILABLE, STOPPED_DETAILS)
             connection.close()
+        if cancelled:
+            await asyncio.wait(cancelled, timeout=END_S_MAX)
         if self.connections:
             with contextlib.suppress(TimeoutError):
                 async with asyncio.timeout(2 * LINGER_S):

@@ -7,6 +7,8 @@ from typing import Protocol
 from ortoo.common.process.memory_budget import MemoryShare
 
 Metadata = Sequence[tuple[str, str | bytes]]
+END_S_MAX = 5.0
+"""Maximum time for which the stop of a server waits for handlers that it has cancelled."""
 
 
 class HeaderTexts(Protocol):
