@@ -118,13 +118,12 @@ async def cluster(
     *,
     snode_settings: Mapping[str, str] | None = None,
     snode_module: str = "",
-    enode_module: str = "",
     **enode_settings: str,
 ) -> AsyncIterator[Cluster]:
     """Start name server, enode and snode, each a process; stop them and remove their data at the end.
 
-    `enode_settings` and `snode_settings` are environment variables without their prefix. `snode_module` and
-    `enode_module` run in place of the roles' own modules.
+    `enode_settings` and `snode_settings` are environment variables without their prefix. `snode_module` runs in place
+    of the snode's own module.
     """
     async with AsyncExitStack() as stack:
         if folder is None:
@@ -139,6 +138,6 @@ async def cluster(
 
         namesrv = await start("namesrv", DATA_DIR=str(folder / "namesrv"))
         enode_settings |= {"DATA_DIR": str(folder / "enode"), "NAMESRV_ADDRESS": namesrv.address}
-        enode = await start("enode", enode_module, **enode_settings)
+        enode = await start("enode", **enode_settings)
         snode = await start("snode", snode_module, NAMESRV_ADDRESS=namesrv.address, **(snode_settings or {}))
         yield Cluster(namesrv, enode, snode, folder)

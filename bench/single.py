@@ -1,8 +1,7 @@
-"""One message a call: processor time a call in snode and enode, with and without the queue front.
+"""One message a call: processor time a call in snode and enode, with each transport.
 
-Sends come from h2load, a load generator in C (Debian's package nghttp2-client). Beside it runs a raw echo: the queue
-front with nothing behind it. Receives and acknowledgements come from this process, because each acknowledgement needs a
-received handle.
+Sends come from h2load, a load generator in C (Debian's package nghttp2-client). Receives and acknowledgements come from
+this process, because each acknowledgement needs a received handle.
 
 `--workers 2` compares SendMessage through a snode of one process with a snode of two workers. Two busy cores slow each
 other down. To show the machine's part, the same number of clusters of one process run at once and share nothing but the
@@ -16,9 +15,8 @@ import os
 import re
 import shutil
 import statistics
-import sys
 import tempfile
-from collections.abc import AsyncIterator, Iterator
+from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
 
@@ -33,17 +31,15 @@ from ortoo.verification.servers.valkey import valkey
 
 METHOD = (
     "apache.rocketmq.v2 SendMessage with one message of 256 bytes to 8 queues, durable, by h2load. At 64 in flight 4 "
-    "connections of 16 calls, at 16 4 of 4, at 1 one. Two clusters loaded in turn, one without the queue front, and "
-    "an echo of the same bytes by the queue front alone. Then ReceiveMessage of up to 32 of them and AckMessage of "
-    "each, by an asyncio client, 16 calls in flight. Medians over the rounds, processor microseconds a call"
+    "connections of 16 calls, at 16 4 of 4, at 1 one. Two clusters loaded in turn, one with the transport grpc and "
+    "one with h2. Then ReceiveMessage of up to 32 of them and AckMessage of each, by an asyncio client, 16 calls in "
+    "flight. Medians over the rounds, processor microseconds a call"
 )
-ON_GRPC = {"TRANSPORT": "grpc"}
-"""The queue front is a part of this transport."""
+TRANSPORTS = ("grpc", "h2")
 SHAPES = {1: (1, 1), 16: (4, 4), 64: (4, 16)}
 SPREAD = 16
 """The number of connections that reaches all workers."""
 SEND = "apache.rocketmq.v2.MessagingService/SendMessage"
-ECHO = "bench.Echo/Call"
 WARM_CALLS = 500
 GROUP, RECEIVE_BATCH, CONSUMERS = "bench-group", 32, 16
 METADATA = (("x-mq-client-id", "bench"), ("x-mq-language", "PYTHON"))
@@ -63,14 +59,14 @@ def request(topic: str) -> bytes:
     return b"\0" + len(data).to_bytes(4, "big") + data
 
 
-async def load(address: str, method: str, frame: Path, shape: tuple[int, int], calls: int) -> float:
+async def load(address: str, frame: Path, shape: tuple[int, int], calls: int) -> float:
     """Make `calls` calls over the connections and calls in flight of `shape`; calls a second."""
     connections, streams = shape
     headers = ("content-type: application/grpc", "te: trailers", "x-mq-client-id: bench", "x-mq-language: JAVA")
     words = [word for header in headers for word in ("-H", header)]
     process = await asyncio.create_subprocess_exec(
         *("h2load", "-n", str(calls), "-c", str(connections), "-m", str(streams), "-d", str(frame)),
-        *(*words, f"http://{address}/{method}"),
+        *(*words, f"http://{address}/{SEND}"),
         stdout=asyncio.subprocess.PIPE,
     )
     text = (await process.communicate())[0].decode()
@@ -123,22 +119,8 @@ async def acknowledged(stub: Any, handles: list[str]) -> int:
     return len(handles)
 
 
-@contextlib.asynccontextmanager
-async def echo() -> AsyncIterator[tuple[str, int]]:
-    """The address of an echo, and its process."""
-    process = await asyncio.create_subprocess_exec(
-        sys.executable, "-m", "bench.baselines.front_echo", stdout=asyncio.subprocess.PIPE
-    )
-    try:
-        assert process.stdout is not None
-        yield (await process.stdout.readline()).decode().strip(), process.pid
-    finally:
-        process.kill()
-        await process.wait()
-
-
 async def measure(options: argparse.Namespace) -> Figures:
-    """Rounds of all three, at each number of calls in flight."""
+    """Rounds of both transports, at each number of calls in flight."""
     if shutil.which("h2load") is None:
         return {"skipped": "h2load is missing; install nghttp2-client"}
     if options.workers > 1:
@@ -147,28 +129,24 @@ async def measure(options: argparse.Namespace) -> Figures:
         folder = Path(stack.enter_context(tempfile.TemporaryDirectory()))
         frame = folder / "frame"
         frame.write_bytes(request("bench"))
-        address, process_id = await stack.enter_async_context(echo())
-        targets: dict[str, tuple[str, str, dict[str, int]]] = {"echo": (address, ECHO, {"echo": process_id})}
-        for name, module in (("before", "bench.unfronted"), ("front", "")):
-            roles = await stack.enter_async_context(
-                cluster(snode_settings=ON_GRPC, snode_module=module, enode_module=module, TRANSPORT="grpc")
-            )
+        targets: dict[str, tuple[str, dict[str, int]]] = {}
+        for name in TRANSPORTS:
+            roles = await stack.enter_async_context(cluster(snode_settings={"TRANSPORT": name}, TRANSPORT=name))
             await make_topic(roles.address, "bench", 8)
-            processes = {"snode": roles.snode.process_id, "enode": roles.enode.process_id}
-            targets[name] = (roles.address, SEND, processes)
+            targets[name] = (roles.address, {"snode": roles.snode.process_id, "enode": roles.enode.process_id})
         channels = {
             name: await stack.enter_async_context(grpc.aio.insecure_channel(address))
-            for name, (address, _, _) in targets.items()
+            for name, (address, _) in targets.items()
         }
         figures: dict[str, dict[str, dict[str, list[float]]]] = {name: {} for name in targets}
         for round_number in range(options.rounds + 1):
             for in_flight, shape in SHAPES.items():
-                for name, (address, method, processes) in targets.items():
+                for name, (address, processes) in targets.items():
                     calls = WARM_CALLS if not round_number else max(300, options.calls * in_flight // 64)
                     with counted(figures[name], f"{in_flight} in flight", processes) as told:
-                        told.extend((calls, await load(address, method, frame, shape, calls)))
-            for name in ("before", "front"):
-                stub, processes = MessagingServiceStub(channels[name]), targets[name][2]
+                        told.extend((calls, await load(address, frame, shape, calls)))
+            for name, (_, processes) in targets.items():
+                stub = MessagingServiceStub(channels[name])
                 with counted(figures[name], "receive", processes) as told:
                     handles, calls = await received(stub, WARM_CALLS if not round_number else options.calls // 2)
                     told.append(calls)
@@ -207,7 +185,7 @@ async def measure_workers(options: argparse.Namespace) -> Figures:
                     calls = (options.calls if round_number else WARM_CALLS) // len(addresses)
                     shape = (SPREAD // len(addresses), in_flight // SPREAD)
                     with counted(figures.setdefault(name, {}), f"{in_flight} in flight", processes) as told:
-                        rates = await asyncio.gather(*(load(one, SEND, frame, shape, calls) for one in addresses))
+                        rates = await asyncio.gather(*(load(one, frame, shape, calls) for one in addresses))
                         told.extend((calls * len(addresses), sum(rates)))
             if not round_number:
                 figures.clear()

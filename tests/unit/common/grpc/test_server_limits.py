@@ -238,29 +238,25 @@ async def test_calls_whose_requests_do_not_come_give_way() -> None:
     async def answer(data: bytes, context: Any) -> bytes:
         return data
 
-    handlers: dict[str, Any] = {
-        "One": grpc.unary_unary_rpc_method_handler(answer),
-        "Hot": grpc.unary_unary_rpc_method_handler(answer),
-    }
+    handlers: dict[str, Any] = {"One": grpc.unary_unary_rpc_method_handler(answer)}
 
     def add(to: Any) -> None:
         to.add_generic_rpc_handlers((grpc.method_handlers_generic_handler("ortoo.v1.Test", handlers),))
         to.add_registered_method_handlers("ortoo.v1.Test", handlers)
 
-    for path in ("/ortoo.v1.Test/One", "/ortoo.v1.Test/Hot"):
-        server = GrpcServer("127.0.0.1:0", [("ortoo.v1.Test", add)], memory=budget, hot=["/ortoo.v1.Test/Hot"])
-        async with asyncio.timeout(60), server:
-            stranger = await Stranger.connect(server.address)
-            await stranger.send(*(opening(stream, headers(path)) for stream in stranger.streams(300)))
-            await stranger.until_closed()
-            assert stranger.frames[HEADERS] > 0, "a call without a status would be kept until its connection ends"
-            assert budget.used_bytes == 0
-            async with grpc.aio.insecure_channel(server.address) as channel:
-                calling: Any = channel.unary_unary(path)
-                assert await calling(b"here") == b"here"
-            assert not budget.refused
-            await stranger.close()
-            await until(lambda: not budget.used_bytes)
+    path, server = "/ortoo.v1.Test/One", GrpcServer("127.0.0.1:0", [("ortoo.v1.Test", add)], memory=budget)
+    async with asyncio.timeout(60), server:
+        stranger = await Stranger.connect(server.address)
+        await stranger.send(*(opening(stream, headers(path)) for stream in stranger.streams(300)))
+        await stranger.until_closed()
+        assert stranger.frames[HEADERS] > 0, "a call without a status would be kept until its connection ends"
+        assert budget.used_bytes == 0
+        async with grpc.aio.insecure_channel(server.address) as channel:
+            calling: Any = channel.unary_unary(path)
+            assert await calling(b"here") == b"here"
+        assert not budget.refused
+        await stranger.close()
+        await until(lambda: not budget.used_bytes)
 
 
 async def test_a_stranger_with_tls_is_a_stranger() -> None:

@@ -130,7 +130,6 @@ async def open_namesrv(
             descriptors_max=descriptors.connections,
             cluster_tls=cluster_listener(settings),
             memory=memory,
-            hot=service.QUEUE_FRONT_METHODS,
             wire=settings.transport,
         )
         found.sources.append(server.findings)

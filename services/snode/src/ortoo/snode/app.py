@@ -52,7 +52,7 @@ from ortoo.snode.rpc.layers.access import PermissionLayer, RocketmqErrorLayer, R
 from ortoo.snode.rpc.layers.audit import AuditLayer
 from ortoo.snode.rpc.layers.interceptors import FlowControlLayer, InterceptorLayer, TlsRequiredLayer
 from ortoo.snode.rpc.layers.namespaces import NamespaceLayer
-from ortoo.snode.rpc.services import PERIODIC_METHODS, QUEUE_FRONT_METHODS, Services
+from ortoo.snode.rpc.services import Services
 from ortoo.snode.send import SendComponents
 from ortoo.snode.send.publisher import Publisher
 from ortoo.snode.settings import SnodeSettings
@@ -173,8 +173,6 @@ async def open_snode(
             tls=_tls_listener(settings),
             cluster_tls=cluster_listener(settings),
             memory=memory,
-            hot=QUEUE_FRONT_METHODS,
-            periodic=PERIODIC_METHODS,
             own_address=worker.own_address if worker is not None and not settings.tls_cluster_listen_address else "",
             shares_ports=worker is not None,
             alone=parent_gone,

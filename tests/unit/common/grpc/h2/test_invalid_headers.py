@@ -6,8 +6,9 @@ import grpc
 import pytest
 import structlog
 
-from ortoo.common.grpc.server import CHECK, GrpcServer
+from ortoo.common.grpc.server import GrpcServer
 from ortoo.common.grpc.transport import H2
+from tests.hostile.floods import CHECK
 
 CALLS = 3
 

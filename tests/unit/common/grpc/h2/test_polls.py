@@ -14,7 +14,7 @@ from ortoo.common.grpc.layers.arrival import RepeatCaller
 from ortoo.common.grpc.layers.coding import Decoding
 from ortoo.common.grpc.layers.layer import Layer, Layers, Method, ServedCall
 from ortoo.common.grpc.layers.repeats import ITEM_BYTES_MAX, Key
-from tests.unit.common.grpc.test_queue_front import until
+from tests.unit.common.grpc.served import until
 
 S = grpc.StatusCode
 

@@ -18,7 +18,7 @@ from ortoo.common.grpc.layers.arrival import Arrival, RepeatCaller
 from ortoo.common.grpc.layers.coding import Decoding
 from ortoo.common.grpc.layers.layer import Layer, Layers
 from ortoo.common.grpc.layers.repeats import Repeatable
-from tests.unit.common.grpc.test_queue_front import until
+from tests.unit.common.grpc.served import until
 
 CALLS_MAX = 34
 """The number of functions of gRPC's layers and of h2 that a repeated request may pass."""

@@ -14,7 +14,7 @@ from ortoo.common.grpc.h2.framing import Headers, frame
 from ortoo.common.grpc.h2.limits import WireLimits
 from ortoo.common.grpc.h2.server import H2Server
 from ortoo.common.grpc.h2.shared import endpoint
-from tests.unit.common.grpc.test_queue_front import until
+from tests.unit.common.grpc.served import until
 
 WINDOW_BYTES = 256 << 10
 PART_BYTES = 60_000

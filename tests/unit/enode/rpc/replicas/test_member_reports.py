@@ -14,7 +14,7 @@ from ortoo.common.process.clock import SystemClock
 from ortoo.enode.replication.protocol.events import RequestElection
 from ortoo.enode.rpc.replicas.reports import ReplicaReports
 from ortoo.v1 import replica_report_pb2 as pb
-from tests.unit.common.grpc.test_queue_front import until
+from tests.unit.common.grpc.served import until
 from tests.unit.enode.replication.protocol.test_replica import TWO
 
 AT = "names:1"

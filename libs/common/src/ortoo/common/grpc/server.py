@@ -2,7 +2,7 @@
 
 import asyncio
 import contextlib
-from collections.abc import Callable, Collection, Iterator, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from types import TracebackType
 from typing import Any, Self
 
@@ -14,7 +14,6 @@ from grpc_reflection.v1alpha import reflection
 from ortoo.common.errors import Conflict
 from ortoo.common.errors.findings import Finding
 from ortoo.common.grpc.channels import MESSAGE_BYTES_MAX
-from ortoo.common.grpc.completion_queue.server import QueueServer
 from ortoo.common.grpc.layers.arrival import END_S_MAX
 from ortoo.common.grpc.layers.call_memory import HEADER_BYTES_MAX, CallMemory
 from ortoo.common.grpc.layers.coding import Decoding, Encoding
@@ -65,7 +64,6 @@ OPTIONS: tuple[tuple[str, int], ...] = (
 
 LIVE = "live"
 """The health service's name for liveness probes: the event loop runs, and the process can do its work."""
-CHECK = "/grpc.health.v1.Health/Check"
 STOP_MARGIN_S = 0.1
 """Time for which a stop waits until watchers of health are notified."""
 
@@ -160,8 +158,6 @@ class GrpcServer:
         memory: MemoryBudget | None = None,
         setting: str = "listen_address",
         is_ready: bool = True,
-        hot: Collection[str] = (),
-        periodic: Collection[str] = (),
         own_address: str = "",
         shares_ports: bool = False,
         alone: asyncio.Event | None = None,
@@ -181,10 +177,6 @@ class GrpcServer:
         The order of work at a call: `outermost`, memory, `guards`, the counts of elements, decoding, `layers`, the
         handler. A guard's layers `after_decoding` come before the other `layers`. Guards and layers raise OrtooErrors,
         as handlers do. The layers in `outermost` see the resulting status.
-
-        `hot` are full names of methods with one request that the queue front serves if the server has gRPC's core,
-        besides health checks. `periodic` are further such methods, which clients call at intervals. In the queue front
-        their calls wait for some milliseconds, so that many are taken at once.
 
         `wire` is the implementation of gRPC's wire, "grpc" or "h2". A transport of the task's context takes precedence.
 
@@ -249,11 +241,9 @@ class GrpcServer:
         self._has_sockets = transport.has_sockets
         self._has_core = transport.has_core
         self._background = Background("connections")
-        # The calls of a hot method wait in a queue of their own, which calls of other methods cannot fill.
-        self._queue_server = QueueServer.wrap(self._server, (*hot, CHECK), self._layers, periodic)
         for _, add in servicers:
-            add(self._queue_server or self._server)
-        health_pb2_grpc.add_HealthServicer_to_server(self._health, self._queue_server or self._server)
+            add(self._server)
+        health_pb2_grpc.add_HealthServicer_to_server(self._health, self._server)
         reflection.enable_server_reflection(
             [*self._names, health_pb2.DESCRIPTOR.services_by_name["Health"].full_name, reflection.SERVICE_NAME],
             self._server,
@@ -266,13 +256,9 @@ class GrpcServer:
         except BaseException:
             await self._server.stop(None)  # it releases the ports that were bound
             raise
-        if self._queue_server is not None:
-            self._queue_server.register()
         await self._server.start()
         await self._background.__aenter__()
         try:
-            if self._queue_server is not None:
-                self._queue_server.start()
             if self._has_sockets:
                 self._watch()
             await self.set_serving(self._is_ready)
@@ -299,8 +285,6 @@ class GrpcServer:
     async def _stop(self, grace_s: float | None) -> None:
         try:
             await self._server.stop(grace_s)
-            if self._queue_server is not None:
-                await self._queue_server.close()
             if isinstance(self._layers, _CoreLayers):
                 await self._layers.wait_until_ended()
         finally:

@@ -53,12 +53,6 @@ CONNECTIONS_CLOSED = warning(
     "opened many calls without requests. The event has the number of closed connections since the start, by reason.",
     "Look at the peers.",
 )
-COMPLETION_QUEUE_UNAVAILABLE = warning(
-    "completion_queue_unavailable",
-    "This version of grpcio lacks the interface by which the transport grpc reduces the cost of messages sent one by "
-    "one.",
-    "Install a version of grpcio from the supported range.",
-)
 CALL_HEADERS_INVALID = warning(
     "call_headers_invalid",
     "The transport h2 reset a call whose headers violate HTTP/2, such as a metadata value that begins or ends with a "

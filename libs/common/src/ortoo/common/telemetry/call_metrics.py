@@ -7,8 +7,8 @@ from typing import Any
 import grpc
 import structlog
 
-from ortoo.common.grpc.completion_queue.context import headers_of
 from ortoo.common.grpc.errors import Context
+from ortoo.common.grpc.layers.arrival import headers_of
 from ortoo.common.grpc.layers.layer import Layer, Method, ServedCall
 from ortoo.common.process.clock import Clock
 from ortoo.common.telemetry.histogram import Histogram

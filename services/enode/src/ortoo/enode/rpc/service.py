@@ -32,10 +32,6 @@ from ortoo.v1 import enode_pop_pb2 as pop_pb
 from ortoo.v1.enode_pb2_grpc import add_EnodeServiceServicer_to_server
 
 NAME = "ortoo.v1.EnodeService"
-QUEUE_FRONT_METHODS = tuple(
-    f"/{NAME}/{method}" for method in ("CommitOffsets", "AppendDeduplicated", "StoreHalf", "SettleHalf")
-)
-"""Methods that snodes call about once for each client call. With the transport `grpc` the queue front serves them."""
 
 
 class EnodeService(GroupHandlers, StorageHandlers, LockHandlers, PopHandlers, DeferredHandlers, ScheduleHandlers):
@@ -128,7 +124,6 @@ def enode_server(
         descriptors_max=descriptors_max,
         memory=memory,
         is_ready=False,
-        hot=QUEUE_FRONT_METHODS,
         wire=settings.transport,
     )
 

@@ -12,8 +12,8 @@ from ortoo.common.cluster.names import check_process_name
 from ortoo.common.errors import Conflict, Fenced, Invalid, NotFound
 from ortoo.common.errors.findings import Finding
 from ortoo.common.grpc.cluster_token import ADMIN_TOKEN, check_admin_token
-from ortoo.common.grpc.completion_queue.context import headers_of
 from ortoo.common.grpc.errors import Context
+from ortoo.common.grpc.layers.arrival import headers_of
 from ortoo.common.grpc.limits.list_pages import fill_page
 from ortoo.common.grpc.messages import read, read_request, write
 from ortoo.common.process.clock import Clock
@@ -49,14 +49,6 @@ from ortoo.v1 import topic_pb2
 from ortoo.v1.namesrv_pb2_grpc import NameServiceServicer, add_NameServiceServicer_to_server
 
 NAME = "ortoo.v1.NameService"
-QUEUE_FRONT_METHODS = tuple(
-    f"/{NAME}/{method}"
-    for method in ("RegisterEnode", "RegisterSnode", "ReportReplica", "AcquireNamedLease", "GetUser")
-)
-"""Methods that keep a cluster alive.
-
-With the transport `grpc` each has a queue of its own, which calls of other methods cannot fill.
-"""
 
 
 def insecure_secrets_reason() -> Conflict:

@@ -37,20 +37,6 @@ from ortoo.v1.reply_pb2_grpc import add_ReplyServiceServicer_to_server
 from ortoo.v1.session_pb2_grpc import add_SessionServiceServicer_to_server
 from ortoo.v1.settings_pb2_grpc import add_SettingsServiceServicer_to_server
 
-PERIODIC_METHODS = tuple(f"/{rocketmq.NAME}/{method}" for method in ("Heartbeat", "QueryAssignment"))
-"""Methods that each idle client calls every 5 or 10 seconds. Its answers are not urgent."""
-QUEUE_FRONT_METHODS = tuple(
-    f"/{service}/{method}"
-    for service, methods in (
-        (rocketmq.NAME, ("SendMessage", "ReceiveMessage", "AckMessage", "ChangeInvisibleDuration")),
-        (producer.NAME, ("Publish",)),
-        (consumer.NAME, ("Pop", "Ack", "Nack", "ChangeInvisible")),
-        (reply.NAME, ("Reply",)),
-    )
-    for method in methods
-)
-"""Methods that clients call at least once per message. With the transport `grpc` the queue front serves them."""
-
 
 class Services:
     """The gRPC services of a snode's server."""

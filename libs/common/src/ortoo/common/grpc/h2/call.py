@@ -8,7 +8,6 @@ from typing import TYPE_CHECKING, Any
 
 from ortoo.common.errors import Overloaded
 from ortoo.common.grpc.bulk_field import Pieces
-from ortoo.common.grpc.completion_queue.server import FLUSH_BYTES, SMALL_BYTES, UNSENT_BYTES_MAX
 from ortoo.common.grpc.h2.framing import (
     COPIED_BYTES_MAX,
     RESPONSE,
@@ -22,8 +21,10 @@ from ortoo.common.grpc.h2.framing import (
     whole_message,
     write_metadata,
 )
+from ortoo.common.grpc.h2.limits import FLUSH_BYTES, UNSENT_BYTES_MAX
 from ortoo.common.grpc.h2.shared.inbox import Inbox
 from ortoo.common.grpc.layers.arrival import Arrival
+from ortoo.common.grpc.layers.call_memory import SMALL_BYTES
 from ortoo.common.process.memory_budget import MemoryShare
 
 if TYPE_CHECKING:

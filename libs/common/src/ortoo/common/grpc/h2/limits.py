@@ -13,6 +13,10 @@ CONNECTION_WINDOW_BYTES: Final = 32 << 20
 """The same for all streams of a connection together."""
 FRAME_BYTES_MAX: Final = 256 << 10
 """Maximum size of a frame; larger frames need fewer events a message."""
+UNSENT_BYTES_MAX: Final = 32 << 10
+"""Maximum size of a call's small answers that wait to be sent before the handler has to wait."""
+FLUSH_BYTES: Final = 8 << 10
+"""After a larger answer the handler waits until at most this size is unsent."""
 UNLIMITED: Final = 0x7FFF_FFFF
 MESSAGE_BYTES_DEFAULT: Final = 4 << 20
 """gRPC's default limit of received messages."""

@@ -9,14 +9,12 @@ from typing import Any
 
 import grpc
 
-from ortoo.common.grpc.completion_queue.context import OK
-from ortoo.common.grpc.h2.call import H2Call
+from ortoo.common.grpc.h2.call import OK, H2Call
 from ortoo.common.grpc.h2.context import H2Context, Requests
 from ortoo.common.grpc.h2.framing import Metadata
 from ortoo.common.grpc.layers.answers import each
-from ortoo.common.grpc.layers.arrival import Arrival
+from ortoo.common.grpc.layers.arrival import Arrival, Arriving
 from ortoo.common.grpc.layers.direct import DirectHandler
-from ortoo.common.grpc.layers.layer import Arriving
 from ortoo.common.process.clock import Clock
 from ortoo.common.process.containment import as_ortoo_error
 

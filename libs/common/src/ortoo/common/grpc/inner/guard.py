@@ -6,8 +6,8 @@ from ortoo.common.cluster.role_names import CertificateNames, CertificateRoles, 
 from ortoo.common.cluster.service_settings import InnerSettings
 from ortoo.common.errors import Forbidden
 from ortoo.common.grpc.cluster_token import ADMIN_TOKEN, CLUSTER_PROOF, ClusterToken, is_token
-from ortoo.common.grpc.completion_queue.context import headers_of
 from ortoo.common.grpc.inner.callers import CALLERS, Roles
+from ortoo.common.grpc.layers.arrival import headers_of
 from ortoo.common.grpc.layers.layer import Guard, Layer, ServedCall
 from ortoo.common.grpc.tls import is_tls
 

@@ -1,9 +1,13 @@
-"""A call whose headers have arrived before its request. Such a call already uses memory, and can already be refused."""
+"""A call whose headers have arrived before its request. Such a call already uses memory, and can already be refused.
+
+The contexts of the transport h2 have the headers and the arrival of their call, which those of grpc.aio lack.
+"""
 
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from contextvars import ContextVar
 from typing import Protocol
 
+from ortoo.common.grpc.errors import Context
 from ortoo.common.process.memory_budget import MemoryShare
 
 Metadata = Sequence[tuple[str, str | bytes]]
@@ -93,5 +97,26 @@ class Arrival:
             callback()
 
 
+class Arriving(Protocol):
+    """Makes the arrival of a call."""
+
+    def __call__(self, metadata: Metadata, end: Callable[[str], object], has_request: bool = False, /) -> Arrival:
+        """`end` ends the call. With `has_request`, its layers are entered at once."""
+
+
 ARRIVAL: ContextVar[Arrival | None] = ContextVar("arrival", default=None)
-"""The arrival of the current call of grpc.aio; None for a handler that is called without a server."""
+"""The arrival of the current call of grpc.aio."""
+
+
+def headers_of(context: Context) -> Mapping[str, str]:
+    """The text values of the caller's metadata. They may be shared with other calls."""
+    known: Mapping[str, str] | None = getattr(context, "headers", None)
+    if known is not None:
+        return known
+    return {str(key): value for key, value in context.invocation_metadata() or () if isinstance(value, str)}
+
+
+def arrival_of(context: Context) -> Arrival | None:
+    """The arrival of the current call; None for a handler that is called without a server."""
+    known: Arrival | None = getattr(context, "arrival", None)
+    return known or ARRIVAL.get()

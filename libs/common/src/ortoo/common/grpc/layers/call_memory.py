@@ -12,9 +12,7 @@ from functools import partial
 from typing import Any
 
 from ortoo.common.errors import Invalid, Overloaded
-from ortoo.common.grpc.completion_queue.context import arrival_of
-from ortoo.common.grpc.completion_queue.server import SMALL_BYTES
-from ortoo.common.grpc.layers.arrival import Arrival
+from ortoo.common.grpc.layers.arrival import Arrival, arrival_of
 from ortoo.common.grpc.layers.layer import Layer, Method, ServedCall
 from ortoo.common.grpc.layers.waiting_calls import WaitingCalls
 from ortoo.common.grpc.limits.connections import Peer, end_connections, peer_of
@@ -39,6 +37,8 @@ HEADER_BYTES_USUAL, REQUEST_BYTES_USUAL = 2 << 10, 1 << 10
 """Headers and requests of at most this size are part of CALL_BYTES."""
 HEADER_COPIES = 3
 """The number of copies of longer headers: gRPC's bytes, Python's texts, and the result of reading these texts."""
+SMALL_BYTES = 2 << 10
+"""Answers of at most this size are part of CALL_BYTES."""
 _share: ContextVar[MemoryShare | None] = ContextVar("call_memory", default=None)
 _log = get_logger("memory")
 

@@ -11,11 +11,13 @@ would take a third of the time of a send.
 
 from collections.abc import Awaitable, Callable, Sequence
 from functools import partial
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
-from ortoo.common.grpc.completion_queue.context import QueueCallContext
 from ortoo.common.grpc.layers.layer import Layer, Layers, Method, ServedCall, hooks_of, leaving, left
 from ortoo.common.grpc.layers.repeats import Key, Repeatable, RepeatedAnswers
+
+if TYPE_CHECKING:
+    from ortoo.common.grpc.h2.context import H2Context
 
 Finish = Callable[[bytes], None]
 """Takes the answer of a call."""
@@ -36,7 +38,7 @@ class DirectHandler:
         self.repeats = RepeatedAnswers(method, layers) if getattr(handle, "repeats", False) else None
         """The answers to calls that repeat; None = each call has an answer of its own."""
 
-    def serve(self, data: bytes, context: QueueCallContext, finish: Finish, go_on: Continue) -> None:
+    def serve(self, data: bytes, context: "H2Context", finish: Finish, go_on: Continue) -> None:
         """Serve a call: `finish` gets the answer, or `go_on` a coroutine, for a task in the current context."""
         key = None
         if self.repeats is not None:

@@ -9,26 +9,19 @@ import inspect
 from collections.abc import AsyncIterator, Awaitable, Callable, Sequence
 from contextlib import aclosing
 from dataclasses import dataclass, field
-from typing import Any, Protocol
+from typing import Any
 
 import grpc
 
 from ortoo.common.grpc.errors import Context
 from ortoo.common.grpc.layers.answers import Answers, noting, passing
-from ortoo.common.grpc.layers.arrival import ARRIVAL, Arrival, Metadata, RepeatCaller
+from ortoo.common.grpc.layers.arrival import ARRIVAL, Arrival, Arriving, Metadata, RepeatCaller
 from ortoo.common.grpc.layers.receiving import Requests, request_of
 from ortoo.common.grpc.limits.inflation import Inflation
 from ortoo.common.grpc.limits.request_shape import beginning_check, counted
 
 OBSERVING = "/grpc."
 """The prefix of the paths of health and reflection."""
-
-
-class Arriving(Protocol):
-    """Makes the arrival of a call."""
-
-    def __call__(self, metadata: Metadata, end: Callable[[str], object], has_request: bool = False, /) -> Arrival:
-        """`end` ends the call. With `has_request`, its layers are entered at once."""
 
 
 KINDS = ("unary_unary", "unary_stream", "stream_unary", "stream_stream")

@@ -3,8 +3,7 @@
 from typing import Final
 
 from ortoo.common.errors import Overloaded
-from ortoo.common.grpc.completion_queue.context import arrival_of
-from ortoo.common.grpc.layers.arrival import Arrival
+from ortoo.common.grpc.layers.arrival import Arrival, arrival_of
 from ortoo.common.grpc.layers.layer import OBSERVING, Layer, ServedCall
 from ortoo.common.grpc.limits.connections import address_of
 
@@ -47,11 +46,10 @@ class Observers(Layer):
 
     def enter(self, call: ServedCall) -> None:
         """Check the limit of the caller's address, which is unknown until the request has come. Errors: Overloaded."""
-        context = call.context
-        arrival = arrival_of(context)
-        if arrival not in self._open:
+        arrival = arrival_of(call.context)
+        if arrival is None or arrival not in self._open:
             return
-        address = address_of(context.peer())
+        address = address_of(call.context.peer())
         if sum(one == address for one in self._open.values()) >= OBSERVERS_OF_ADDRESS_MAX:
             raise Overloaded(
                 f"{OBSERVERS_OF_ADDRESS_MAX} streams of health and reflection are open from {address}; close some, or "

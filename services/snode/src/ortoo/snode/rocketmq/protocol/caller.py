@@ -5,7 +5,6 @@ from typing import Any, NamedTuple
 import grpc
 
 from apache.rocketmq.v2.definition_pb2 import Code
-from ortoo.common.grpc.completion_queue.context import QueueCallContext
 from ortoo.common.grpc.layers.arrival import HeaderTexts
 from ortoo.snode.rocketmq.protocol.codes import GrpcProxyError
 
@@ -38,13 +37,13 @@ class Caller(NamedTuple):
         return peer_of(self.context) if self.context is not None else ""
 
     async def end(self) -> None:
-        """End the call successfully, and wait until gRPC has taken all answers.
+        """End the call successfully, and wait until all answers are sent.
 
         With grpc.aio this is not needed, because each `yield` waits. Errors: CancelledError if the client disconnected
-        before gRPC had taken all answers.
+        before all answers were sent.
         """
-        if isinstance(self.context, QueueCallContext):
-            await self.context.end()
+        if (end := getattr(self.context, "end", None)) is not None:
+            await end()
 
     def wait_ms(self, wanted_ms: int, request_timeout_ms: int = REQUEST_TIMEOUT_MS) -> int:
         """The time that a poll may wait: at most `wanted_ms`, or if it is 0, as long as the client's deadline allows.

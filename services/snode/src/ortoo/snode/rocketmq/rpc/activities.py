@@ -1,6 +1,6 @@
 """Assembles the gateway from the packages of the snode."""
 
-from ortoo.common.grpc.completion_queue.context import headers_of
+from ortoo.common.grpc.layers.arrival import headers_of
 from ortoo.snode import send
 from ortoo.snode.cluster import ClusterView
 from ortoo.snode.cluster.runtime import Runtime

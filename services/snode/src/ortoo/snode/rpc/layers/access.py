@@ -7,7 +7,7 @@ from typing import Any
 from apache.rocketmq.v2 import service_pb2
 from ortoo.common.errors import Forbidden, OrtooError
 from ortoo.common.grpc.bulk_field import BulkMessage
-from ortoo.common.grpc.completion_queue.context import headers_of
+from ortoo.common.grpc.layers.arrival import headers_of
 from ortoo.common.grpc.layers.layer import Guard, Layer, ServedCall
 from ortoo.common.grpc.signature import SignedCall
 from ortoo.common.telemetry.call_metrics import report_status

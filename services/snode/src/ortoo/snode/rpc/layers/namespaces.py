@@ -2,8 +2,7 @@
 
 from typing import Any
 
-from ortoo.common.grpc.completion_queue.context import headers_of
-from ortoo.common.grpc.layers.arrival import RepeatCaller
+from ortoo.common.grpc.layers.arrival import RepeatCaller, headers_of
 from ortoo.common.grpc.layers.layer import Layer, ServedCall
 from ortoo.snode.rocketmq.protocol.namespaces import NAMESPACE_HEADER, add_namespace, remove_namespace
 
