@@ -97,7 +97,7 @@ def test_pings_without_calls_are_limited() -> None:
     lifetime = busy()
     assert not any(lifetime.on_ping(at) for at in range(0, 100, 5))
     assert [lifetime.on_ping(at) for at in (96, 97, 98, 99)] == [False, False, False, True]
-    lifetime.on_request()
+    lifetime.on_data()
     assert not lifetime.on_ping(99.5)
 
 

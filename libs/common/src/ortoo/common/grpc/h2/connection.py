@@ -117,6 +117,7 @@ class H2Connection(Endpoint):
 
     def send_answer(self, stream_id: int, message: bytes) -> None:
         """Queue a whole successful answer: a message, or several ones, with prefixes."""
+        self._lifetime.on_data()
         h2 = self.h2
         try:
             h2.send_response(stream_id, RESPONSE)
@@ -188,7 +189,7 @@ class H2Connection(Endpoint):
                 continue
             calls, kind = self.calls, type(event)
             if kind is engine.DataReceived:
-                self._lifetime.on_request()
+                self._lifetime.on_data()
                 if (call := calls.get(event.stream_id)) is not None:
                     self._hold(event)
                     call.on_data(event.data, is_last=event.end_stream)
@@ -222,7 +223,7 @@ class H2Connection(Endpoint):
         if not is_whole or call is None or not call.on_request(following.data):
             return None
         self._acknowledge(stream_id, len(following.data))
-        self._lifetime.on_request()
+        self._lifetime.on_data()
         return following
 
     def _repeat(self, request: RepeatedRequest, headers: Headers, event: Any) -> bool:
@@ -245,7 +246,7 @@ class H2Connection(Endpoint):
             return False
         self._acknowledge(stream_id, len(event.data))
         self.send_answer(stream_id, answer)
-        self._lifetime.on_request()
+        self._lifetime.on_data()
         if not self.calls:
             self._lifetime.on_calls(0, self._lifetime.heard_s)
         return True
@@ -255,7 +256,7 @@ class H2Connection(Endpoint):
         if not poll.begin(event.data, polls):
             return False
         self._drop(event)
-        self._lifetime.on_request()
+        self._lifetime.on_data()
         self._add(poll)
         return True
 

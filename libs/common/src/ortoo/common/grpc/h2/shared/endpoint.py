@@ -179,6 +179,7 @@ class Endpoint(asyncio.BufferedProtocol):
 
     def send_data(self, stream_id: int, *parts: bytes) -> None:
         """Queue bytes of a message."""
+        self._lifetime.on_data()
         try:
             for part in parts:
                 self.h2.send_data(stream_id, part)

@@ -97,8 +97,11 @@ class Lifetime:
         """The number of open calls has changed to `count`, from or to 0."""
         self._idle_since_s = None if count else now_s
 
-    def on_request(self) -> None:
-        """The peer has sent a call or data, after which it may ping again."""
+    def on_data(self) -> None:
+        """The peer has sent a call or data, or gets an answer, after which it may ping again.
+
+        The core of gRPC pings after data it has received, to measure how much the way to it can carry.
+        """
         self._strikes = 0
 
     def on_ping(self, now_s: float) -> bool:
