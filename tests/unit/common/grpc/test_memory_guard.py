@@ -3,6 +3,7 @@
 from ortoo.common.grpc.limits.memory_guard import (
     CALM_INTERVAL_S,
     FREEING_S,
+    FUTILE_INTERVAL_MAX_S,
     FUTILE_INTERVAL_S,
     REST_INTERVAL_S,
     SHRINK_INTERVAL_S,
@@ -76,3 +77,47 @@ def test_a_process_that_jumps_to_its_limit_shrinks_first() -> None:
     assert guard.next_step(900 * MIB, 50.0) is Step.SHRINK
     guard.on_memory_returned(900 * MIB, 895 * MIB, 50.0)
     assert guard.next_step(895 * MIB, 50.1) is Step.END_CONNECTIONS
+
+
+def returns_until(guard: MemoryGuard, resident_mib: int, from_s: float, to_s: float) -> list[float]:
+    """The times at which a process of this size returns memory, if no return frees any."""
+    found: list[float] = []
+    for now_s in range(int(from_s), int(to_s)):
+        if guard.next_step(resident_mib * MIB, now_s) is Step.SHRINK:
+            guard.on_memory_returned(resident_mib * MIB, resident_mib * MIB, now_s)
+            found.append(now_s)
+    return found
+
+
+def test_returns_that_free_nothing_become_rare() -> None:
+    """Thousands of clients need their memory for hours, and each return stops the process for a moment."""
+    guard, budget = guard_of()
+    budget.share("polls").draw_unchecked(20 * MIB)
+    found = returns_until(guard, 300, 0, 3 * 3_600)
+    assert found[0] == REST_INTERVAL_S
+    assert found[-1] - found[-2] == FUTILE_INTERVAL_MAX_S
+    assert len(found) <= 3 * 3_600 / FUTILE_INTERVAL_MAX_S + 6
+
+
+def test_memory_goes_back_soon_after_a_flood_of_a_process_of_rare_returns() -> None:
+    """Whether the flood is known by the memory that it used, or only by the growth of the process."""
+    guard, budget = guard_of()
+    returns_until(guard, 300, 0, 3_600)
+    share = budget.share("flood")
+    share.draw_unchecked(30 * MIB)
+    assert not returns_until(guard, 310, 3_600, 3_610)
+    share.close()
+    assert returns_until(guard, 310, 3_610, 3_610 + int(FUTILE_INTERVAL_S) + 1)
+    returns_until(guard, 310, 3_660, 7_200)
+    assert returns_until(guard, 370, 7_200, 7_200 + int(FUTILE_INTERVAL_S) + 1)
+
+
+def test_returns_near_the_limit_make_no_later_return_rare() -> None:
+    """They follow each other at once, so they say little about the memory that is free a minute later."""
+    guard, _ = guard_of()
+    now_s = 100.0
+    for _ in range(20):
+        assert guard.next_step(700 * MIB, now_s) is Step.SHRINK
+        guard.on_memory_returned(700 * MIB, 700 * MIB, now_s)
+        now_s += SHRINK_INTERVAL_S
+    assert returns_until(guard, 640, now_s, now_s + FUTILE_INTERVAL_S + 1)

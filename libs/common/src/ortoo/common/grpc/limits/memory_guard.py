@@ -23,8 +23,12 @@ FRESH_S = 2.0
 """Time for which a return of memory that did not help is not repeated."""
 FREEING_S = 0.3
 """Time until the memory of closed connections is free."""
-REST_INTERVAL_S, FUTILE_INTERVAL_S = 20.0, 40.0
-"""Intervals at which freed memory is returned below SHRINK_PERCENT: usually, and after a return that freed little."""
+REST_INTERVAL_S, FUTILE_INTERVAL_S, FUTILE_INTERVAL_MAX_S = 20.0, 40.0, 640.0
+"""Intervals at which freed memory is returned below SHRINK_PERCENT: usually, and after a return that freed little.
+
+A return stops the process for a tenth of a second if thousands of clients wait. Each further return that frees little
+doubles the interval up to the maximum. It is shorter again when the process has grown, or uses less of its budget.
+"""
 REST_GROWTH_BYTES = 48 << 20
 """The growth of the process that is required for a return of memory below SHRINK_PERCENT."""
 FUTILE_BYTES = 8 << 20
@@ -52,18 +56,27 @@ class MemoryGuard:
         """The smallest resident memory since the process is ready."""
         self._shrunk_at_s = self._ended_at_s = float("-inf")
         self._rest_s = REST_INTERVAL_S
+        self._returned_bytes = 0
+        """The resident memory after the last return."""
+        self._used_most_bytes = 0
+        """The largest use of the budget since the last return."""
         self.interval_s = CALM_INTERVAL_S
         """Time until the next check."""
 
     def start(self, resident_bytes: int, now_s: float) -> None:
         """Record the resident memory of the process at the time when it is ready."""
-        self._floor_bytes, self._shrunk_at_s = resident_bytes, now_s
+        self._floor_bytes = self._returned_bytes = resident_bytes
+        self._shrunk_at_s = now_s
 
     def on_memory_returned(self, before_bytes: int, resident_bytes: int, now_s: float) -> None:
         """Note that freed memory was returned, with the resident memory before and after it."""
+        longer_s = 2 * min(self._rest_s, now_s - self._shrunk_at_s)
         self._shrunk_at_s = now_s
         self._floor_bytes = min(self._floor_bytes, resident_bytes)
-        self._rest_s = FUTILE_INTERVAL_S if before_bytes - resident_bytes < FUTILE_BYTES else REST_INTERVAL_S
+        self._returned_bytes, self._used_most_bytes = resident_bytes, self._budget.used_bytes
+        is_futile = before_bytes - resident_bytes < FUTILE_BYTES
+        futile_s = min(max(longer_s, FUTILE_INTERVAL_S), FUTILE_INTERVAL_MAX_S)
+        self._rest_s = futile_s if is_futile else REST_INTERVAL_S
 
     def next_step(self, resident_bytes: int, now_s: float) -> Step:
         """The next action, by the current resident memory."""
@@ -79,6 +92,14 @@ class MemoryGuard:
             return Step.END_CONNECTIONS
         if percent >= SHRINK_PERCENT:
             return Step.SHRINK if since_s >= SHRINK_INTERVAL_S else Step.NOTHING
-        has_grown = resident_bytes - self._floor_bytes >= REST_GROWTH_BYTES
-        is_busy = self._budget.used_bytes * 100 > self._budget.bytes_max * BUSY_PERCENT
-        return Step.SHRINK if has_grown and not is_busy and since_s >= self._rest_s else Step.NOTHING
+        return Step.SHRINK if self._may_free_more(resident_bytes) and since_s >= self._rest_s else Step.NOTHING
+
+    def _may_free_more(self, resident_bytes: int) -> bool:
+        """Whether a return of memory below SHRINK_PERCENT may help; recent changes make the next one due earlier."""
+        used_bytes = self._budget.used_bytes
+        self._used_most_bytes = max(self._used_most_bytes, used_bytes)
+        has_grown = resident_bytes - self._returned_bytes >= REST_GROWTH_BYTES
+        if has_grown or self._used_most_bytes - used_bytes >= FUTILE_BYTES:
+            self._rest_s = min(self._rest_s, FUTILE_INTERVAL_S)
+        is_busy = used_bytes * 100 > self._budget.bytes_max * BUSY_PERCENT
+        return resident_bytes - self._floor_bytes >= REST_GROWTH_BYTES and not is_busy
