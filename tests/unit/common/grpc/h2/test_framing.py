@@ -8,9 +8,11 @@ from ortoo.common.grpc.h2.framing import (
     MessageReader,
     MessageTooLarge,
     frame,
+    pack,
     read_metadata,
     timeout_s,
     trailers,
+    unpack,
     write_metadata,
 )
 
@@ -74,3 +76,14 @@ def test_statuses() -> None:
         (b"grpc-message", b"100 %25 of %C3%A9%0A"),
         (b"k", b"v"),
     )
+
+
+@given(
+    st.lists(
+        st.tuples(st.binary(min_size=1), st.binary()).map(lambda pair: tuple(one.replace(b"\0", b"0") for one in pair)),
+        min_size=1,
+    )
+)
+def test_packed_headers_are_the_same_headers(headers: list[tuple[bytes, bytes]]) -> None:
+    """Also empty values."""
+    assert unpack(pack(tuple(headers))) == tuple(headers)

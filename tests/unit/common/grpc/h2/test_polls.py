@@ -1,6 +1,7 @@
 """Calls of an h2 server that wait without being made, and how each of them ends."""
 
 import asyncio
+import gc
 from collections.abc import AsyncIterator, Callable, Sequence
 from typing import Any
 
@@ -8,7 +9,7 @@ import grpc
 import pytest
 
 from ortoo.common.errors import Overloaded
-from ortoo.common.grpc.h2.polls import H2Poll
+from ortoo.common.grpc.h2.polls import NO_HEADERS, H2Poll
 from ortoo.common.grpc.h2.server import H2Server
 from ortoo.common.grpc.layers.arrival import RepeatCaller
 from ortoo.common.grpc.layers.coding import Decoding
@@ -52,8 +53,10 @@ class Service:
         self.waiting: dict[bytes, Any] = {}
         self.over: list[str] = []
         self.keys: list[Key] = []
+        self.metadata: tuple[tuple[str, str], ...] = ()
 
     async def Call(self, request: bytes, context: Any) -> AsyncIterator[bytes]:  # gRPC's name
+        self.metadata = context.invocation_metadata()
         yield request
         remaining_s = context.time_remaining()
         yield b"made after %d" % round(context.waited_s)
@@ -147,6 +150,18 @@ async def test_the_rest_of_the_time_limits_the_call(served: Served) -> None:
     assert 400 < int((await answers(call))[-1]) < 600
     await served.until_over()
     assert served.service.over == ["over"]
+
+
+async def test_a_wait_keeps_its_headers_until_it_becomes_a_call(served: Served) -> None:
+    """As one object, because thousands of calls wait, and a garbage collection visits the objects of all."""
+    metadata = (("tenant", "a"), ("empty", ""), ("long", "x" * 1_000))
+    call, wait = await served.waiting(metadata=metadata)
+    parts = [one for one in gc.get_referents(wait) if isinstance(one, tuple) and one]
+    assert not parts
+    assert wait.headers is NO_HEADERS
+    wait.make(lambda: served.service.over.append("over"))
+    assert await answers(call) == [b"x", b"made after 0"]
+    assert set(metadata) <= set(served.service.metadata)
 
 
 @pytest.mark.parametrize("reason", ["handler", "layer", "memory", "size", "binary header"])

@@ -2,6 +2,7 @@
 
 from collections.abc import Callable
 from contextvars import ContextVar
+from functools import partial
 from typing import Any
 
 import grpc
@@ -43,6 +44,8 @@ class CallMetrics(Layer):
         self.open_streams: dict[str, int] = {}
         self.unary_in_flight = 0
         self._clock = clock
+        self._on_poll_end = self._end_poll
+        """Kept once, because thousands of polls may wait."""
 
     def register(self, metrics: Metrics) -> None:
         """Register the metrics of calls."""
@@ -76,15 +79,13 @@ class CallMetrics(Layer):
 
     def on_poll(self, method: Method) -> Callable[[str], None]:
         """Count a call that waits as open. A call that is made later is counted when it is made."""
-        began_s = self._clock.monotonic_s()
         self._count_open(method, 1)
+        return partial(self._on_poll_end, method, self._clock.monotonic_s())
 
-        def end(status: str) -> None:
-            self._count_open(method, -1)
-            if status:
-                self._count(method.path[1:], status, (self._clock.monotonic_s() - began_s) * 1000)
-
-        return end
+    def _end_poll(self, method: Method, began_s: float, status: str) -> None:
+        self._count_open(method, -1)
+        if status:
+            self._count(method.path[1:], status, (self._clock.monotonic_s() - began_s) * 1000)
 
     def on_repeated(self, method: Method) -> None:
         """Count a call that was answered at once."""

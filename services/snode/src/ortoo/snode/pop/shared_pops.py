@@ -10,7 +10,7 @@ from ortoo.common.groups.pop import AwaitRequest
 from ortoo.snode.cluster.runtime import Runtime
 from ortoo.snode.pop.call import PopCall, PopResult, PopSource, merge
 from ortoo.snode.pop.source_pops import SourcePops
-from ortoo.snode.pop.watches import PopWatch, PopWatches, WaitingPop, wake
+from ortoo.snode.pop.watches import PopWatch, PopWatches, WaitingPop
 
 AttemptKey = tuple[str, str, str]
 """Group, topic, attempt id."""
@@ -112,7 +112,7 @@ class SharedPops:
         """Wake the waiting pops of an attempt. They fail with Conflict."""
         for pop in self._waiting.get(_attempt(call), ()):
             pop.is_cancelled = True
-            wake(pop)
+            pop.wake()
 
     async def _ask(
         self, pairs: Sequence[tuple[PopSource, PopWatch]], call: PopCall, failed: dict[PopWatch, OrtooError]

@@ -4,7 +4,6 @@ import asyncio
 from collections.abc import Callable, Container, Iterable, Iterator, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass, field, replace
-from functools import partial
 
 from ortoo.common.errors import OrtooError, Unavailable, Unsupported
 from ortoo.common.groups.pop import AwaitRequest
@@ -35,6 +34,13 @@ class WaitingPop:
     """The watches whose enode was unreachable before. If it still is, this pop is not woken again."""
     deadline: int = 0
     """The number of its deadline while it waits."""
+
+    def wake(self) -> bool:
+        """Wake this pop; False if it was woken before."""
+        if self.woken.done():
+            return False
+        self.woken.set_result(None)
+        return True
 
 
 class PopWatch:
@@ -92,7 +98,7 @@ class PopWatch:
         while count and self._waiting:
             pop = next(iter(self._waiting))
             del self._waiting[pop]
-            count -= wake(pop)
+            count -= pop.wake()
 
     def add(self, pop: WaitingPop) -> None:
         """Wake this pop when its turn comes, or when the wait at the enode fails."""
@@ -130,7 +136,7 @@ class PopWatch:
     def _report(self, failure: OrtooError, pops: Iterable[WaitingPop]) -> None:
         for pop in pops:
             pop.failures[self] = failure
-            wake(pop)
+            pop.wake()
 
     async def _await_messages_or_error(self) -> OrtooError | None:
         try:
@@ -235,7 +241,7 @@ class PopWatches:
         self.add(pop, watches, until_s)
         others = [background.start_future("pop change", event.wait()) for event in events]
         for other in others:
-            other.add_done_callback(lambda _: wake(pop))
+            other.add_done_callback(lambda _: pop.wake())
         try:
             await pop.woken
         finally:
@@ -248,7 +254,7 @@ class PopWatches:
         """Wake a pop when one of its watches is no longer quiet, or at a monotonic time."""
         for watch in watches:
             watch.add(pop)
-        pop.deadline = self._wheel.add(until_s, partial(wake, pop))
+        pop.deadline = self._wheel.add(until_s, pop.wake)
 
     def remove(self, pop: WaitingPop, watches: Iterable[PopWatch]) -> None:
         """Forget a pop that no longer waits."""
@@ -259,11 +265,3 @@ class PopWatches:
     async def close(self) -> None:
         """End the waits for deadlines."""
         await self._wheel.close()
-
-
-def wake(pop: WaitingPop) -> bool:
-    """Wake a pop; False if it was woken before."""
-    if pop.woken.done():
-        return False
-    pop.woken.set_result(None)
-    return True

@@ -4,6 +4,7 @@ import base64
 import binascii
 import re
 from collections.abc import Iterable, Sequence
+from itertools import chain
 from struct import Struct
 from typing import Any, Final
 from urllib.parse import quote
@@ -20,6 +21,7 @@ _PREFIX: Final = Struct(">BI")
 CONTENT_TYPE: Final = b"application/grpc"
 RESPONSE: Final[Headers] = ((b":status", b"200"), (b"content-type", CONTENT_TYPE))
 OK_TRAILERS: Final[Headers] = ((b"grpc-status", b"0"),)
+_SEPARATOR: Final = b"\0"
 _UNITS_S: Final = {b"H": 3600.0, b"M": 60.0, b"S": 1.0, b"m": 1e-3, b"u": 1e-6, b"n": 1e-9}
 _TIMEOUT: Final = re.compile(rb"([0-9]{1,8})([HMSmun])")
 _DETAILS_SAFE: Final = "".join(chr(code) for code in range(0x20, 0x7F) if chr(code) != "%")
@@ -121,6 +123,17 @@ def read_metadata(headers: Headers) -> Metadata:
         for key, value in headers
         if key[:1] != b":" and key not in _RESERVED
     )
+
+
+def pack(headers: Headers) -> bytes:
+    """Headers of a call as one object. HTTP/2 allows no NUL in them."""
+    return _SEPARATOR.join(chain.from_iterable(headers))
+
+
+def unpack(data: bytes) -> Headers:
+    """The packed headers."""
+    parts = iter(data.split(_SEPARATOR))
+    return tuple(zip(parts, parts, strict=True))
 
 
 def write_metadata(metadata: Iterable[tuple[str, Any]]) -> Headers:

@@ -1,22 +1,37 @@
 """A call of an h2 server that waits without being made (`ortoo.common.grpc.layers.polls`)."""
 
 from collections.abc import Callable, Sequence
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Final
 
-from ortoo.common.grpc.h2.framing import PREFIX_BYTES, RESPONSE, Headers, frame, trailers
-from ortoo.common.grpc.h2.headers import RepeatedRequest
+from ortoo.common.grpc.h2.framing import PREFIX_BYTES, RESPONSE, Headers, frame, pack, trailers, unpack
+from ortoo.common.grpc.h2.headers import RawHeaders, RepeatedRequest
 from ortoo.common.grpc.layers.polls import End, Polls, Stop
 
 if TYPE_CHECKING:
     from ortoo.common.grpc.h2.connection import H2Connection
 
 OK, CANCELLED = "OK", "CANCELLED"
+NO_HEADERS: Final = RawHeaders({})
 
 
 class H2Poll:
-    """One call. For its connection it is like an `H2Call`, whose place it has until the call is made."""
+    """One call. For its connection it is like an `H2Call`, whose place it has until the call is made.
 
-    __slots__ = ("_began_s", "_connection", "_data", "_ends", "_raw", "_stop", "headers", "stream_id", "timeout_s")
+    It waits for long, so it keeps few objects: each costs a cache miss or two when it is freed.
+    """
+
+    __slots__ = (
+        "_began_s",
+        "_connection",
+        "_data",
+        "_ends",
+        "_packed",
+        "_raw",
+        "_stop",
+        "headers",
+        "stream_id",
+        "timeout_s",
+    )
 
     is_served = True
     task = None
@@ -25,7 +40,10 @@ class H2Poll:
         self._connection = connection
         self.stream_id = request.stream_id
         self._raw = raw
+        self._packed = b""
+        """The headers as one object, while the call waits."""
         self.headers = request.headers
+        """The headers of the caller; empty while the call waits."""
         self.timeout_s = request.timeout_s
         self._began_s = connection.loop.time()
         self._data = b""
@@ -45,7 +63,8 @@ class H2Poll:
         found = polls.begin(data[PREFIX_BYTES:], self)
         if found is None:
             return False
-        self._data = data
+        self._data, self._packed = data, pack(self._raw)
+        self._raw, self.headers = (), NO_HEADERS
         self._stop, self._ends = found
         return True
 
@@ -61,7 +80,7 @@ class H2Poll:
         self._stop = None
         self._end("")
         waited_s = self._connection.loop.time() - self._began_s
-        call = self._connection.make(self.stream_id, self._raw, self._data, waited_s)
+        call = self._connection.make(self.stream_id, unpack(self._packed), self._data, waited_s)
         if call is None or call.is_closed:
             over()
         else:

@@ -70,8 +70,8 @@ class CallMemory(Layer):
         self.ended = {"unread": 0, "headers": 0, "requests": 0}
         """The number of closed connections whose peers did not read, sent too long headers, or sent no requests."""
         self._log_rate = LogRateLimit()
-        self._polls: dict[str, MemoryShare] = {}
-        """The memory of calls that wait without being made, by the path of the method."""
+        self._polls: dict[str, tuple[MemoryShare, Callable[[str], None]]] = {}
+        """By the path of a method: the memory of its calls that wait without being made, and the end of each."""
 
     def arrive(self, arrival: Arrival) -> None:
         """Count the memory of a call without its request, if necessary after ending older calls of this kind.
@@ -101,11 +101,12 @@ class CallMemory(Layer):
 
     def on_poll(self, method: Method) -> Callable[[str], None]:
         """Count a call that waits like one that was made. Errors: Overloaded."""
-        share = self._polls.get(method.path)
-        if share is None:
-            share = self._polls[method.path] = self._budget.share(method.path.rpartition("/")[2])
+        if (known := self._polls.get(method.path)) is None:
+            share = self._budget.share(method.path.rpartition("/")[2])
+            known = self._polls[method.path] = share, lambda _: share.release_fixed(CALL_BYTES)
+        share, end = known
         share.draw_fixed(CALL_BYTES, is_request=not method.is_response_stream)
-        return lambda _: share.release_fixed(CALL_BYTES)
+        return end
 
     def enter(self, call: ServedCall) -> None:
         """Draw the memory of the call. Errors: Overloaded, and for a refused call the error of `arrive`."""
