@@ -5,6 +5,7 @@ from typing import Any
 
 from ortoo.common.grpc.h2.limits import WireLimits
 from ortoo.common.grpc.h2.shared.endpoint import Endpoint
+from ortoo.common.grpc.h2.shared.looks import Looks
 from ortoo.common.process.background import Background
 
 STREAM = 1
@@ -28,7 +29,7 @@ class Window:
 async def test_all_senders_of_a_stream_go_on_when_its_window_opens() -> None:
     """One of them is cancelled before, which ends no other one."""
     window = Window()
-    endpoint = Endpoint(WireLimits(), window)
+    endpoint = Endpoint(WireLimits(), window, Looks())
     endpoint.calls[STREAM] = object()
     async with asyncio.timeout(60), Background("test") as background:
         cancelled, *senders = [background.spawn("send", endpoint.wait_until_sent(STREAM, 50)) for _ in range(4)]

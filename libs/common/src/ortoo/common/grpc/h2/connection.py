@@ -43,7 +43,7 @@ class H2Connection(Endpoint):
     )
 
     def __init__(self, server: Owner, port: Port) -> None:
-        super().__init__(server.limits, server.limits.connection())
+        super().__init__(server.limits, server.limits.connection(), server.looks)
         self.server = server
         self.port = port
         self.calls: dict[int, H2Call | H2Poll] = {}

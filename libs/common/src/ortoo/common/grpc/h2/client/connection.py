@@ -10,6 +10,7 @@ from ortoo.common.grpc.h2.client.call import UNAVAILABLE, H2StreamCall
 from ortoo.common.grpc.h2.framing import CONTENT_TYPE, write_metadata
 from ortoo.common.grpc.h2.limits import WireLimits
 from ortoo.common.grpc.h2.shared.endpoint import Endpoint
+from ortoo.common.grpc.h2.shared.looks import Looks
 
 AGENT = b"ortoo-h2"
 
@@ -25,7 +26,7 @@ class H2ClientConnection(Endpoint):
         scheme: bytes = b"http",
     ) -> None:
         """`on_gone` is called when no further call may begin on it, because it was lost or the server stops."""
-        super().__init__(limits, limits.client_connection())
+        super().__init__(limits, limits.client_connection(), Looks())
         self.calls: dict[int, H2StreamCall] = {}
         self.is_ready = self.loop.create_future()
         """Done when the server has sent its settings; fails with OSError when the connection breaks before."""

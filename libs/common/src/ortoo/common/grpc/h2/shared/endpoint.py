@@ -8,6 +8,7 @@ from typing import Any, Final
 from ortoo.common.grpc.h2 import engine
 from ortoo.common.grpc.h2.limits import CONNECTION_WINDOW_BYTES, WireLimits
 from ortoo.common.grpc.h2.shared.lifetime import Lifetime, Step
+from ortoo.common.grpc.h2.shared.looks import Looks
 from ortoo.common.process.containment import record_contained
 
 NO_ERROR, PROTOCOL_ERROR, CANCEL, ENHANCE_YOUR_CALM = 0, 1, 8, 11
@@ -40,6 +41,8 @@ class Endpoint(asyncio.BufferedProtocol):
         "_is_paused",
         "_is_receiving",
         "_lifetime",
+        "_look_number",
+        "_looks",
         "_received",
         "_taken",
         "_timers",
@@ -52,8 +55,8 @@ class Endpoint(asyncio.BufferedProtocol):
         "loop",
     )
 
-    def __init__(self, limits: WireLimits, h2: Any) -> None:
-        """`h2` is the state of a new connection, of a server or of a client."""
+    def __init__(self, limits: WireLimits, h2: Any, looks: Looks) -> None:
+        """`h2` is the state of a new connection, of a server or of a client, whose connections share `looks`."""
         self.loop = asyncio.get_running_loop()
         self.limits = limits
         self.calls: dict[int, Any] = {}
@@ -63,8 +66,10 @@ class Endpoint(asyncio.BufferedProtocol):
         self._received = _RECEIVED.buffer
         self._transport: Any = None
         self._lifetime: Lifetime
+        self._looks = looks
+        self._look_number = 0
         self._timers: list[asyncio.TimerHandle] = []
-        """The next look at the connection, followed by the limits of its set-up."""
+        """The limits of its set-up."""
         self._is_begun = self._is_due = self._is_receiving = self._is_paused = self._is_closing = False
         self._held: dict[int, int] = {}
         """By stream: the number of received bytes by which the peer's windows were not opened again."""
@@ -80,8 +85,8 @@ class Endpoint(asyncio.BufferedProtocol):
         self.h2.initiate_connection(settings)
         self.h2.set_local_window_size(CONNECTION_WINDOW_BYTES)
         limits = {self.limits.set_up_max_s, self.limits.settings_max_s}
-        self._timers = [self._next_look(self.loop.time())]
-        self._timers += [self.loop.call_later(wait_s, self._check_set_up) for wait_s in limits]
+        self._await_look(self.loop.time())
+        self._timers = [self.loop.call_later(wait_s, self._check_set_up) for wait_s in limits]
         self.flush()
 
     def admit(self, transport: Any) -> bool:
@@ -250,6 +255,7 @@ class Endpoint(asyncio.BufferedProtocol):
         if self.is_lost:
             return
         self.is_lost = True
+        self._looks.remove(self, self._look_number)
         for timer in self._timers:
             timer.cancel()
         self._end_calls()
@@ -265,8 +271,10 @@ class Endpoint(asyncio.BufferedProtocol):
         if not self.is_lost and self._lifetime.is_set_up_late(self.loop.time()):
             self.abort()
 
-    def _look(self) -> None:
+    def look(self) -> None:
         """Do what is due by the clock."""
+        if self.is_lost:  # by an earlier look
+            return
         now_s = self.loop.time()
         step = self._lifetime.next_step(now_s)
         if step is Step.BREAK:
@@ -277,10 +285,10 @@ class Endpoint(asyncio.BufferedProtocol):
             self.h2.ping()
             self.flush()
         if not self.is_lost:
-            self._timers[0] = self._next_look(now_s)
+            self._await_look(now_s)
 
-    def _next_look(self, now_s: float) -> asyncio.TimerHandle:
-        return self.loop.call_later(self._lifetime.next_look_s(now_s) - now_s, self._look)
+    def _await_look(self, now_s: float) -> None:
+        self._look_number = self._looks.add(self, self._lifetime.next_look_s(now_s))
 
     def retire(self) -> None:
         """Begin no further calls on this connection, and close it after its last call."""

@@ -28,6 +28,22 @@ class Step(enum.Enum):
 class Lifetime:
     """The times of one connection."""
 
+    __slots__ = (
+        "_age_s",
+        "_begun_s",
+        "_empty_reset_s",
+        "_empty_resets",
+        "_idle_since_s",
+        "_is_retired",
+        "_is_set_up",
+        "_last_ping_s",
+        "_limits",
+        "_pinged_s",
+        "_strikes",
+        "are_settings_known",
+        "heard_s",
+    )
+
     def __init__(self, limits: WireLimits, now_s: float, spread: float) -> None:
         """The connection begins now. `spread`, from -1 to 1, makes its age differ from that of others."""
         self._limits = limits

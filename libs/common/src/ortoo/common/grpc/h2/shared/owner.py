@@ -4,6 +4,7 @@ from typing import TYPE_CHECKING, Any, Protocol
 
 from ortoo.common.grpc.h2.headers import RepeatedRequests
 from ortoo.common.grpc.h2.limits import WireLimits
+from ortoo.common.grpc.h2.shared.looks import Looks
 from ortoo.common.grpc.h2.shared.turns import Turns
 from ortoo.common.process.clock import Clock
 
@@ -17,6 +18,7 @@ class Owner(Protocol):
     clock: Clock
     limits: WireLimits
     repeated: RepeatedRequests
+    looks: Looks
     turns: Turns
 
     def find_method(self, path: str) -> Any:

@@ -1,0 +1,50 @@
+"""Looks at connections when something may be due by the clock. Many connections share a timer.
+
+A timer of its own costs each connection several objects, and wakes the process for it alone.
+"""
+
+import asyncio
+import math
+from typing import Final, Protocol
+
+from ortoo.common.process.containment import record_contained
+
+LOOKS_PER_S: Final = 4
+"""The number of times in a second at which connections are looked at."""
+
+
+class Looked(Protocol):
+    """A connection that is looked at."""
+
+    def look(self) -> None:
+        """Do what is due by the clock."""
+
+
+class Looks:
+    """The next looks at the connections of a server or a client."""
+
+    def __init__(self) -> None:
+        self._due: dict[int, dict[Looked, None]] = {}
+        """By the number of the time, for which there is a timer."""
+
+    def add(self, connection: Looked, due_s: float) -> int:
+        """Look at a connection at a time of the event loop or a little later; returns a number for `remove`."""
+        number = math.ceil(due_s * LOOKS_PER_S)
+        connections = self._due.get(number)
+        if connections is None:
+            connections = self._due[number] = {}
+            loop = asyncio.get_running_loop()
+            loop.call_later(number / LOOKS_PER_S - loop.time(), self._look, number)
+        connections[connection] = None
+        return number
+
+    def remove(self, connection: Looked, number: int) -> None:
+        """Do not look at a connection at this time; no effect if the time has passed."""
+        self._due.get(number, {}).pop(connection, None)
+
+    def _look(self, number: int) -> None:
+        for connection in list(self._due.pop(number)):
+            try:
+                connection.look()
+            except Exception as error:  # the others are other peers'
+                record_contained("h2 look", error)
