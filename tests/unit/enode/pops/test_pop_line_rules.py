@@ -128,19 +128,31 @@ def test_a_part_is_leased_again_as_the_same_attempt_for_its_whole_time() -> None
 
 
 def test_a_lease_is_over_at_its_end_for_those_who_want_to_know() -> None:
-    """With `include_finished` finished messages are included; other leases' messages never are."""
+    """As for finished messages; other leases' messages are not counted."""
     it = line()
     taken(it, 0, NEW, limit=4)
     it.finish([(1, 1)], NEW)
     taken(it, 50, NEW + 1, limit=2)
     whole = [(0, 6)]
-    assert it.expired(whole, NEW, 99, include_finished=False) == set()
-    assert it.expired(whole, NEW, 99, include_finished=True) == {1}
-    assert it.expired(whole, NEW, 100, include_finished=False) == {0, 2, 3}
-    assert it.expired([(0, 2), (3, 3)], NEW, 100, include_finished=True) == {0, 1, 3}
-    assert it.expired(whole, NEW + 1, 150, include_finished=False) == {4, 5}
+    assert it.expired_or_finished(whole, NEW, 99) == {1}
+    assert it.expired_or_finished(whole, NEW, 100) == {0, 1, 2, 3}
+    assert it.expired_or_finished([(0, 2), (3, 3)], NEW, 100) == {0, 1, 3}
+    assert it.expired_or_finished(whole, NEW + 1, 150) == {1, 4, 5}
     it.finish([(4, 2)], NEW + 1)
-    assert it.expired([(3, 3)], NEW + 1, 150, include_finished=True) == {4, 5}
+    assert it.expired_or_finished([(3, 3)], NEW + 1, 150) == {4, 5}
+
+
+def test_messages_of_a_lease_that_is_over_are_not_finished_for_those_who_want_to_know() -> None:
+    """They are stale. Finished messages are skipped, and overlapping ranges count once."""
+    it = line()
+    taken(it, 0, NEW, limit=4)
+    taken(it, 50, NEW + 1, limit=2)
+    assert it.finish([(0, 1), (1, 1)], NEW, 99).rows == [(0, 1, 1), (1, 1, 1)]
+    late = it.finish([(0, 6)], NEW, 100)
+    assert (late.rows, late.stale) == ([], [2, 3, 4, 5])
+    settled = it.finish([(0, 3), (2, 2)], NEW)
+    assert (settled.rows, settled.stale) == ([(2, 1, 1), (3, 1, 1)], [])
+    assert it.leased_count == 2
 
 
 def test_order_is_switched_on_and_off_over_what_is_there() -> None:

@@ -262,3 +262,26 @@ async def test_a_reset_in_the_same_read(client: Client) -> None:
     client.h2.reset_stream(stream_id)
     client._writer.write(sent + client.h2.data_to_send())
     assert await client.call(b"x") == b"x 1"
+
+
+async def test_requests_of_several_threads_are_interleaved(client: Client) -> None:
+    """The data of a request may follow the headers of others. Only a request without its data becomes a call."""
+    first, second = (client.h2.send_request(HEADERS) for _ in range(2))
+    client.h2.send_data(first, frame(b"x"), end_stream=True)
+    client.send()
+    assert await client.answers() == [b"x 1"]
+    assert client.arrivals.calls == 2
+    client.h2.send_data(second, frame(b"x"), end_stream=True)
+    client.send()
+    assert await client.answers() == [b"x 1"]
+
+
+async def test_a_window_update_before_the_data(client: Client) -> None:
+    """Clients with gRPC's C core send it for each request."""
+    stream_id = client.h2.send_request(HEADERS)
+    sent = client.h2.data_to_send()
+    client.h2.send_data(stream_id, frame(b"x"), end_stream=True)
+    update = b"\0\0\4\x08\0" + stream_id.to_bytes(4, "big") + (1_000).to_bytes(4, "big")
+    client._writer.write(sent + update + client.h2.data_to_send())
+    assert await client.answers() == [b"x 1"]
+    assert client.arrivals.calls == 1

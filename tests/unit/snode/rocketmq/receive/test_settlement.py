@@ -168,6 +168,80 @@ async def test_one_entry_is_acked_without_a_task(offset: int, code: d.Code.Value
     assert len(answers) == 1
 
 
+@dataclass
+class Wait:
+    """A call that waits without being made."""
+
+    headers: dict[str, str] = field(default_factory=lambda: {"x-mq-client-id": "c"})
+    answers: list[bytes] = field(default_factory=list)
+    timeout_s: float | None = None
+
+    def answer(self, answers: Sequence[bytes]) -> None:
+        """Keep the answer."""
+        self.answers += answers
+
+    def make(self, over: Callable[[], object]) -> None:
+        """No ack becomes a call later."""
+        raise AssertionError
+
+    def peer(self) -> str:
+        """Unknown."""
+        return ""
+
+    def auth_context(self) -> dict[str, list[bytes]]:
+        """Without TLS."""
+        return {}
+
+
+@pytest.mark.parametrize(("offset", "code"), [(1, d.OK), (2, d.INVALID_RECEIPT_HANDLE), (3, d.PROXY_TIMEOUT)])
+async def test_one_entry_is_acked_without_a_call(offset: int, code: d.Code.ValueType) -> None:
+    """The answer is that of a call. A header may have the namespace."""
+    it, pops, leases = settling()
+    keep(leases, 1, 2, 3)
+    pops.over, pops.failing = {2}, {3: Unavailable("away")}
+    wait, request = Wait(), acks(text(offset))
+    assert it.begin_ack(request.SerializeToString(), (), "", wait) is not None
+    assert leases.remove(handle(offset)) == (code != d.OK)
+    assert wait.answers == [(await it.ack(CALLER, request)).SerializeToString()]
+    wait, request = Wait(), acks(text(offset, group="ns%g", topic_id=9))
+    assert it.begin_ack(request.SerializeToString(), (), "ns", wait) is not None
+    [answer] = map(s.AckMessageResponse.FromString, wait.answers)
+    assert answer.status.code == code
+
+
+async def test_an_unusual_ack_is_a_call() -> None:
+    """Which reports what is wrong; nothing was acked before."""
+    it, pops, _ = settling()
+    pops.failing = {4: ValueError("a defect")}
+    for request, headers in (
+        (acks(), None),
+        (acks(text(1), text(2)), None),
+        (acks(text(1)), {}),
+        (acks(text(1)), {"x-mq-client-id": " "}),
+    ):
+        wait = Wait() if headers is None else Wait(headers)
+        assert it.begin_ack(request.SerializeToString(), (), "", wait) is None
+    for request in (acks("nonsense"), acks(text(1, group="h")), acks(text(1), topic="a b"), acks(text(4))):
+        with pytest.raises((OrtooError, GrpcProxyError, ValueError)):
+            it.begin_ack(request.SerializeToString(), (), "", Wait())
+    assert pops.said == []
+
+
+async def test_a_caller_that_has_left_is_not_answered(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Its message is acked nevertheless."""
+    it, pops, leases = settling()
+    keep(leases, 1)
+    held: list[Callable[[bool], None]] = []
+    monkeypatch.setattr(pops, "finish_one", lambda _, finished: held.append(finished))
+    wait = Wait()
+    leave = it.begin_ack(acks(text(1)).SerializeToString(), (), "", wait)
+    assert leave is not None
+    leave()
+    held[0](False)
+    assert wait.answers == []
+    assert not leases.remove(handle(1))
+
+
 async def test_entries_that_agree_are_answered_together() -> None:
     """A defect has its own error."""
     it, pops, _ = settling()

@@ -53,7 +53,9 @@ def nested(*fields: bytes | memoryview) -> bytes:
     return b"".join(parts)
 
 
-def read_fields(data: memoryview, path: str) -> dict[int, Field]:
+def read_fields(  # noqa: C901  # one loop, because a call for each field would double its time
+    data: memoryview, path: str
+) -> dict[int, Field]:
     """Read the fields of one protobuf message: field number -> number or view.
 
     Raises Invalid, naming `path`, when the bytes are not a protobuf message or contain a field twice, because a column

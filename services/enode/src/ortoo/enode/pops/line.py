@@ -17,6 +17,8 @@ from ortoo.enode.state.interval_map import DeliveryState, IntervalMap, Phase, Pi
 from ortoo.enode.state.tables.pops import PopQueue, noted_offsets
 
 OFFSET_MAX = (1 << 63) - 1
+Ranges = Iterable[tuple[int, int]]
+"""(first offset, count) of each range."""
 UNFINISHED_MAX = 10_000
 """The number of messages of a queue that may be delivered and unfinished; at the limit no new one is delivered."""
 SCANNED_MAX = 10_000
@@ -198,24 +200,17 @@ class PopLine:
             settled.rows.append(_row(piece, number))
         return settled
 
-    def expired(
-        self, ranges: Iterable[tuple[int, int]], number: int, now_ms: int, *, include_finished: bool
-    ) -> set[int]:
-        """Messages whose lease `number` expired and that no other lease holds.
-
-        `include_finished` adds finished messages.
-        """
+    def expired_or_finished(self, ranges: Ranges, number: int, now_ms: int) -> set[int]:
+        """Messages whose lease `number` expired and that no other lease holds, and finished messages."""
         found: set[int] = set()
         for first, count in ranges:
             at, end = first, first + count
             for piece in self.intervals.unfinished(first, end):
-                if include_finished:
-                    found.update(range(at, piece.first))
-                if piece.state is not None and piece.state.number == number and piece.state.until_ms <= now_ms:
+                found.update(range(at, piece.first))
+                if piece.has_expired(number, now_ms):
                     found.update(range(piece.first, piece.end))
                 at = piece.end
-            if include_finished:
-                found.update(range(at, end))
+            found.update(range(at, end))
         return found
 
     def renew_lease_as(self, part: LeasePart, number: int, now_ms: int, duration_ms: int) -> list[Delivered]:
@@ -238,10 +233,18 @@ class PopLine:
                     )
         return rows
 
-    def finish(self, ranges: Iterable[tuple[int, int]], number: int) -> SettleResult:
-        """Finish messages of lease `number`; messages finished before are skipped."""
-        settled = self.owned_attempts(ranges, number)
-        self.drop([row[:2] for row in settled.rows])
+    def finish(self, ranges: Ranges, number: int, now_ms: int | None = None) -> SettleResult:
+        """Finish messages of lease `number`; messages finished before are skipped.
+
+        With `now_ms`, messages whose lease has expired are stale.
+        """
+        settled = SettleResult()
+        for one in ranges:
+            for piece in self._owned_pieces((one,), number, settled, now_ms):
+                settled.rows.append(_row(piece, number))
+                if piece.state is not None and piece.state.phase is Phase.LEASED:
+                    self.leased_count -= piece.end - piece.first
+                self._finish(piece.first, piece.end)
         return settled
 
     def drop(self, ranges: Iterable[tuple[int, int]]) -> None:
@@ -251,14 +254,18 @@ class PopLine:
             for piece in self.intervals.unfinished(first, end) if self.leased_count else ():
                 if piece.state is not None and piece.state.phase is Phase.LEASED:
                     self.leased_count -= piece.end - piece.first
-            self._mark_delivered(first, end)
-            self.intervals.finish(first, end)
-            self._cursor = max(self._cursor, self.intervals.floor)
-            for offset in noted_offsets(self.notes, first, end):
-                del self.notes[offset]
-            if self.keys is not None:
-                for offset in self.keys.finish(first, end, self.intervals):
-                    self._make_next_ready(offset)
+            self._finish(first, end)
+
+    def _finish(self, first: int, end: int) -> None:
+        """Finish messages that no longer count as leased."""
+        self._mark_delivered(first, end)
+        self.intervals.finish(first, end)
+        self._cursor = max(self._cursor, self.intervals.floor)
+        for offset in noted_offsets(self.notes, first, end) if self.notes else ():
+            del self.notes[offset]
+        if self.keys is not None:
+            for offset in self.keys.finish(first, end, self.intervals):
+                self._make_next_ready(offset)
 
     def renew(self, ranges: Iterable[tuple[int, int]], number: int, now_ms: int, duration_ms: int) -> SettleResult:
         """Extend lease `number` of these messages to `duration_ms` from now."""
@@ -283,11 +290,14 @@ class PopLine:
             self._set_state(piece, DeliveryState(Phase.RETURNED, attempt, number, now_ms + delay_ms, delay_ms))
         return settled
 
-    def _owned_pieces(self, ranges: Iterable[tuple[int, int]], number: int, settled: SettleResult) -> list[Piece]:
+    def _owned_pieces(
+        self, ranges: Ranges, number: int, settled: SettleResult, now_ms: int | None = None
+    ) -> list[Piece]:
         owned = []
         for first, count in ranges:
             for piece in self.intervals.unfinished(first, first + count):
-                if self._is_owned_by(piece, number):
+                is_expired = now_ms is not None and piece.has_expired(number, now_ms)
+                if not is_expired and self._is_owned_by(piece, number):
                     owned.append(piece)
                 else:
                     settled.stale.extend(range(piece.first, piece.end))

@@ -36,20 +36,18 @@ class LeaseSettlement:
 
     async def settle(self, group: GroupLines, parts: Iterable[LeasePart], verdict: LeaseVerdict) -> list[StaleMessage]:
         """Apply one verdict; returns messages that the lease no longer holds. Errors: those of `PopLeasing.settle`."""
-        expired: list[StaleMessage] = []
-        parts = [self._drop_expired(group, part, verdict, expired) if part.unexpired_only else part for part in parts]
         if isinstance(verdict, Finish):
-            return expired + await self._finish(group, parts, verdict)
+            return await self._finish(group, parts, verdict)
+        expired: list[StaleMessage] = []
+        parts = [self._drop_expired(group, part, expired) if part.unexpired_only else part for part in parts]
         if isinstance(verdict, Renew):
             return expired + await self._renew(group, parts, verdict)
         return expired + await self._redeliver(group, parts, verdict)
 
-    def _drop_expired(
-        self, group: GroupLines, part: LeasePart, verdict: LeaseVerdict, expired: list[StaleMessage]
-    ) -> LeasePart:
-        """The part without messages whose lease expired. The expired messages are added to `expired`."""
+    def _drop_expired(self, group: GroupLines, part: LeasePart, expired: list[StaleMessage]) -> LeasePart:
+        """The part without finished messages and those whose lease expired. These are added to `expired`."""
         line = group.get_line(part.queue_id)
-        late = line.expired(part.ranges, part.number, group.now_ms(), include_finished=not isinstance(verdict, Finish))
+        late = line.expired_or_finished(part.ranges, part.number, group.now_ms())
         if not late:
             return part
         expired += _stale_messages(part, late)
@@ -61,7 +59,8 @@ class LeaseSettlement:
         finished: dict[int, list[tuple[int, int]]] = {}
         stale: list[StaleMessage] = []
         for part in parts:
-            settled = group.get_line(part.queue_id).finish(part.ranges, part.number)
+            now_ms = group.now_ms() if part.unexpired_only else None
+            settled = group.get_line(part.queue_id).finish(part.ranges, part.number, now_ms)
             stale += _stale_messages(part, settled.stale)
             if settled.rows:
                 finished.setdefault(part.queue_id, []).extend([row[:2] for row in settled.rows])

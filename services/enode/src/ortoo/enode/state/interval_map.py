@@ -38,6 +38,11 @@ class Piece(NamedTuple):
     end: int
     state: DeliveryState | None
 
+    def has_expired(self, number: int, now_ms: int) -> bool:
+        """Whether lease `number` is the newest of these messages, and has ended."""
+        state = self.state
+        return state is not None and state.number == number and state.until_ms <= now_ms
+
 
 class IntervalMap:
     """Disjoint intervals of offsets above `floor`.

@@ -201,8 +201,8 @@ class Store:
     ) -> FetchResult:
         """Read whole batches from `from_offset` on; the first may start before it. At the end, wait for more.
 
-        At least one batch is returned if there is one, and further ones that begin before the offset `before` while
-        they fit `bytes_max` (0 = 1 MiB). A queue that exists and is empty has the range 0 to 0. After `wait_ms` at the
+        At least one batch is returned if there is one, and further ones while they fit `bytes_max` (0 = 1 MiB). These
+        begin before the offset `before`. A queue that exists and is empty has the range 0 to 0. After `wait_ms` at the
         end the answer is empty. With `on_batch` the batches are passed to it, and the answer holds none of them.
 
         Errors:

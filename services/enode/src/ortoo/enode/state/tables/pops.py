@@ -55,7 +55,7 @@ class PopQueue:
 
     def drop_notes(self, first: int, end: int) -> None:
         """Drop the notes of finished messages."""
-        for offset in noted_offsets(self.notes, first, end):
+        for offset in noted_offsets(self.notes, first, end) if self.notes else ():
             del self.notes[offset]
 
 
