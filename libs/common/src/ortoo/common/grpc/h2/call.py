@@ -18,7 +18,6 @@ from ortoo.common.grpc.h2.framing import (
     frame,
     framed,
     trailers,
-    whole_message,
     write_metadata,
 )
 from ortoo.common.grpc.h2.limits import FLUSH_BYTES, UNSENT_BYTES_MAX
@@ -148,11 +147,9 @@ class H2Call:
 
     # Requests.
 
-    def on_request(self, data: bytes) -> bool:
-        """The only request has arrived as a whole, with its prefix; False if `on_data` has to take it."""
-        if self._method.takes_many or self.is_served or len(data) > self._connection.server.limits.message_bytes_max:
-            return False
-        if (message := whole_message(data)) is None:
+    def on_request(self, message: bytes) -> bool:
+        """The only request has arrived as a whole; False if `on_data` has to take it."""
+        if self._method.takes_many or self.is_served or len(message) > self._connection.server.limits.message_bytes_max:
             return False
         self._is_half_closed, self._is_silent = True, False
         if not self.is_answered:

@@ -211,22 +211,23 @@ class H2Connection(Endpoint):
         Returns `following` if it was handled, otherwise None.
         """
         self._turn.calls += 1
-        stream_id, headers = event.stream_id, event.headers
-        is_whole = type(following) is engine.DataReceived and following.stream_id == stream_id and following.end_stream
-        if is_whole:
+        stream_id, headers, message = event.stream_id, event.headers, None
+        if type(following) is engine.DataReceived and following.stream_id == stream_id and following.end_stream:
+            message = whole_message(following.data)
+        if message is not None:
             repeated = self.server.repeated.find(stream_id, headers, self)
-            if repeated is not None and self._repeat(repeated, headers, following):
+            if repeated is not None and self._repeat(repeated, headers, message, following):
                 return following
         if self.is_lost:
             return None
-        call = self._begin(stream_id, headers, is_last=event.end_stream, is_whole=is_whole)
-        if not is_whole or call is None or not call.on_request(following.data):
+        call = self._begin(stream_id, headers, is_last=event.end_stream, is_whole=message is not None)
+        if message is None or call is None or not call.on_request(message):
             return None
         self._acknowledge(stream_id, len(following.data))
         self._lifetime.on_data()
         return following
 
-    def _repeat(self, request: RepeatedRequest, headers: Headers, event: Any) -> bool:
+    def _repeat(self, request: RepeatedRequest, headers: Headers, message: bytes, event: Any) -> bool:
         """Serve a request that repeats without making a call; False if it has to be served as usual.
 
         Only an answer that is certainly written at once needs no call, which would count its memory.
@@ -238,11 +239,11 @@ class H2Connection(Endpoint):
             room_bytes = min(h2.remote_window_size, h2.stream_remote_window_size(stream_id))
         except engine.NGH2Error:  # its reset has arrived, too
             return False
-        if room_bytes < REPEATED_BYTES_MAX or (data := whole_message(event.data)) is None:
+        if room_bytes < REPEATED_BYTES_MAX:
             return False
         if isinstance(request.method, Polls):
             return self._wait(request.method, H2Poll(self, request, headers), event)
-        if (answer := request.answer(data, request.method)) is None:
+        if (answer := request.answer(message, request.method)) is None:
             return False
         self._acknowledge(stream_id, len(event.data))
         self.send_answer(stream_id, answer)
@@ -268,7 +269,7 @@ class H2Connection(Endpoint):
     def make(self, stream_id: int, headers: Headers, data: bytes, waited_s: float) -> H2Call | None:
         """Make the call of a poll, as if its request had just arrived; None if it is refused."""
         call = self._begin(stream_id, headers, is_last=False, is_whole=True, waited_s=waited_s)
-        if call is not None and stream_id in self.calls and not call.on_request(data):
+        if call is not None and stream_id in self.calls and not call.on_request(data[PREFIX_BYTES:]):
             call.on_data(data, is_last=True)
         return call
 

@@ -76,7 +76,7 @@ class CallMemory(Layer):
     def arrive(self, arrival: Arrival) -> None:
         """Count the memory of a call without its request, if necessary after ending older calls of this kind.
 
-        A call that has its request waits for none. Its memory is drawn when it is entered.
+        A call that has its request waits for none. Its memory is drawn from the budget at once.
 
         Errors: Overloaded, and Invalid for too many bytes of headers.
         """
@@ -92,6 +92,7 @@ class CallMemory(Layer):
                 )
             arrival.call_bytes += HEADER_COPIES * header_bytes
         if arrival.has_request:
+            arrival.memory = self._share_of(arrival)
             return
         if not arrival.is_observer:  # health checks must be answered
             self._budget.wait_for_room(arrival.kind, arrival.call_bytes, is_request=not arrival.gives_many)
@@ -120,19 +121,23 @@ class CallMemory(Layer):
             arrival.raise_refusal()
         if arrival.end is not None:
             arrival.on_request_received()
-        if not arrival.has_request:
+        if arrival.memory is None:
             self.waiting.remove(arrival)
-        if arrival.is_observer:
-            share = self._budget.share(arrival.kind)
-            self._draw(arrival, share, arrival.call_bytes)
-        else:
-            share = self._budget.fixed_share(arrival.kind, arrival.call_bytes, is_request=not arrival.gives_many)
-        arrival.memory, call.kept[self] = share, arrival
+            arrival.memory = self._share_of(arrival)
+        share, call.kept[self] = arrival.memory, arrival
         if call.data is not None and len(call.data) > REQUEST_BYTES_USUAL:
             self.count_request(call, len(call.data))
         task = None if arrival.has_request else asyncio.current_task()
         share.on_unresponsive = lambda: self._end_connection("unread", context.peer(), task)
         _share.set(share)
+
+    def _share_of(self, arrival: Arrival) -> MemoryShare:
+        """A share with the memory of a call without its request. Errors: Overloaded."""
+        if not arrival.is_observer:
+            return self._budget.fixed_share(arrival.kind, arrival.call_bytes, is_request=not arrival.gives_many)
+        share = self._budget.share(arrival.kind)
+        self._draw(arrival, share, arrival.call_bytes)
+        return share
 
     def count_request(self, call: ServedCall, request_bytes: int) -> None:
         """Count the memory of a request of this size. Errors: Overloaded."""
