@@ -12,6 +12,7 @@ from ortoo.common.errors import Invalid, Overloaded
 from ortoo.common.grpc.h2.server import H2Server
 from ortoo.common.grpc.layers.error_translation import ErrorTranslation
 from ortoo.common.grpc.layers.layer import Layer, Layers, ServedCall
+from ortoo.common.process.containment import CONTAINED_FAILURES
 from tests.conformance.wire import failure, turns
 
 S = grpc.StatusCode
@@ -58,6 +59,8 @@ class Service:
         self.held: dict[bytes, Done] | None = None
         """Takes the functions of calls that are answered later, by request."""
         self.error: Exception | None = None
+        self.context: Any = None
+        """That of the last call."""
 
     async def Call(self, request: bytes, context: Any) -> bytes:  # gRPC's name
         self.seen.events.append("handler")
@@ -65,6 +68,7 @@ class Service:
 
     def start(self, request: bytes, context: Any, done: Done) -> bool:
         self.seen.events.append("start")
+        self.context = context
         if not self.takes:
             return False
         if self.held is not None:
@@ -171,3 +175,23 @@ async def test_a_caller_that_does_not_wait(served: Any) -> None:
     assert service.seen.events == ANSWERED
     service.held = None
     assert await call(b"y") == b"<y>"
+
+
+async def test_an_error_after_the_caller_has_left(served: Any) -> None:
+    """No caller waits for the status. That is no defect of the server."""
+    service, call = served
+    service.held = {}
+    before = CONTAINED_FAILURES.copy()
+    one = call(b"x")
+    async for _ in turns():
+        if service.held:
+            break
+    one.cancel()
+    async for _ in turns():
+        if service.context.done():
+            break
+    service.held[b"<x"](Invalid("late", field="f"))
+    service.held = None
+    assert await call(b"y") == b"<y>"
+    assert service.seen.events == ANSWERED + ANSWERED
+    assert before == CONTAINED_FAILURES

@@ -40,5 +40,8 @@ class ErrorTranslation(Layer):
                 await call.context.abort(status, text, trailing)
             except grpc.aio.AbortError as aborted:
                 error = aborted
+            except grpc.aio.InternalError:
+                if not call.context.done():  # otherwise no caller waits for the status
+                    raise
         error.__context__ = None
         call.error = error.with_traceback(None)
