@@ -6,7 +6,7 @@ from typing import Any
 import pytest
 
 from ortoo.common.grpc.h2.shared.looks import LOOKS_PER_S, Looks
-from tests.unit.common.grpc.test_queue_front import until
+from tests.unit.common.grpc.served import until
 
 
 class Connection:

@@ -247,7 +247,6 @@ class H2Connection(Endpoint):
             return False
         self._acknowledge(stream_id, len(event.data))
         self.send_answer(stream_id, answer)
-        self._lifetime.on_data()
         if not self.calls:
             self._lifetime.on_calls(0, self._lifetime.heard_s)
         return True
