@@ -15,9 +15,11 @@ from ortoo.common.grpc.layers.arrival import RepeatCaller
 from ortoo.common.grpc.layers.coding import Decoding
 from ortoo.common.grpc.layers.layer import Layer, Layers, Method, ServedCall
 from ortoo.common.grpc.layers.repeats import ITEM_BYTES_MAX, Key
+from tests.integration.deaf_client import deaf_client
 from tests.unit.common.grpc.served import until
 
 S = grpc.StatusCode
+WINDOW_BYTES = 65_535
 
 
 class Seen(Layer):
@@ -76,8 +78,9 @@ class Service:
 class Served:
     """The service, its server, and calls to it."""
 
-    def __init__(self, service: Service, server: H2Server, channel: grpc.aio.Channel) -> None:
+    def __init__(self, service: Service, server: H2Server, channel: grpc.aio.Channel, port: int) -> None:
         self.service, self.server, self.channel, self.seen = service, server, channel, service.seen
+        self.address = f"127.0.0.1:{port}"
         self.call: Any = channel.unary_stream("/t.Service/Call")
 
     @property
@@ -106,7 +109,7 @@ async def served() -> AsyncIterator[Served]:
     port = server.add_insecure_port("127.0.0.1:0")
     await server.start()
     channel = grpc.aio.insecure_channel(f"127.0.0.1:{port}")
-    found = Served(service, server, channel)
+    found = Served(service, server, channel, port)
     async with asyncio.timeout(60):
         assert await answers(found.call(b"first")) == [b"first", b"made after 0"]
         service.seen.events.clear()
@@ -209,6 +212,52 @@ async def test_a_wait_ends_with_its_caller(served: Served, end: Any) -> None:
     assert served.seen.events == ["wait", "end CANCELLED"]
     codes = {stop_server: S.UNAVAILABLE, let_the_deadline_pass: S.DEADLINE_EXCEEDED}
     assert await call.code() is codes.get(end, S.CANCELLED)
+
+
+async def test_waits_end_at_the_deadlines_of_callers_that_do_not_end_them(served: Served) -> None:
+    """A wait with a later deadline or without one goes on."""
+    async with asyncio.timeout(60), deaf_client(served.address, window_bytes=WINDOW_BYTES) as client:
+        for stream, timeout in ((1, "60S"), (3, "600m"), (5, "200m"), (7, "")):
+            headers = {"grpc-timeout": timeout} if timeout else {}
+            client.call("/t.Service/Call", b"%d" % stream, stream=stream, headers=headers)
+        await until(lambda: len(served.service.waiting) == 4)
+        await client.until_ended(5)
+        await client.until_ended(3)
+        assert client.ended == {3, 5}
+        assert served.service.over == ["stop"] * 2
+        await until(lambda: served.seen.events == ["wait"] * 4 + ["end CANCELLED"] * 2)
+
+
+async def test_the_deadlines_of_waits_need_few_timers(served: Served, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Neither a wait that has ended, nor one with a distant deadline, keeps a timer of its own."""
+    monkeypatch.setattr("ortoo.common.grpc.h2.polls.LOOK_AHEAD_MAX_S", 0.3)
+    async with asyncio.timeout(60), deaf_client(served.address, window_bytes=WINDOW_BYTES) as client:
+        for stream in range(1, 81, 2):
+            client.call("/t.Service/Call", b"%d" % stream, stream=stream, headers={"grpc-timeout": f"{stream}H"})
+        await until(lambda: len(served.service.waiting) == 40)
+        for stream in range(3, 81, 2):
+            served.service.waiting[b"%d" % stream].answer([b"1"])
+        await until(lambda: len(served.open_calls) == 1)
+        [wait] = served.open_calls
+        number = wait._look_number
+        await until(lambda: wait._look_number > number)
+        looked = [one for connections in served.server.looks._due.values() for one in connections]
+        assert [one for one in looked if isinstance(one, H2Poll)] == [wait]
+        assert len(served.server.looks._due) < 10
+        assert served.service.over == []
+
+
+async def test_an_answer_that_is_not_taken_ends_at_the_deadline(served: Served) -> None:
+    """Its memory is counted until then."""
+    async with asyncio.timeout(60), deaf_client(served.address, window_bytes=WINDOW_BYTES) as client:
+        client.call("/t.Service/Call", b"x", headers={"grpc-timeout": "500m"})
+        await until(lambda: b"x" in served.service.waiting)
+        served.service.waiting[b"x"].answer([bytes(2 * WINDOW_BYTES)])
+        await client.until_taken(WINDOW_BYTES)
+        assert served.seen.events == ["wait"]
+        await client.until_ended()
+        await served.until_over()
+        assert served.seen.events == ["wait", "end OK"]
 
 
 async def test_a_retired_connection_waits_for_its_waits(served: Served) -> None:

@@ -3,6 +3,7 @@
 from collections.abc import Callable, Sequence
 from typing import TYPE_CHECKING, Final
 
+from ortoo.common.grpc.h2.call import DEADLINE_EXCEEDED
 from ortoo.common.grpc.h2.framing import PREFIX_BYTES, RESPONSE, Headers, frame, pack, trailers, unpack
 from ortoo.common.grpc.h2.headers import RawHeaders, RepeatedRequest
 from ortoo.common.grpc.layers.polls import End, Polls, Stop
@@ -11,6 +12,8 @@ if TYPE_CHECKING:
     from ortoo.common.grpc.h2.connection import H2Connection
 
 OK, CANCELLED = "OK", "CANCELLED"
+LOOK_AHEAD_MAX_S: Final = 60.0
+"""The time to the next look at a later deadline, because callers choose any deadlines, and each look needs a timer."""
 NO_HEADERS: Final = RawHeaders({})
 
 
@@ -25,6 +28,7 @@ class H2Poll:
         "_connection",
         "_data",
         "_ends",
+        "_look_number",
         "_packed",
         "_raw",
         "_stop",
@@ -46,6 +50,7 @@ class H2Poll:
         """The headers of the caller; empty while the call waits."""
         self.timeout_s = request.timeout_s
         self._began_s = connection.loop.time()
+        self._look_number = 0
         self._data = b""
         self._stop: Stop | None = None
         self._ends: list[End] = []
@@ -66,6 +71,8 @@ class H2Poll:
         self._data, self._packed = data, pack(self._raw)
         self._raw, self.headers = (), NO_HEADERS
         self._stop, self._ends = found
+        if self.timeout_s is not None:
+            self._await_deadline(self._began_s)
         return True
 
     # Called by the handler.
@@ -106,6 +113,22 @@ class H2Poll:
             self._connection.send_headers(self.stream_id, RESPONSE + trailers(code, details, ()), is_last=True)
             self._cancel()
 
+    # Called by the looks of the server.
+
+    def look(self) -> None:
+        """End the call if its caller's deadline has passed."""
+        now_s = self._connection.loop.time()
+        if self.timeout_s is None or now_s < self._began_s + self.timeout_s:
+            self._await_deadline(now_s)
+        elif self._stop is None:  # the caller does not take the answer
+            self._connection.reset(self.stream_id)
+        else:
+            self.fail(DEADLINE_EXCEEDED, "Deadline Exceeded")
+
+    def _await_deadline(self, now_s: float) -> None:
+        due_s = min(self._began_s + (self.timeout_s or 0.0), now_s + LOOK_AHEAD_MAX_S)
+        self._look_number = self._connection.server.looks.add(self, due_s)
+
     def _cancel(self) -> None:
         stop, self._stop = self._stop, None
         if stop is not None:
@@ -113,6 +136,7 @@ class H2Poll:
             self._end(CANCELLED)
 
     def _end(self, status: str) -> None:
+        self._connection.server.looks.remove(self, self._look_number)
         ends, self._ends = self._ends, []
         for end in ends:
             end(status)
