@@ -25,17 +25,20 @@ class SlowEnode(FakeEnode):
         self.requests: list[list[LeasePart]] = []
         self.came, self.go_on = asyncio.Event(), asyncio.Event()
         self.error: Exception | None = None
+        self.is_older = False
+        """Whether it does not report the numbers of leases."""
 
     async def settle(
         self, topic_id: int, group: str, parts: Sequence[LeasePart], verdict: LeaseVerdict
     ) -> list[StaleMessage]:
-        """Record the request; every lease with number 9 is stale, and with number 99 invalid."""
+        """Record the request; every lease with number 9 is stale, and with number 99 there is none."""
         self.requests.append(list(parts))
         self.came.set()
         await self.go_on.wait()
         if self.error is not None:
             raise self.error
-        invalid = [StaleMessage(one.queue_id, one.ranges[0][0], one.number, GONE) for one in parts if one.number == 99]
+        invalid = [StaleMessage(one.queue_id, one.ranges[0][0], 0 if self.is_older else one.number, GONE)
+                   for one in parts if one.number == 99 or not one.is_valid]  # fmt: skip
         return invalid + [StaleMessage(part.queue_id, first, part.number) for part in parts if part.number == 9
                           for first, _ in part.ranges]  # fmt: skip
 
@@ -126,3 +129,21 @@ async def test_an_error_about_a_lease_is_reported_for_each_of_its_acks() -> None
         await first
         found = await asyncio.gather(*others)
     assert found == [[StaleMessage(0, 3, 9), StaleMessage(0, 4, 99, GONE), StaleMessage(0, 3, 99, GONE)]] * 4
+
+
+@pytest.mark.parametrize("is_older", [False, True])
+async def test_an_invalid_ack_fails_no_other_ack(is_older: bool) -> None:
+    """Neither one of the same lease, nor one of the same queue if the enode does not report numbers of leases."""
+    enode = SlowEnode()
+    enode.is_older = is_older
+    async with asyncio.timeout(60), Background("test") as background:
+        batchers = FinishBatchers(enode.links(), background)
+        first = background.spawn("ack", batchers.finish(KEY, part(5, 0)))
+        await enode.came.wait()
+        acks = [part(1, -1), part(1, 3), part(2, 4), part(99, 7), part(99, 8)]
+        others = [background.spawn("ack", batchers.finish(KEY, one)) for one in acks]
+        enode.go_on.set()
+        await first
+        [found, *_] = await asyncio.gather(*others)
+    assert [(one.offset, one.number) for one in found] == [(-1, 1), (7, 99), (8, 99)]
+    assert all(one.error is GONE for one in found)

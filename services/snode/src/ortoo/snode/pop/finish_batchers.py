@@ -3,6 +3,7 @@
 import asyncio
 from collections import deque
 from collections.abc import Callable, Sequence
+from dataclasses import replace
 from functools import partial
 
 from ortoo.common.errors import OrtooError
@@ -40,9 +41,9 @@ class FinishBatcher(SerialBatcher):
             together = self._take_request()
             outcome: list[StaleMessage] | OrtooError
             try:
-                parts = [part for parts, _ in together for part in parts]
-                found = await self._links.to(enode).settle(topic_id, group, _merged(parts), Finish())
-                outcome = _for_each_part(parts, found)
+                merged = _merged([part for parts, _ in together for part in parts])
+                found = await self._links.to(enode).settle(topic_id, group, [whole for whole, _ in merged], Finish())
+                outcome = _for_each_part(merged, found)
             except Exception as error:
                 outcome = as_ortoo_error(error, "ack")
             for _, finished in together:
@@ -106,29 +107,38 @@ def _set_outcome(future: asyncio.Future[list[StaleMessage]], outcome: list[Stale
         future.set_result(outcome)
 
 
-def _merged(parts: Sequence[LeasePart]) -> list[LeasePart]:
-    """The same messages, with one part for each lease. A consumer acks the messages of a lease one by one."""
-    ranges: dict[tuple[int, int, bool, bool, bool], list[tuple[int, int]]] = {}
+def _merged(parts: Sequence[LeasePart]) -> list[tuple[LeasePart, list[LeasePart]]]:
+    """A part for each lease, with the parts that it stands for. A consumer acks the messages of a lease one by one."""
+    leases: dict[tuple[int, int, bool, bool, bool], list[LeasePart]] = {}
     for part in parts:
         lease = (part.queue_id, part.number, part.is_exact, part.unexpired_only, part.any_lease)
-        ranges.setdefault(lease, []).extend(part.ranges)
-    return [
-        LeasePart(queue_id, number, tuple(merge_ranges(set(found))), is_exact, unexpired_only, any_lease)
-        for (queue_id, number, is_exact, unexpired_only, any_lease), found in ranges.items()
-    ]
+        leases.setdefault(lease, []).append(part)
+    merged: list[tuple[LeasePart, list[LeasePart]]] = []
+    for same in leases.values():
+        if len(same) == 1:
+            merged.append((same[0], same))
+            continue
+        ranges = {one for part in same for one in part.ranges}
+        whole = replace(same[0], ranges=tuple(merge_ranges(ranges)))
+        # The enode refuses an invalid part as a whole, so it must not have the messages of others.
+        merged += [(whole, same)] if whole.is_valid else [(part, [part]) for part in same]
+    return merged
 
 
-def _for_each_part(parts: Sequence[LeasePart], found: list[StaleMessage]) -> list[StaleMessage]:
+def _for_each_part(
+    merged: Sequence[tuple[LeasePart, list[LeasePart]]], found: list[StaleMessage]
+) -> list[StaleMessage]:
     """The stale messages. An error, which the enode reports once for a lease, is repeated for each of its parts."""
-    errors = {(one.queue_id, one.number): one.error for one in found if one.error is not None}
+    errors = {(one.queue_id, one.offset, one.number): one.error for one in found if one.error is not None}
     if not errors:
         return found
     stale = [one for one in found if one.error is None]
-    for part in parts:
+    for whole, parts in merged:
+        at = (whole.queue_id, whole.ranges[0][0] if whole.ranges else 0)
         # An older enode does not report the number of the lease.
-        error = errors.get((part.queue_id, part.number)) or errors.get((part.queue_id, 0))
-        if error is not None and part.ranges:
-            stale.append(StaleMessage(part.queue_id, part.ranges[0][0], part.number, error))
+        error = errors.get((*at, whole.number)) or errors.get((*at, 0))
+        if error is not None:
+            stale += [StaleMessage(one.queue_id, one.ranges[0][0], one.number, error) for one in parts if one.ranges]
     return stale
 
 
