@@ -12,7 +12,6 @@ from ortoo.common.grpc.h2.framing import (
     COPIED_BYTES_MAX,
     RESPONSE,
     Headers,
-    MessageReader,
     MessageTooLarge,
     Metadata,
     frame,
@@ -22,9 +21,8 @@ from ortoo.common.grpc.h2.framing import (
 )
 from ortoo.common.grpc.h2.limits import FLUSH_BYTES, UNSENT_BYTES_MAX
 from ortoo.common.grpc.h2.shared.inbox import Inbox
-from ortoo.common.grpc.layers.arrival import Arrival
+from ortoo.common.grpc.h2.shared.request_parts import RequestParts
 from ortoo.common.grpc.layers.call_memory import SMALL_BYTES
-from ortoo.common.process.memory_budget import MemoryShare
 
 if TYPE_CHECKING:
     from ortoo.common.grpc.h2.connection import H2Connection
@@ -51,8 +49,7 @@ class H2Call:
         "_is_half_closed",
         "_is_silent",
         "_method",
-        "_partial",
-        "_reader",
+        "_parts",
         "_timer",
         "_too_large_bytes",
         "_waiting",
@@ -105,10 +102,8 @@ class H2Call:
         """Whether no byte of a request has arrived."""
         self._held: Callable[[], object] | None = None
         """Sends the error that waits for the first request."""
-        self._reader: MessageReader | None = None
-        """Assembles requests that come in parts."""
-        self._partial: MemoryShare | None = None
-        """The memory of the incomplete request."""
+        self._parts: RequestParts | None = None
+        """Requests that did not come as a whole with the headers."""
         self._inbox: Inbox | None = Inbox(connection.loop, self.consumed) if method.takes_many else None
         """The requests of a stream."""
         self._too_large_bytes = 0
@@ -169,45 +164,21 @@ class H2Call:
         found: list[bytes] = []
         if data:
             try:
-                found = self._read(data)
+                if self._parts is None:
+                    self._parts = RequestParts(self._connection.server.limits.message_bytes_max)
+                found = self._parts.feed(data)
             except MessageTooLarge as error:
                 self._too_large_bytes = error.args[0]
                 if not self.is_served or (self._inbox is not None and self._inbox.is_awaited):
                     self._refuse_too_large()
                 return
             if not self.is_served:
-                self._count_partial()
-                if self.is_answered:
+                try:
+                    self._parts.count(self.arrival)
+                except Overloaded as error:
+                    self.fail(RESOURCE_EXHAUSTED, str(error))
                     return
         self._method.on_messages(self, found, len(data))
-
-    def _read(self, data: bytes) -> list[bytes]:
-        """The messages that `data` completes. Errors: MessageTooLarge."""
-        if self._reader is None:
-            self._reader = MessageReader(self._connection.server.limits.message_bytes_max)
-        return self._reader.feed(data)
-
-    def _count_partial(self) -> None:
-        """Draw the memory of a request that has not arrived completely. The call ends if there is none."""
-        size = self._reader.partial_bytes if self._reader is not None else 0
-        if not size:
-            self._return_partial()
-            return
-        if self._partial is None:
-            arrival: Arrival | None = self.arrival
-            if arrival is None or arrival.open_share is None:
-                return
-            self._partial = arrival.open_share()
-            self._partial.on_evict = arrival.end
-        try:
-            self._partial.draw(size - self._partial.bytes, is_request=True)
-        except Overloaded as error:
-            self.fail(RESOURCE_EXHAUSTED, str(error))
-
-    def _return_partial(self) -> None:
-        partial, self._partial = self._partial, None
-        if partial is not None:
-            partial.close()
 
     @property
     def is_half_closed(self) -> bool:
@@ -378,7 +349,8 @@ class H2Call:
     def on_closed(self, *, is_reset: bool) -> None:
         """The stream has ended in both directions, or its connection is lost."""
         self.is_closed = True
-        self._return_partial()
+        if self._parts is not None:
+            self._parts.release()
         if is_reset or not self.is_answered:
             self._on_caller_gone()
         if self._timer is not None:

@@ -1,6 +1,5 @@
 """One client's connection: requests of its streams become calls."""
 
-from itertools import pairwise
 from typing import Any, Final
 
 from ortoo.common.grpc.h2 import engine
@@ -35,6 +34,7 @@ class H2Connection(Endpoint):
         "_is_broken",
         "_is_retired",
         "_is_waiting",
+        "_opening",
         "_turn",
         "auth_context",
         "peer",
@@ -57,6 +57,8 @@ class H2Connection(Endpoint):
         """Whether nothing is read until the connection's next turn."""
         self._call_headers: CallHeaders | None = None
         """The headers of the last call."""
+        self._opening: dict[int, Headers] = {}
+        """By stream: headers of calls that are made when the first data of the stream are found in the same read."""
         self._ending: set[int] = set()
         """Streams whose status is queued although their peer has not half-closed them."""
 
@@ -178,14 +180,10 @@ class H2Connection(Endpoint):
 
     def _handle(self, events: Any) -> None:
         self._turn.calls += len(events) // FRAMES_OF_CALL
-        taken = None
-        """An event that was handled together with the one before it."""
-        # Some clients open a window between the headers and the request of a call.
-        events = [one for one in events if type(one) is not engine.WindowUpdated]
-        for event, following in pairwise((*events, None)):
+        for event in events:
             if self.is_lost:  # an earlier event has ended the connection and its calls
                 return
-            if event is taken:
+            if self._opening and self._open(event):
                 continue
             calls, kind = self.calls, type(event)
             if kind is engine.DataReceived:
@@ -196,7 +194,7 @@ class H2Connection(Endpoint):
                 elif event.data:
                     self._drop(event)
             elif kind is engine.RequestReceived:
-                taken = self._receive(event, following)
+                self._receive(event)
             elif kind is engine.StreamClosed:
                 self._end(event.stream_id, event.error_code)
             elif kind is engine.StreamReset:
@@ -204,28 +202,55 @@ class H2Connection(Endpoint):
                     call.on_reset()
             else:
                 self._handle_other(kind, event)
+        if self._opening:
+            self._begin_opening()
 
-    def _receive(self, event: Any, following: Any) -> Any:
-        """Handle the headers of a call, and its request if it is the event `following`.
-
-        Returns `following` if it was handled, otherwise None.
-        """
+    def _receive(self, event: Any) -> None:
         self._turn.calls += 1
-        stream_id, headers, message = event.stream_id, event.headers, None
-        if type(following) is engine.DataReceived and following.stream_id == stream_id and following.end_stream:
-            message = whole_message(following.data)
+        if event.end_stream:
+            self._begin(event.stream_id, event.headers, is_last=True)
+        else:
+            self._opening[event.stream_id] = event.headers
+
+    def _open(self, event: Any) -> bool:
+        """Handle an event after headers whose calls are not made yet; whether nothing else is to be done for it.
+
+        Clients send the requests of several threads interleaved, and some open a window before the data. Before any
+        other event, the calls are made.
+        """
+        kind = type(event)
+        if kind is engine.RequestReceived:
+            return False
+        if kind is engine.WindowUpdated:
+            return True
+        if kind is not engine.DataReceived:
+            self._begin_opening()
+            return False
+        headers = self._opening.pop(event.stream_id, None)
+        return headers is not None and self._take(headers, event)
+
+    def _begin_opening(self) -> None:
+        opening, self._opening = self._opening, {}
+        for stream_id, headers in opening.items():
+            if not self.is_lost:
+                self._begin(stream_id, headers, is_last=False)
+
+    def _take(self, headers: Headers, event: Any) -> bool:
+        """Handle headers with the first data of their stream; whether nothing else is to be done for the data."""
+        stream_id = event.stream_id
+        message = whole_message(event.data) if event.end_stream else None
         if message is not None:
             repeated = self.server.repeated.find(stream_id, headers, self)
-            if repeated is not None and self._repeat(repeated, headers, message, following):
-                return following
+            if repeated is not None and self._repeat(repeated, headers, message, event):
+                return True
         if self.is_lost:
-            return None
-        call = self._begin(stream_id, headers, is_last=event.end_stream, is_whole=message is not None)
+            return True
+        call = self._begin(stream_id, headers, is_last=False, is_whole=message is not None)
         if message is None or call is None or not call.on_request(message):
-            return None
-        self._acknowledge(stream_id, len(following.data))
+            return False
+        self._acknowledge(stream_id, len(event.data))
         self._lifetime.on_data()
-        return following
+        return True
 
     def _repeat(self, request: RepeatedRequest, headers: Headers, message: bytes, event: Any) -> bool:
         """Serve a request that repeats without making a call; False if it has to be served as usual.
