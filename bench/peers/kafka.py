@@ -9,6 +9,7 @@ from pathlib import Path
 from typing import Any
 
 from bench.peers import jars
+from bench.peers.ours import RETENTION_BYTES
 from bench.peers.servers import DidNotStart, Servers, java_server
 from ortoo.cli.demo.role_subprocess import free_addresses
 
@@ -36,7 +37,10 @@ transaction.state.log.min.isr={in_sync}
 share.coordinator.state.topic.replication.factor={copies}
 share.coordinator.state.topic.min.isr={in_sync}
 min.insync.replicas={in_sync}
+log.retention.bytes={retention}
+log.retention.check.interval.ms=10000
 """
+"""The last two settings limit the disk that the loads take; Ortoo has the same limit."""
 FORMAT_TIMEOUT_S = 120.0
 
 
@@ -58,7 +62,7 @@ async def kafka(
             own.mkdir(parents=True)
             said = SETTINGS.format(
                 number=number, voters=voters, address=address, controller=controller, data=own / "data",
-                copies=brokers, in_sync=in_sync,
+                copies=brokers, in_sync=in_sync, retention=RETENTION_BYTES // queues,
             )  # fmt: skip
             (own / "server.properties").write_text(said)
             await _format(own, libraries, cluster_id)

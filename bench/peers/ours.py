@@ -9,11 +9,14 @@ from bench.processes import cluster
 from ortoo.client import connect
 from tests.e2e.replica_cluster import leading, replica_cluster, whole
 
+RETENTION_BYTES = 8 << 30
+"""The size of the log. A reader needs less in its time, and without a limit the loads would fill the disk."""
+
 
 @asynccontextmanager
 async def ortoo(folder: Path, topics: Sequence[str], queues: int) -> AsyncIterator[Servers]:
     """Run name server, enode and snode in `folder`, and create the topics."""
-    async with cluster(folder) as roles:
+    async with cluster(folder, RETENTION_BYTES=str(RETENTION_BYTES)) as roles:
         await _create_topics(roles.address, topics, queues)
         processes = (roles.namesrv, roles.enode, roles.snode)
         yield Servers(roles.address, {role.role: role.process_id for role in processes})
@@ -22,7 +25,7 @@ async def ortoo(folder: Path, topics: Sequence[str], queues: int) -> AsyncIterat
 @asynccontextmanager
 async def ortoo_members(folder: Path, topics: Sequence[str], queues: int) -> AsyncIterator[Servers]:
     """Run the same with an enode of three replicas, whose majority has a message before it is acknowledged."""
-    async with replica_cluster(folder, enode_environ={}) as roles:
+    async with replica_cluster(folder, enode_environ={"ORTOO_ENODE_RETENTION_BYTES": str(RETENTION_BYTES)}) as roles:
         async with connect(roles.snode.address) as mq:
             await whole(mq)
             leader = await leading(roles, mq)
