@@ -16,7 +16,7 @@ RETENTION_BYTES = 8 << 30
 @asynccontextmanager
 async def ortoo(folder: Path, topics: Sequence[str], queues: int) -> AsyncIterator[Servers]:
     """Run name server, enode and snode in `folder`, and create the topics."""
-    async with cluster(folder, RETENTION_BYTES=str(RETENTION_BYTES)) as roles:
+    async with cluster(folder, STORE_RETENTION_BYTES=str(RETENTION_BYTES)) as roles:
         await _create_topics(roles.address, topics, queues)
         processes = (roles.namesrv, roles.enode, roles.snode)
         yield Servers(roles.address, {role.role: role.process_id for role in processes})
@@ -25,7 +25,7 @@ async def ortoo(folder: Path, topics: Sequence[str], queues: int) -> AsyncIterat
 @asynccontextmanager
 async def ortoo_members(folder: Path, topics: Sequence[str], queues: int) -> AsyncIterator[Servers]:
     """Run the same with an enode of three replicas, whose majority has a message before it is acknowledged."""
-    async with replica_cluster(folder, enode_environ={"ORTOO_ENODE_RETENTION_BYTES": str(RETENTION_BYTES)}) as roles:
+    async with replica_cluster(folder, enode_environ={"ORTOO_ENODE_STORE_RETENTION_BYTES": str(RETENTION_BYTES)}) as roles:
         async with connect(roles.snode.address) as mq:
             await whole(mq)
             leader = await leading(roles, mq)
