@@ -37,10 +37,11 @@ transaction.state.log.min.isr={in_sync}
 share.coordinator.state.topic.replication.factor={copies}
 share.coordinator.state.topic.min.isr={in_sync}
 min.insync.replicas={in_sync}
+log.segment.bytes=134217728
 log.retention.bytes={retention}
 log.retention.check.interval.ms=10000
 """
-"""The last two settings limit the disk that the loads take; Ortoo has the same limit."""
+"""The last three settings limit the size of each topic; Ortoo's log has the same limit."""
 FORMAT_TIMEOUT_S = 120.0
 
 
