@@ -1,5 +1,6 @@
 """A driver of Spark that tests kill, with its JVM and its Python workers."""
 
+import contextlib
 import os
 import signal
 import subprocess
@@ -10,26 +11,44 @@ from pathlib import Path
 from bench import processes
 from tests.repo.tree import ROOT
 
+WRONG = 3
+"""Exit code of a driver that found wrong content, which no kill excuses."""
+
 
 class Driver:
     """One run of the queries, in a process that can be killed."""
 
-    def __init__(self, module: str, arguments: Sequence[str], folder: Path) -> None:
-        """Start `module`, and wait for its first line, which it prints when a query runs. Its log is in `folder`."""
+    def __init__(self, module: str, arguments: Sequence[str], folder: Path, *, held: bool = False) -> None:
+        """Start `module`, and wait for its first line, which it prints when a query runs. Its log is in `folder`.
+
+        A `held` driver waits with its session for `release`, so that it can follow a killed driver at once. Its module
+        has to read a line first.
+        """
         self.log = (folder / "driver.log").open("ab")
         self.process = subprocess.Popen(
             [sys.executable, "-m", module, *arguments],
             cwd=ROOT,
+            stdin=subprocess.PIPE,
             stdout=subprocess.PIPE,
             stderr=self.log,
             start_new_session=True,
             text=True,
             env=os.environ | {"SPARK_LOCAL_IP": "127.0.0.1"},
         )
-        assert self.process.stdout is not None
-        self.started = self.process.stdout.readline().strip() == "started"
+        self.started = False
         self.hurt = False
         """Whether it lost a worker, after which it may fail if it lost many."""
+        if not held:
+            self.release()
+
+    def release(self) -> None:
+        """Let a held driver run its queries, and wait until one runs."""
+        assert self.process.stdin is not None
+        assert self.process.stdout is not None
+        with contextlib.suppress(BrokenPipeError):  # it has ended
+            self.process.stdin.write("\n")
+            self.process.stdin.flush()
+        self.started = self.process.stdout.readline().strip() == "started"
 
     def ends_within(self, seconds: float) -> int | None:
         """Its exit code, or None if it still runs after `seconds`."""
@@ -47,8 +66,10 @@ class Driver:
         self._close()
 
     def _close(self) -> None:
-        assert self.process.stdout is not None
-        self.process.stdout.close()
+        for pipe in (self.process.stdin, self.process.stdout):
+            assert pipe is not None
+            with contextlib.suppress(BrokenPipeError):  # it did not read the line
+                pipe.close()
         self.log.close()
 
     def said(self) -> str:

@@ -2,45 +2,101 @@
 
 python -m tests.spark.killed_jobs ADDRESS SOURCE FOLDER
 
-It repeats these jobs. The first pass that begins when FOLDER has a file `finish` is the last one.
+It repeats each of these jobs, all at once, until FOLDER has a file `finish`. Then it runs each of them once more.
+A job that a kill has ended is repeated too. While a job runs, FOLDER has a file `running-JOB`.
 """
 
 import sys
+import threading
+import traceback
+from collections.abc import Callable
+from concurrent.futures import ThreadPoolExecutor
+from functools import partial
 from pathlib import Path
 from typing import Any, TextIO
 
 from ortoo.common.process.randomness import Randomness
 from ortoo.spark import register
 from ortoo.spark.pipeline.jobs.archive import archive
+from ortoo.spark.pipeline.jobs.compact import compact
 from ortoo.spark.pipeline.jobs.replay import replay
 from ortoo.spark.pipeline.runtime.session import session
 from ortoo.spark.pipeline.runtime.settings import (
     ArchiveSettings,
+    CompactSettings,
     LakeSettings,
     PipelineSettings,
     ReplaySettings,
     SparkSettings,
 )
+from tests.spark.killed_driver import WRONG
 
 BATCH_MESSAGES = 1_000
 BACK, COPY, PASSING = "back", "copy", "passing"
 """Suffixes of the topics of the replay and of the copy, and of topics that are archived too until they are deleted."""
+JOBS = ARCHIVE, COPYING, REPLAY = "archive", "copy", "replay"
+"""The jobs, in the order of their last runs: the replay writes what the last archive has added."""
+ENDED_EARLY = "ended early"
+FAILURES_MAX = 5
+"""Number of failures of a job without a success, after which the driver ends."""
+PAUSE_S = 0.2
 
 
 def settings_of(address: str, source: str, folder: Path) -> PipelineSettings:
-    """The settings of both jobs of the pipeline."""
+    """The settings of the jobs of the pipeline."""
     return PipelineSettings(
         address=address,
         lake=LakeSettings(str(folder / "lake"), "delta"),
         archive=ArchiveSettings(
             pattern=f"{source}(-{PASSING}-[0-9]+)?", max_offsets_per_trigger=BATCH_MESSAGES, fail_on_data_loss=False
         ),
+        compact=CompactSettings(open_days=0),
         replay=ReplaySettings(topic=f"{source}-{BACK}", create_queue_count=2, tasks=2),
     )
 
 
+class Repeated:
+    """The jobs, each on its thread."""
+
+    def __init__(self, jobs: dict[str, Callable[[], object]], folder: Path) -> None:
+        self._jobs, self._folder = jobs, folder
+        self._has_failed = threading.Event()
+
+    def run(self) -> None:
+        """Repeat all jobs until `finish` exists, then run each once. Errors: AssertionError, and those of a job."""
+        with ThreadPoolExecutor(len(self._jobs)) as threads:
+            repeated = [threads.submit(self._repeat, name) for name in self._jobs]
+        for one in repeated:
+            one.result()
+        for job in self._jobs.values():
+            job()
+
+    def _repeat(self, name: str) -> None:
+        failures = 0
+        while not (self._folder / "finish").exists() and not self._has_failed.wait(PAUSE_S):
+            try:
+                self._run(name)
+                failures = 0
+            except Exception as error:
+                failures += 1
+                first = next(iter(str(error).splitlines()), "")
+                tell(f"{name} {ENDED_EARLY}: {type(error).__name__}: {first}")
+                tell(traceback.format_exc())
+                if isinstance(error, AssertionError) or failures >= FAILURES_MAX:
+                    self._has_failed.set()
+                    raise
+
+    def _run(self, name: str) -> None:
+        mark = self._folder / f"running-{name}"
+        mark.touch()
+        try:
+            self._jobs[name]()
+        finally:
+            mark.unlink(missing_ok=True)
+
+
 def main(address: str, source: str, folder: Path) -> None:
-    """Run all jobs, pass after pass."""
+    """Make the session, wait for a line, and run the jobs."""
     settings = settings_of(address, source, folder)
     conf = (
         "spark.driver.memory=768m",
@@ -50,19 +106,29 @@ def main(address: str, source: str, folder: Path) -> None:
         f"spark.sql.execution.arrow.maxRecordsPerBatch={1 + Randomness().below(600)}",
         "spark.sql.streaming.unsupportedOperationCheck=false",
     )
-    with session(SparkSettings("local[2,8]", conf)) as spark:
+    with session(SparkSettings("local[3,8]", conf)) as spark:
         register(spark)
+        if not sys.stdin.readline():
+            return  # the test has ended
         tell("started", to=sys.stdout)
-        is_last = False
-        while not is_last:
-            is_last = (folder / "finish").exists()
-            copying = copy(spark, address, source, folder)
-            outcome = archive(spark, settings, tell, once=True)
-            assert outcome is not None
-            assert not any(check.duplicates for check in outcome.checks), list(outcome.lines())
-            assert not any(check.missing for check in outcome.checks if check.topic == source), list(outcome.lines())
-            replay(spark, settings, tell)
-            copying.awaitTermination()
+        lake = settings.open_lake()
+        if lake.exists:
+            compact(settings, tell)  # otherwise each job would open more files than the one before
+        jobs = {
+            ARCHIVE: partial(archive_and_check, spark, settings, source),
+            COPYING: lambda: copy(spark, address, source, folder).awaitTermination(),
+            REPLAY: lambda: replay(spark, settings, tell) if lake.exists and lake.file_paths() else None,
+        }
+        Repeated(jobs, folder).run()
+
+
+def archive_and_check(spark: Any, settings: PipelineSettings, source: str) -> None:
+    """Archive what is stored now. Errors: AssertionError if the lake does not have each message once."""
+    outcome = archive(spark, settings, tell, once=True)
+    if outcome is None:
+        return  # no message has arrived yet
+    assert not any(check.duplicates for check in outcome.checks), list(outcome.lines())
+    assert not any(check.missing for check in outcome.checks if check.topic == source), list(outcome.lines())
 
 
 def copy(spark: Any, address: str, source: str, folder: Path) -> Any:
@@ -86,4 +152,8 @@ def tell(line: str, to: TextIO = sys.stderr) -> None:
 
 if __name__ == "__main__":
     address, source, folder = sys.argv[1:]
-    main(address, source, Path(folder))
+    try:
+        main(address, source, Path(folder))
+    except AssertionError:
+        tell(traceback.format_exc())
+        sys.exit(WRONG)
