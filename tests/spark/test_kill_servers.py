@@ -1,18 +1,21 @@
 """Drivers, workers, a snode, an enode and the leader of three replicas are killed in rounds, while topics change.
 
-In each round, each of them is killed once, in a random order and at random times. The driver comes last, because its
-workers are gone then. Between rounds, a topic gets messages and queues, and loses messages that both queries have
-read, as by retention. Other topics are created, and deleted before they are read completely.
+In each round, each of them is killed once, in a random order and at random times, while an archive, a replay and an
+exactly-once copy run. The driver comes last, because its workers are gone then. Another driver waits to follow it.
+Between rounds, a topic gets messages and queues, and loses messages that both queries have read, as by retention. Other
+topics are created, and deleted before they are read completely.
 
-`ORTOO_SPARK_KILLS_OF_EACH` sets the number of rounds. `make spark-server-kills` uses 50. No round begins after
-`ORTOO_SPARK_KILLS_S` seconds, if this is set.
+`ORTOO_SPARK_KILLS_OF_EACH` sets the number of kills of each kind during each job. `make spark-server-kills` uses 50. No
+round begins after `ORTOO_SPARK_KILLS_S` seconds, if this is set.
 """
 
 import contextlib
 import os
+import re
 import signal
 import sys
 import threading
+from collections import Counter
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from pathlib import Path
 from typing import Any
@@ -23,26 +26,33 @@ from ortoo.client import Message, NotFound, OrtooError, Receipt, blocking, conne
 from ortoo.client.blocking.loop_thread import LoopThread
 from ortoo.common.process.clock import SystemClock
 from ortoo.common.process.randomness import Randomness
+from ortoo.spark.lake.accounts import LakeAccounts
 from ortoo.spark.lake.checkpoint import Checkpoint
 from ortoo.spark.lake.table import Lake
 from ortoo.verification.servers.processes import SMALL_STORE, RoleProcess
 from tests.e2e.replica_cluster import leading, replica_cluster, whole
-from tests.spark.killed_driver import Driver
-from tests.spark.killed_jobs import BACK, COPY, PASSING
+from tests.spark.killed_driver import WRONG, Driver
+from tests.spark.killed_jobs import BACK, COPY, ENDED_EARLY, JOBS, PASSING
 
 KILLS_OF_EACH = int(os.environ.get("ORTOO_SPARK_KILLS_OF_EACH", "1"))
 KILLS_S = float(os.environ.get("ORTOO_SPARK_KILLS_S", "inf"))
+ROUNDS_MIN = 3
+"""Number of rounds in which each change of topics is made."""
 Place = tuple[str, str, int, int, str]
 """Topic, enode, queue, offset and body."""
+AtKill = Callable[[], None]
+"""Is called at the moment of a kill."""
 QUEUES, QUEUES_MAX = 2, 6
-DRIVER = "the driver"
+WORKER, SNODE, ENODE, LEADER, DRIVER = "a worker", "the snode", "the enode", "the leader", "the driver"
 PASSING_SENDS = 10
 SENT_AT_ONCE = 50
 SEND_INTERVAL_S = 0.5
 KILL_AFTER_COMMITS = 3
 KILL_WITHIN_S = 180.0
 """A round begins after a random number of committed batches up to this, or at the latest after this time."""
-KILL_LATER_S = 3.0
+KILL_UNDER_ALL_S = 20.0
+"""A kill waits for all jobs, at most for this time."""
+KILL_LATER_S = 1.0
 """The largest random pause before each kill."""
 LOOK_S = 0.05
 FAILURES_MAX = 3
@@ -143,11 +153,11 @@ class Servers:
     """The cluster: an enode of three replicas, an enode of its own, a snode, and the kills of these."""
 
     def __init__(self, thread: LoopThread, cluster: Any, lone: RoleProcess, client: Any) -> None:
-        self._thread, self._cluster, self._lone, self._client = thread, cluster, lone, client
-        self.kills: dict[str, Callable[[], None]] = {
-            "the snode": lambda: thread.run(cluster.snode.restart()),
-            "the enode": lambda: thread.run(lone.restart()),
-            "the leader": self._kill_leader,
+        self._thread, self._cluster, self._client = thread, cluster, client
+        self.kills: dict[str, Callable[[AtKill], None]] = {
+            SNODE: lambda at_kill: self._restart(cluster.snode, at_kill),
+            ENODE: lambda at_kill: self._restart(lone, at_kill),
+            LEADER: self._kill_leader,
         }
 
     @property
@@ -155,9 +165,14 @@ class Servers:
         """Where clients connect."""
         return str(self._cluster.address)
 
-    def _kill_leader(self) -> None:
+    def _restart(self, process: RoleProcess, at_kill: AtKill) -> None:
+        at_kill()
+        self._thread.run(process.restart())
+
+    def _kill_leader(self, at_kill: AtKill) -> None:
         self._thread.run(whole(self._client))  # otherwise two of three may be away
         leader = self._thread.run(leading(self._cluster, self._client))
+        at_kill()
         self._thread.run(leader.kill())
         self._thread.run(leading(self._cluster, self._client))
         self._thread.run(leader.start())
@@ -183,10 +198,11 @@ def servers(folder: Path) -> Iterator[Servers]:
 
 
 class Jobs:
-    """The driver, started again whenever it ends."""
+    """The driver, followed by another one whenever it ends."""
 
     def __init__(self, servers: Servers, topic: str, folder: Path) -> None:
         self._arguments, self._folder = (servers.address, topic, str(folder)), folder
+        self._reserve: Driver | None = None
         self.failures = 0
         self.driver = self._start()
 
@@ -201,83 +217,154 @@ class Jobs:
         return self
 
     def __exit__(self, *error: object) -> None:
-        if self.driver.ends_within(0) is None:
-            self.driver.kill()
+        for driver in (self.driver, self._reserve):
+            if driver is not None and driver.ends_within(0) is None:
+                driver.kill()
 
-    def _start(self) -> Driver:
-        return Driver("tests.spark.killed_jobs", self._arguments, self._folder)
+    def _start(self, *, held: bool = False) -> Driver:
+        return Driver("tests.spark.killed_jobs", self._arguments, self._folder, held=held)
+
+    def prepare(self) -> None:
+        """Start the driver that will follow this one; a JVM needs seconds for its start."""
+        self._reserve = self._reserve or self._start(held=True)
+
+    def _follow(self) -> None:
+        for name in JOBS:
+            self._mark(name).unlink(missing_ok=True)
+        follower, self._reserve = self._reserve or self._start(held=True), None
+        follower.release()
+        self.driver = follower
 
     def look(self) -> None:
-        """Start the driver again if it has ended. Errors: AssertionError if it failed too often."""
-        if self.driver.ends_within(LOOK_S) is None:
+        """Start the driver again if it has ended. Errors: AssertionError if it failed too often, or found an error."""
+        code = self.driver.ends_within(LOOK_S)
+        if code is None:
             return
+        assert code != WRONG, self.driver.said()
         self.failures += not self.driver.hurt
         assert self.failures <= FAILURES_MAX * max(KILLS_OF_EACH, 1) * 5, self.driver.said()
-        self.driver = self._start()
+        self._follow()
+
+    def _mark(self, name: str) -> Path:
+        return self._folder / f"running-{name}"
 
     @property
-    def commits(self) -> int:
-        """Number of committed batches of all queries."""
-        return sum(1 for _ in self._folder.glob("**/commits/[0-9]*"))
+    def running(self) -> list[str]:
+        """The jobs that run now."""
+        return [name for name in JOBS if self._mark(name).exists()]
 
-    def wait_for_commits(self, count: int) -> None:
+    @property
+    def batches(self) -> int:
+        """Number of committed batches of all queries. Spark deletes the files of the first ones."""
+        folders = (self._folder / "lake_checkpoint/commits", self._folder / f"checkpoint-{COPY}/commits")
+        return sum(max((int(file.name) + 1 for file in folder.glob("[0-9]*")), default=0) for folder in folders)
+
+    @property
+    def ended_early(self) -> Counter[str]:
+        """The jobs that ended with an error, by name and error, each with its number."""
+        found = re.findall(rf"^(\w+) {ENDED_EARLY}: (\w+)", self._log().read_text(), re.MULTILINE)
+        return Counter(f"{name} {error}" for name, error in found)
+
+    def _log(self) -> Path:
+        return self._folder / "driver.log"
+
+    def wait_for_batches(self, count: int) -> None:
         """Wait for `count` more committed batches, at most `KILL_WITHIN_S`."""
-        clock, until = SystemClock(), self.commits + count
-        until_s = clock.monotonic_s() + KILL_WITHIN_S
-        while self.commits < until and clock.monotonic_s() < until_s:
+        until = self.batches + count
+        self._wait(lambda: self.batches >= until, KILL_WITHIN_S)
+
+    def wait_for_all_jobs(self) -> None:
+        """Wait until all jobs run, at most `KILL_UNDER_ALL_S`."""
+        self._wait(lambda: len(self.running) == len(JOBS), KILL_UNDER_ALL_S)
+
+    def _wait(self, condition: Callable[[], bool], seconds: float) -> None:
+        clock = SystemClock()
+        until_s = clock.monotonic_s() + seconds
+        while not condition() and clock.monotonic_s() < until_s:
             self.look()
 
-    def kill_driver(self) -> None:
+    def kill_driver(self, at_kill: AtKill) -> None:
         """Kill the driver and its JVM."""
         if self.driver.ends_within(0) is None:
+            at_kill()
             self.driver.kill()
-        self.driver = self._start()
+        self._follow()
 
-    def kill_worker(self) -> None:
+    def kill_worker(self, at_kill: AtKill) -> None:
         """Kill one of its Python processes, as soon as there are some."""
         while not (workers := self.driver.worker_ids()):
             self.look()
+        at_kill()
         with contextlib.suppress(ProcessLookupError):  # it has just ended
             os.kill(workers[Randomness().below(len(workers))], signal.SIGKILL)
         self.driver.hurt = True
 
     def finish(self) -> None:
-        """Let the driver end after one more pass, and wait for it."""
+        """Let the driver run each job once more, and wait for its end."""
         (self._folder / "finish").touch()
-        self.driver.hurt = True  # the pass that is running may have met a kill
-        while self.driver.ends_within(RUN_S) != 0:
+        self.driver.hurt = True  # the jobs that are running may have met a kill
+        while (code := self.driver.ends_within(RUN_S)) != 0:
+            assert code != WRONG, self.driver.said()
             self.failures += 1
             assert self.failures <= FAILURES_MAX * max(KILLS_OF_EACH, 1) * 5, self.driver.said()
-            self.driver = self._start()
+            self._follow()
+
+
+class Tally:
+    """The numbers of kills of each kind, and of those during each job."""
+
+    def __init__(self, kinds: Sequence[str]) -> None:
+        self._counts = {kind: dict.fromkeys(JOBS, 0) for kind in kinds}
+
+    def add(self, kind: str, running: Sequence[str]) -> None:
+        """Count a kill for the jobs that ran at that moment."""
+        for job in running:
+            self._counts[kind][job] += 1
+
+    @property
+    def least(self) -> int:
+        """The smallest number of kills of a kind during a job."""
+        return min(count for by_job in self._counts.values() for count in by_job.values())
+
+    def __str__(self) -> str:
+        return "; ".join(f"{kind}: {' '.join(map(str, jobs.values()))}" for kind, jobs in self._counts.items())
 
 
 @pytest.mark.long
 @pytest.mark.timeout(RUN_S)
 def test_kills_of_spark_and_of_servers_lose_and_double_nothing(spark: Any, servers: Servers, folder: Path) -> None:
     """Check 6, 7 and 16: lake, replay and copy have each message once, and every loss is reported."""
-    topic, randomness = "grows", Randomness(11)
-    kills: dict[str, int] = {}
-    clock = SystemClock()
-    began_s = clock.monotonic_s()
-    until_s = began_s + KILLS_S
+    topic, randomness, clock = "grows", Randomness(11), SystemClock()
+    began_s, rounds = clock.monotonic_s(), 0
     with blocking.connect(servers.address) as client, Jobs.started(client, servers, topic, folder) as jobs:
-        kinds = {"a worker": jobs.kill_worker, **servers.kills, DRIVER: jobs.kill_driver}
-        changes = Changes(client, topic, folder)
+        kinds = {WORKER: jobs.kill_worker, **servers.kills, DRIVER: jobs.kill_driver}
+        tally, changes = Tally([*kinds]), Changes(client, topic, folder)
+
+        def counted(name: str) -> AtKill:
+            return lambda: tally.add(name, jobs.running)
+
+        def progress() -> str:
+            return (
+                f"{clock.monotonic_s() - began_s:6.0f} s, {rounds} rounds, kills during {', '.join(JOBS)}: {tally}. "
+                f"{jobs.batches} batches, {len(growth.acknowledged)} messages, {jobs.failures} other ends of drivers, "
+                f"ends of jobs: {dict(jobs.ended_early)}"
+            )
+
         with Growth(servers.address, topic) as growth:
-            for number in range(KILLS_OF_EACH):
-                if clock.monotonic_s() > until_s:
+            while tally.least < KILLS_OF_EACH or rounds < ROUNDS_MIN:
+                if clock.monotonic_s() - began_s > KILLS_S:
                     break
-                changes.make(number, jobs.look)
-                jobs.wait_for_commits(1 + randomness.below(KILL_AFTER_COMMITS))
+                changes.make(rounds, jobs.look)
+                jobs.wait_for_batches(1 + randomness.below(KILL_AFTER_COMMITS))
+                jobs.prepare()
                 for name in ordered(kinds, randomness):
+                    jobs.wait_for_all_jobs()
                     jobs.driver.ends_within(randomness.uniform(0.0, KILL_LATER_S))
-                    kinds[name]()
-                    kills[name] = kills.get(name, 0) + 1
-                tell(
-                    f"{clock.monotonic_s() - began_s:6.0f} s, kills {kills}; {jobs.commits} batches, "
-                    f"{jobs.failures} other ends, {len(growth.acknowledged)} messages"
-                )
+                    kinds[name](counted(name))
+                rounds += 1
+                tell(progress())
         jobs.finish()
+        tell(progress())
     options = {"address": servers.address, "columns": "body"}
     lake = Lake(str(folder / "lake"), "delta").read(spark)
     back, copied = (
@@ -286,7 +373,7 @@ def test_kills_of_spark_and_of_servers_lose_and_double_nothing(spark: Any, serve
     frames = (lake, back, lake.where(f"topic = '{topic}'"), copied)
     archived = [tuple(row) for row in lake.selectExpr(*PLACES).collect()]
     whole_lake, replayed, of_topic, copy = (tuple(frame.selectExpr(*BODIES).first()) for frame in frames)
-    tell(f"kills {kills}, {jobs.failures} other ends of drivers, {changes.trimmed} trimmed, {whole_lake}, {of_topic}")
+    tell(f"{changes.trimmed} trimmed; rows, bodies and hash: {whole_lake}, of the topic that grows: {of_topic}")
     assert len(archived) == len(set(archived))
     assert growth.acknowledged <= set(archived)
     unknown = {int(place[4]) for place in set(archived) - growth.acknowledged if place[0] == topic}
@@ -295,9 +382,8 @@ def test_kills_of_spark_and_of_servers_lose_and_double_nothing(spark: Any, serve
     assert of_topic == copy
     lost = {place[0] for place in changes.acknowledged - set(archived)}
     reported = (folder / "driver.log").read_text()
-    known = "".join(file.read_text() for file in (folder / "lake_checkpoint/offsets").glob("[0-9]*"))
-    assert [name for name in lost if f'"{name}"' in known and f" of {name} on " not in reported] == []
-    assert len(set(kills.values())) == 1
+    known = {name for account in LakeAccounts(Lake(str(folder / "lake"), "delta")).all() for name in account.topics}
+    assert [name for name in lost & known if f" of {name} on " not in reported] == []
     assert changes.trimmed > 0
 
 
