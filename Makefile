@@ -268,7 +268,7 @@ spark-kills: $(SPARK_READY)  ## Kill drivers and workers of shuffled copies and 
 	@ORTOO_SPARK_MESSAGES=$${ORTOO_SPARK_MESSAGES:-500000} ORTOO_SPARK_KILLS=$${ORTOO_SPARK_KILLS:-50} \
 	  $(PYTEST) -s -o faulthandler_timeout=0 -m long tests/spark/test_kill_spark.py
 
-spark-server-kills: $(SPARK_READY)  ## Kill drivers, workers, a snode, an enode and a leader 50 times each (KILLS=5), while a topic is archived, replayed and copied; hours
+spark-server-kills: $(SPARK_READY)  ## Kill drivers, workers, a snode, an enode and a leader 50 times each (KILLS=5), while a topic is archived, replayed and copied; about an hour
 	@libs/spark/find_java.sh 'the long tests of Spark'
 	@ORTOO_SPARK_KILLS_OF_EACH=$(or $(KILLS),50) $(PYTEST) -s -o faulthandler_timeout=0 -m long tests/spark/test_kill_servers.py
 

@@ -58,8 +58,8 @@ def settings_of(address: str, source: str, folder: Path) -> PipelineSettings:
 class Repeated:
     """The jobs, each on its thread."""
 
-    def __init__(self, jobs: dict[str, Callable[[], object]], folder: Path) -> None:
-        self._jobs, self._folder = jobs, folder
+    def __init__(self, spark: Any, jobs: dict[str, Callable[[], object]], folder: Path) -> None:
+        self._spark, self._jobs, self._folder = spark, jobs, folder
         self._has_failed = threading.Event()
 
     def run(self) -> None:
@@ -72,6 +72,7 @@ class Repeated:
             job()
 
     def _repeat(self, name: str) -> None:
+        self._spark.createDataFrame([(0,)], "n int")  # makes the session the active one of this thread
         failures = 0
         while not (self._folder / "finish").exists() and not self._has_failed.wait(PAUSE_S):
             try:
@@ -119,7 +120,7 @@ def main(address: str, source: str, folder: Path) -> None:
             COPYING: lambda: copy(spark, address, source, folder).awaitTermination(),
             REPLAY: lambda: replay(spark, settings, tell) if lake.exists and lake.file_paths() else None,
         }
-        Repeated(jobs, folder).run()
+        Repeated(spark, jobs, folder).run()
 
 
 def archive_and_check(spark: Any, settings: PipelineSettings, source: str) -> None:

