@@ -27,7 +27,7 @@ from bench.peers.kafka import SHIPPED, kafka
 from bench.peers.ours import ortoo
 from bench.peers.rounds import machine_busy_s
 from bench.peers.servers import Servers
-from bench.spark_sources import Plain
+from bench.spark_plain import Plain
 from bench.table import ROOT
 
 METHOD = (
@@ -186,6 +186,11 @@ class Bench:
         frame = self.spark.readStream.format("bench-plain").option("rows", SMALL_ROWS).load()
         self._run(frame.writeStream.format("noop"), self._new_folder())
 
+    def jvm(self, system: System) -> None:
+        """Stream as many rows as `small stream`, which the JVM makes: no Python process works for this query."""
+        frame = self.spark.readStream.format("rate-micro-batch").option("rowsPerBatch", SMALL_ROWS).load()
+        self._run(frame.writeStream.format("noop"), self._new_folder())
+
     def _small(self, system: System) -> None:
         frame = system.keyed(stream=True, startingOffsets="earliest", topic=SMALL)
         self._run(frame.writeStream.format("noop"), self._new_folder())
@@ -262,7 +267,10 @@ def check_equal(systems: tuple[System, ...], rows: int) -> None:
 def _timed(bench: Bench, systems: tuple[System, ...], rounds: int, only: str) -> report.Figures:
     paths = {name: path for name, path in bench.paths().items() if not only or name in only.split(",")}
     costs: dict[str, dict[str, list[Cost]]] = {name: {one.name: [] for one in systems} for name in paths}
-    plain: list[Cost] = []
+    least: dict[str, tuple[Callable[[System], object], list[Cost]]] = {
+        "plain_source": (bench.plain, []),
+        "jvm_source": (bench.jvm, []),
+    }
     loads, others = [], []
     for name, (run, _) in paths.items():
         for turn in range(rounds + 1):
@@ -272,14 +280,14 @@ def _timed(bench: Bench, systems: tuple[System, ...], rounds: int, only: str) ->
                 others.append(cost.pop("others_share"))
                 if turn:
                     costs[name][system.name].append(cost)
-            if name == "small stream":
-                cost = _cost(partial(bench.plain, systems[0]), systems[0])
+            for run_least, found in least.values() if name == "small stream" else ():
+                cost = _cost(partial(run_least, systems[0]), systems[0])
                 cost.pop("others_share")
-                plain += [cost] * bool(turn)
+                found += [cost] * bool(turn)
     return {
         "load_averages": loads,
         "others_share": round(median(others), 3),
-        "plain_source": _medians(plain) if plain else {},
+        **{name: _medians(found) for name, (_, found) in least.items() if found},
         "paths": {name: _figures(costs[name], count) for name, (_, count) in paths.items()},
     }
 
@@ -314,7 +322,8 @@ def _cost(run: Callable[[], object], system: System) -> Cost:
 def _cpu_s(servers: Servers) -> Cost:
     """Processor seconds so far of Spark's JVM, of Python (driver, planners and workers), and of the servers.
 
-    The JVM waits for the planners that it starts, so those that ended count among its children.
+    The JVM waits for the planners that it starts, so those that ended count among its children. So do the commands that
+    Hadoop starts for local files without its native library.
     """
     (jvm,) = (each for each in processes.descendants(os.getpid()) if processes.is_spark(each))
     while True:
