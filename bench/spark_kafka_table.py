@@ -34,7 +34,7 @@ def table(result: Figures) -> str:
     lines = [
         f"Measured on {setting['cores']} cores and {setting['memory_gib']} GiB with Spark {result['spark']} and Kafka "
         f"{result['kafka']}: {result['rows']:,} rows with bodies of {result['body_bytes']} bytes, {result['rounds']} "
-        f"rounds. Load average at their starts: {', '.join(map(str, loads))}. {_others(result['others_share'])}",
+        f"rounds. The load average was {min(loads)} to {max(loads)} at their starts. {_others(result['others_share'])}",
         "",
         _line(HEAD),
         _line(("---",) * len(HEAD)),

@@ -1,7 +1,8 @@
 """Drivers, workers, a snode, an enode and the leader of three replicas are killed in rounds, while topics change.
 
-In each round, each of them is killed once, in a random order and at random times, while an archive, a replay and an
-exactly-once copy run. The driver comes last, because its workers are gone then. Another driver waits to follow it.
+In each round, each of them is killed once, in a random order and at random times. An archive, a replay and an
+exactly-once copy run meanwhile. The driver comes last, because its workers are gone then. Another driver waits to
+follow it.
 Between rounds, a topic gets messages and queues, and loses messages that both queries have read, as by retention. Other
 topics are created, and deleted before they are read completely.
 
@@ -372,7 +373,7 @@ def test_kills_of_spark_and_of_servers_lose_and_double_nothing(spark: Any, serve
     frames = (lake, back, lake.where(f"topic = '{topic}'"), copied)
     archived = [tuple(row) for row in lake.selectExpr(*PLACES).collect()]
     whole_lake, replayed, of_topic, copy = (tuple(frame.selectExpr(*BODIES).first()) for frame in frames)
-    tell(f"{changes.trimmed} trimmed; rows, bodies and hash: {whole_lake}, of the topic that grows: {of_topic}")
+    tell(f"{changes.trimmed} trimmed. Rows, bodies and hash: {whole_lake}, and {of_topic} of the topic that grows")
     assert len(archived) == len(set(archived))
     assert growth.acknowledged <= set(archived)
     unknown = {int(place[4]) for place in set(archived) - growth.acknowledged if place[0] == topic}
