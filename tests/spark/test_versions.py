@@ -2,6 +2,7 @@
 
 import re
 from collections.abc import Callable
+from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
 from typing import Any
 
@@ -10,6 +11,7 @@ import pytest
 pytest.importorskip("pyspark", reason="pyspark is not installed; run `make spark-setup`")
 
 import pyspark
+from py4j.protocol import Py4JJavaError
 from pyspark.sql.types import BinaryType, StructField, StructType
 
 from ortoo.client import OrtooError
@@ -69,3 +71,19 @@ def test_the_page_says_what_the_matrix_tries() -> None:
     assert head.split(" | ")[1:] == [version.rpartition(".")[0] for version in VERSIONS]
     told = {what: [cell == "yes" for cell in cells] for what, *cells in (row.split(" | ") for row in rows)}
     assert told == {what: [can(version, first) for version in VERSIONS] for what, (first, *_) in TESTS.items()}
+
+
+def test_a_write_of_another_thread_needs_an_active_session(spark: Any, broker: Broker, topic: str) -> None:
+    """Spark finds the sink of a write in the active session of the thread only; the page names the way around."""
+    rows = spark.range(20).selectExpr("cast(cast(id as string) as binary) body")
+    writer = rows.write.format("ortoo").mode("append").options(address=broker.address, topic=topic)
+
+    def write_in_active_session() -> None:
+        spark.createDataFrame([(0,)], "n int")
+        writer.save()
+
+    with ThreadPoolExecutor(1) as threads:
+        with pytest.raises(Py4JJavaError, match="DATA_SOURCE_NOT_FOUND"):
+            threads.submit(writer.save).result()
+        threads.submit(write_in_active_session).result()
+    assert sum(end - begin for begin, end in broker.queues(topic).values()) == 20
