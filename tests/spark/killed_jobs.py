@@ -115,7 +115,7 @@ def main(address: str, source: str, folder: Path) -> None:
         lake = settings.open_lake()
         if lake.exists:
             compact(settings, tell)  # otherwise each job would open more files than the one before
-        jobs = {
+        jobs: dict[str, Callable[[], object]] = {
             ARCHIVE: partial(archive_and_check, spark, settings, source),
             COPYING: lambda: copy(spark, address, source, folder).awaitTermination(),
             REPLAY: lambda: replay(spark, settings, tell) if lake.exists and lake.file_paths() else None,
