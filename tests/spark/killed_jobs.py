@@ -31,7 +31,8 @@ from ortoo.spark.pipeline.runtime.settings import (
 )
 from tests.spark.killed_driver import WRONG
 
-BATCH_MESSAGES = 1_000
+BATCH_MESSAGES_MIN, BATCH_MESSAGES_MORE = 1_000, 10_000
+"""Each query takes batches of another size, from the first number on, so that it catches up with the growth."""
 BACK, COPY, PASSING = "back", "copy", "passing"
 """Suffixes of the topics of the replay and of the copy, and of topics that are archived too until they are deleted."""
 JOBS = ARCHIVE, COPYING, REPLAY = "archive", "copy", "replay"
@@ -42,13 +43,18 @@ FAILURES_MAX = 5
 PAUSE_S = 0.2
 
 
+def batch_messages() -> int:
+    """A random size of batches."""
+    return BATCH_MESSAGES_MIN + Randomness().below(BATCH_MESSAGES_MORE)
+
+
 def settings_of(address: str, source: str, folder: Path) -> PipelineSettings:
     """The settings of the jobs of the pipeline."""
     return PipelineSettings(
         address=address,
         lake=LakeSettings(str(folder / "lake"), "delta"),
         archive=ArchiveSettings(
-            pattern=f"{source}(-{PASSING}-[0-9]+)?", max_offsets_per_trigger=BATCH_MESSAGES, fail_on_data_loss=False
+            pattern=f"{source}(-{PASSING}-[0-9]+)?", max_offsets_per_trigger=batch_messages(), fail_on_data_loss=False
         ),
         compact=CompactSettings(open_days=0),
         replay=ReplaySettings(topic=f"{source}-{BACK}", create_queue_count=2, tasks=2),
@@ -135,7 +141,7 @@ def archive_and_check(spark: Any, settings: PipelineSettings, source: str) -> No
 def copy(spark: Any, address: str, source: str, folder: Path) -> Any:
     """Start the query that copies what is stored now, shuffled and exactly once."""
     frame = spark.readStream.format("ortoo").options(
-        address=address, subscribe=source, startingOffsets="earliest", maxOffsetsPerTrigger=BATCH_MESSAGES,
+        address=address, subscribe=source, startingOffsets="earliest", maxOffsetsPerTrigger=batch_messages(),
         columns="body,born_at",
     )  # fmt: skip
     shuffled = frame.load().repartition(2, "body").sortWithinPartitions("body")
