@@ -215,7 +215,7 @@ async def test_a_wait_ends_with_its_caller(served: Served, end: Any) -> None:
 
 
 async def test_waits_end_at_the_deadlines_of_callers_that_do_not_end_them(served: Served) -> None:
-    """A wait with a later deadline or without one goes on."""
+    """A wait with a later deadline or without one continues."""
     async with asyncio.timeout(60), deaf_client(served.address, window_bytes=WINDOW_BYTES) as client:
         for stream, timeout in ((1, "60S"), (3, "600m"), (5, "200m"), (7, "")):
             headers = {"grpc-timeout": timeout} if timeout else {}
