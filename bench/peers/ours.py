@@ -26,7 +26,8 @@ async def ortoo(folder: Path, topics: Sequence[str], queues: int) -> AsyncIterat
 @asynccontextmanager
 async def ortoo_members(folder: Path, topics: Sequence[str], queues: int) -> AsyncIterator[Servers]:
     """Run the same with an enode of three replicas, whose majority has a message before it is acknowledged."""
-    async with replica_cluster(folder, enode_environ={"ORTOO_ENODE_STORE_RETENTION_BYTES": str(RETENTION_BYTES)}) as roles:
+    limit = {"ORTOO_ENODE_STORE_RETENTION_BYTES": str(RETENTION_BYTES)}
+    async with replica_cluster(folder, enode_environ=limit) as roles:
         async with connect(roles.snode.address) as mq:
             await whole(mq)
             leader = await leading(roles, mq)
