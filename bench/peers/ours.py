@@ -10,8 +10,8 @@ from ortoo.client import connect
 from tests.e2e.replica_cluster import leading, replica_cluster, whole
 
 RETENTION_BYTES = 4 << 30
-"""The size of the log. Without a limit the loads would fill the disk, and with 8 GiB for each topic the oldest messages
-of both systems no longer fit into the page cache."""
+"""The size of the log. Without a limit the loads would fill the disk. With 8 GiB for each topic, the oldest messages of
+both systems no longer fit into the page cache."""
 
 
 @asynccontextmanager
