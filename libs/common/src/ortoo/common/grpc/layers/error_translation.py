@@ -1,5 +1,6 @@
 """Answers a failed call with its status and Failure, in one place for every service."""
 
+import asyncio
 from collections.abc import Awaitable
 
 import grpc
@@ -41,7 +42,9 @@ class ErrorTranslation(Layer):
             except grpc.aio.AbortError as aborted:
                 error = aborted
             except grpc.aio.InternalError:
-                if not call.context.done():  # otherwise no caller waits for the status
+                if not call.context.done():
                     raise
+                call.error = asyncio.CancelledError()  # no caller waits for a status
+                return
         error.__context__ = None
         call.error = error.with_traceback(None)
