@@ -72,6 +72,25 @@ async def test_a_lost_connection_is_not_looked_at_and_not_kept() -> None:
     assert not looks._due
 
 
+async def test_a_look_that_ends_others_is_the_last_look_at_them() -> None:
+    """A connection that is broken by its look ends its calls, which have looks of their own."""
+    looks, seen = Looks(), list[Connection]()
+
+    class Breaking(Connection):
+        """Ends another one."""
+
+        def look(self) -> None:
+            super().look()
+            looks.remove(call, number)
+
+    due_s = asyncio.get_running_loop().time() + 0.1
+    breaking, call, last = Breaking(seen), Connection(seen), Connection(seen)
+    number = [looks.add(one, due_s) for one in (breaking, call, last)][0]
+    await until_seen(seen, 2)
+    assert seen == [breaking, last]
+    assert not looks._due
+
+
 async def test_an_error_at_one_connection_concerns_no_other() -> None:
     """They have the same timer."""
     looks, seen = Looks(), list[Connection]()

@@ -26,6 +26,8 @@ class Looks:
     def __init__(self) -> None:
         self._due: dict[int, dict[Looked, None]] = {}
         """By the number of the time, for which there is a timer."""
+        self._passing: dict[Looked, None] = {}
+        """The connections whose time has come, until they are looked at."""
 
     def add(self, connection: Looked, due_s: float) -> int:
         """Look at a connection at a time of the event loop or a little later; returns a number for `remove`."""
@@ -39,11 +41,18 @@ class Looks:
         return number
 
     def remove(self, connection: Looked, number: int) -> None:
-        """Do not look at a connection at this time; no effect if the time has passed."""
+        """Do not look at a connection at this time; no effect if the time has passed.
+
+        A look at one connection may end others whose time has come as well.
+        """
         self._due.get(number, {}).pop(connection, None)
+        self._passing.pop(connection, None)
 
     def _look(self, number: int) -> None:
-        for connection in list(self._due.pop(number)):
+        self._passing = self._due.pop(number)
+        while self._passing:
+            connection = next(iter(self._passing))
+            del self._passing[connection]
             try:
                 connection.look()
             except Exception as error:  # the others are other peers'
