@@ -178,6 +178,25 @@ async def test_a_stop_lets_calls_end_and_cancels_those_that_do_not() -> None:
         assert two.cancelled == 1
 
 
+@EACH_TRANSPORT
+@pytest.mark.parametrize("leave", ["cancel", "disconnect"])
+async def test_a_stop_waits_for_handlers_whose_callers_have_left(leave: str) -> None:
+    """They use the stores and channels that are closed after the stop, like those that the stop has cancelled."""
+    one = Served(grace_s=10)
+    one.end_s = 1.0
+    async with asyncio.timeout(ENDED_S), Background("test") as background, connected_after(one) as (channel, stop):
+        call = channel.unary_unary(f"/{NAME}/Wait")(b"")
+        context = await one.waiting.get()
+        stopping = background.spawn("stop", stop())
+        await one.server.draining.wait()
+        if leave == "cancel":
+            call.cancel()
+        else:
+            assert end_connections({peer_of(context.peer())})
+        await stopping
+        assert one.cancelled == 1
+
+
 async def call_of(channel: Any, method: str) -> bytes:
     answer: bytes = await channel.unary_unary(f"/{NAME}/{method}")(b"")
     return answer

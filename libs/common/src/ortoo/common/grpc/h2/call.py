@@ -353,6 +353,8 @@ class H2Call:
             self._parts.release()
         if is_reset or not self.is_answered:
             self._on_caller_gone()
+        if self.task is not None:
+            self._connection.server.on_handler_left(self.task)
         if self._timer is not None:
             self._timer.cancel()
             self._timer = None

@@ -65,6 +65,8 @@ class H2Server(grpc.aio.Server):
         self._listening: list[asyncio.Server] = []
         self._around = contextvars.copy_context()
         self._is_started = self._is_stopping = False
+        self._left: set[asyncio.Task[Any]] = set()
+        """The handlers that run although their calls have ended."""
         self._no_calls = asyncio.Event()
         self._no_connections = asyncio.Event()
         """Set when the last connection has ended."""
@@ -118,7 +120,7 @@ class H2Server(grpc.aio.Server):
     async def stop(self, grace: float | None) -> None:
         """Refuse new connections and calls, wait `grace` seconds for open calls, and cancel the others.
 
-        Handlers that were cancelled have `END_S_MAX` to end.
+        Handlers that were cancelled have `END_S_MAX` to end, also those whose callers had left before.
         """
         if not self._is_stopping:
             self._is_stopping = True
@@ -134,13 +136,13 @@ class H2Server(grpc.aio.Server):
             with contextlib.suppress(TimeoutError):
                 async with asyncio.timeout(grace):
                     await self._no_calls.wait()
-        cancelled = [one.task for each in self.connections for one in each.calls.values() if one.task is not None]
+        running = {one.task for each in self.connections for one in each.calls.values() if one.task is not None}
         for connection in list(self.connections):
             for call in list(connection.calls.values()):
                 call.fail(UNAVAILABLE, STOPPED_DETAILS)
             connection.close()
-        if cancelled:
-            await asyncio.wait(cancelled, timeout=END_S_MAX)
+        if running := running | self._left:
+            await asyncio.wait(running, timeout=END_S_MAX)
         if self.connections:
             with contextlib.suppress(TimeoutError):
                 async with asyncio.timeout(2 * LINGER_S):
@@ -180,6 +182,11 @@ class H2Server(grpc.aio.Server):
     def on_broken(self, reason: str, peer: str) -> None:
         """Count and log a connection that was broken because of the behaviour of its peer."""
         self._broken.add(reason, peer)
+
+    def on_handler_left(self, task: "asyncio.Task[Any]") -> None:
+        """A call ends before its handler, for which a stop waits."""
+        self._left.add(task)
+        task.add_done_callback(self._left.discard)
 
     def on_call_ended(self) -> None:
         """A call of a connection has ended."""

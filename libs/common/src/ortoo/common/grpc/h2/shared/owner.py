@@ -1,5 +1,6 @@
 """The part of a server that its connections use."""
 
+import asyncio
 from typing import TYPE_CHECKING, Any, Protocol
 
 from ortoo.common.grpc.h2.headers import RepeatedRequests
@@ -32,6 +33,9 @@ class Owner(Protocol):
 
     def on_broken(self, reason: str, peer: str) -> None:
         """A connection was broken because of the behaviour of its peer."""
+
+    def on_handler_left(self, task: "asyncio.Task[Any]") -> None:
+        """A call ends before its handler, whose task this is."""
 
     def on_call_ended(self) -> None:
         """A call of a connection has ended."""
