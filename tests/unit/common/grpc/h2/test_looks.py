@@ -85,7 +85,7 @@ async def test_a_look_that_ends_others_is_the_last_look_at_them() -> None:
 
     due_s = asyncio.get_running_loop().time() + 0.1
     breaking, call, last = Breaking(seen), Connection(seen), Connection(seen)
-    number = [looks.add(one, due_s) for one in (breaking, call, last)][0]
+    [number] = {looks.add(one, due_s) for one in (breaking, call, last)}
     await until_seen(seen, 2)
     assert seen == [breaking, last]
     assert not looks._due
