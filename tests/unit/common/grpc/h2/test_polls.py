@@ -11,6 +11,7 @@ import pytest
 from ortoo.common.errors import Overloaded
 from ortoo.common.grpc.h2.polls import NO_HEADERS, H2Poll
 from ortoo.common.grpc.h2.server import H2Server
+from ortoo.common.grpc.h2.shared.lifetime import Lifetime, Step
 from ortoo.common.grpc.layers.arrival import RepeatCaller
 from ortoo.common.grpc.layers.coding import Decoding
 from ortoo.common.grpc.layers.layer import Layer, Layers, Method, ServedCall
@@ -245,6 +246,24 @@ async def test_the_deadlines_of_waits_need_few_timers(served: Served, monkeypatc
         assert [one for one in looked if isinstance(one, H2Poll)] == [wait]
         assert len(served.server.looks._due) < 10
         assert served.service.over == []
+
+
+async def test_a_wait_whose_connection_is_broken_by_its_look_is_not_kept(
+    served: Served, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Also if its own look is due at the same time. Otherwise it would be kept until its deadline."""
+    async with asyncio.timeout(60), deaf_client(served.address, window_bytes=WINDOW_BYTES) as client:
+        client.call("/t.Service/Call", b"x", headers={"grpc-timeout": "9H"})
+        await until(lambda: b"x" in served.service.waiting)
+        [wait], looks = served.open_calls, served.server.looks
+        connection, due_s = wait._connection, asyncio.get_running_loop().time() + 0.1
+        for one in (connection, wait):
+            looks.remove(one, one._look_number)
+            one._look_number = looks.add(one, due_s)
+        monkeypatch.setattr(Lifetime, "next_step", lambda *_: Step.BREAK)
+        await until(lambda: connection.is_lost)
+        assert served.service.over == ["stop"]
+        assert not any(wait in each for each in looks._due.values())
 
 
 async def test_an_answer_that_is_not_taken_ends_at_the_deadline(served: Served) -> None:
