@@ -25,7 +25,7 @@ class Context:
 
 
 async def translated(*, is_caller_gone: bool) -> BaseException | None:
-    """What the transport gets of a handler's late error."""
+    """The error that the transport gets from a handler that fails late."""
     call = ServedCall(METHOD, b"", cast("Any", Context(is_caller_gone=is_caller_gone)))
     call.set_failure(Invalid("late", field="f"))
     waiting = ErrorTranslation().leave(call)
@@ -35,7 +35,7 @@ async def translated(*, is_caller_gone: bool) -> BaseException | None:
 
 
 async def test_a_late_error_of_a_call_whose_caller_has_left_is_its_cancellation() -> None:
-    """Servers log any other exception of a handler as a defect, although nobody waits for the status."""
+    """Servers log any other exception of a handler as a defect, although no caller waits for the status."""
     assert isinstance(await translated(is_caller_gone=True), asyncio.CancelledError)
 
 
