@@ -23,4 +23,5 @@ def crashed_copy(folder: Path, target: Path, copy: Callable[[str, str], object] 
 
 def _written(folder: Path) -> set[tuple[str, int, int, int]]:
     """Properties of the files that each write changes."""
-    return {(one.path, (stat := one.stat()).st_ino, stat.st_mtime_ns, stat.st_size) for one in os.scandir(folder)}
+    with os.scandir(folder) as files:
+        return {(one.path, (stat := one.stat()).st_ino, stat.st_mtime_ns, stat.st_size) for one in files}
