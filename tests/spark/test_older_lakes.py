@@ -27,6 +27,8 @@ def test_a_lake_of_an_earlier_version_continues(spark: Any, folder: Path, lake_f
     sample = folder / "sample"
     shutil.copytree(SAMPLE, sample)
     with broker_of(sample, enodes=1) as broker:
+        # The answer comes when the snode knows this topic, and thus that the enode is alive.
+        broker.client.admin.ensure_topic(BACK, queue_count=1)
         send(broker, TOPIC, numbered(NEW))
         settings = PipelineSettings(
             address=broker.address,
