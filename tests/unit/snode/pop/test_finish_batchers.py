@@ -48,6 +48,19 @@ def part(number: int, offset: int) -> list[LeasePart]:
     return [LeasePart(0, number, ((offset, 1),))]
 
 
+async def finished_together(enode: SlowEnode, acks: Sequence[list[LeasePart]]) -> list[list[StaleMessage]]:
+    """The outcome of each ack; all of them come while another request is under way."""
+    async with asyncio.timeout(60), Background("test") as background:
+        batchers = FinishBatchers(enode.links(), background)
+        first = background.spawn("ack", batchers.finish(KEY, part(5, 0)))
+        await enode.came.wait()
+        others = [background.spawn("ack", batchers.finish(KEY, one)) for one in acks]
+        enode.go_on.set()
+        await first
+        outcomes: list[list[StaleMessage]] = await asyncio.gather(*others)
+        return outcomes
+
+
 async def test_what_comes_while_a_request_is_under_way_makes_one_further_request() -> None:
     """Each consumer gets the stale leases, so that none takes another's refusal for its own."""
     enode = SlowEnode()
@@ -105,29 +118,14 @@ async def test_the_messages_of_a_lease_are_one_part_of_a_request() -> None:
     """A repeated ack is in it once. Parts that the enode settles differently stay apart."""
     enode = SlowEnode()
     strict = replace(part(1, 7)[0], unexpired_only=True)
-    async with asyncio.timeout(60), Background("test") as background:
-        batchers = FinishBatchers(enode.links(), background)
-        first = background.spawn("ack", batchers.finish(KEY, part(5, 0)))
-        await enode.came.wait()
-        acks = [part(1, 3), part(2, 3), part(1, 2), part(1, 6), part(1, 3), [strict]]
-        others = [background.spawn("ack", batchers.finish(KEY, one)) for one in acks]
-        enode.go_on.set()
-        await asyncio.gather(first, *others)
+    await finished_together(enode, [part(1, 3), part(2, 3), part(1, 2), part(1, 6), part(1, 3), [strict]])
     assert enode.requests[1] == [LeasePart(0, 1, ((2, 2), (6, 1))), *part(2, 3), strict]
 
 
 async def test_an_error_about_a_lease_is_reported_for_each_of_its_acks() -> None:
     """The enode reports it once, with the first message of the lease; other leases are stale or settled."""
     enode = SlowEnode()
-    async with asyncio.timeout(60), Background("test") as background:
-        batchers = FinishBatchers(enode.links(), background)
-        first = background.spawn("ack", batchers.finish(KEY, part(5, 0)))
-        await enode.came.wait()
-        acks = [part(99, 4), part(99, 3), part(9, 3), part(1, 3)]
-        others = [background.spawn("ack", batchers.finish(KEY, one)) for one in acks]
-        enode.go_on.set()
-        await first
-        found = await asyncio.gather(*others)
+    found = await finished_together(enode, [part(99, 4), part(99, 3), part(9, 3), part(1, 3)])
     assert found == [[StaleMessage(0, 3, 9), StaleMessage(0, 4, 99, GONE), StaleMessage(0, 3, 99, GONE)]] * 4
 
 
@@ -136,14 +134,7 @@ async def test_an_invalid_ack_fails_no_other_ack(is_older: bool) -> None:
     """Neither one of the same lease, nor one of the same queue if the enode does not report numbers of leases."""
     enode = SlowEnode()
     enode.is_older = is_older
-    async with asyncio.timeout(60), Background("test") as background:
-        batchers = FinishBatchers(enode.links(), background)
-        first = background.spawn("ack", batchers.finish(KEY, part(5, 0)))
-        await enode.came.wait()
-        acks = [part(1, -1), part(1, 3), part(2, 4), part(99, 7), part(99, 8)]
-        others = [background.spawn("ack", batchers.finish(KEY, one)) for one in acks]
-        enode.go_on.set()
-        await first
-        [found, *_] = await asyncio.gather(*others)
+    acks = [part(1, -1), part(1, 3), part(2, 4), part(99, 7), part(99, 8)]
+    [found, *_] = await finished_together(enode, acks)
     assert [(one.offset, one.number) for one in found] == [(-1, 1), (7, 99), (8, 99)]
     assert all(one.error is GONE for one in found)
