@@ -14,12 +14,16 @@ from grpc_reflection.v1alpha import reflection_pb2, reflection_pb2_grpc
 from apache.rocketmq.v2 import definition_pb2 as d
 from apache.rocketmq.v2 import service_pb2 as s
 from apache.rocketmq.v2.service_pb2_grpc import MessagingServiceStub
-from ortoo.client import Client, ConsumerSettings, Forbidden, Queue, connect
+from ortoo.client import Client, ConsumerSettings, Forbidden, OrtooError, Queue, connect
+from ortoo.client.core.bidi_stream import BidiStream
 from ortoo.common.grpc.cluster_token import ADMIN_TOKEN
+from ortoo.common.process.clock import SystemClock
 from ortoo.snode.policy import access
 from ortoo.v1 import consumer_pb2, namesrv_pb2
 from ortoo.v1.admin_pb2_grpc import AdminServiceStub
 from ortoo.v1.consumer_pb2_grpc import ConsumerServiceStub
+from ortoo.v1.session_pb2 import ConnectRequest, ConnectResponse
+from ortoo.v1.session_pb2_grpc import SessionServiceStub
 from ortoo.verification.servers.cluster import open_cluster
 from ortoo.verification.servers.ports import free_ports
 from ortoo.verification.servers.scrape import scraped
@@ -52,6 +56,30 @@ async def test_who_does_not_sign_may_nothing(tmp_path: Path) -> None:
                 async with mq.consumer("g", ["t"]) as consumer:
                     with pytest.raises(Forbidden):
                         await anext(aiter(consumer))
+
+
+async def test_refusals_of_many_streams_all_reach_their_callers(tmp_path: Path) -> None:
+    """A snode may refuse a stream while the client writes to it. No refusal may look like a broken connection."""
+
+    async def outcome(channel: grpc.aio.Channel) -> OrtooError | None:
+        stream: BidiStream[ConnectRequest, ConnectResponse] = BidiStream(
+            "snode", lambda _: False, lambda: None, clock=SystemClock()
+        )
+        for _ in range(4):
+            stream.send(ConnectRequest(heartbeat=consumer_pb2.Heartbeat()))
+        try:
+            await stream.run(SessionServiceStub(channel).Connect())
+        except OrtooError as error:
+            return error
+        return None
+
+    async with (
+        guarded(tmp_path) as cluster,
+        asyncio.timeout(60),
+        grpc.aio.insecure_channel(cluster.address) as channel,
+    ):
+        outcomes = [one for _ in range(20) for one in await asyncio.gather(*(outcome(channel) for _ in range(20)))]
+        assert {type(one) for one in outcomes} == {Forbidden}
 
 
 async def test_health_and_reflection_need_no_signature(tmp_path: Path) -> None:

@@ -237,8 +237,9 @@ async def test_a_leader_counts_what_it_ships_and_followers_are_in_sync(tmp_path:
             assert found["ortoo_replica_lag_bytes"][()] >= 0
             assert found["ortoo_state_differs"] == {(): 0}
         enode = (("enode", "enode-0"),)
-        while (found := await scraped(known))["ortoo_enode_under_replicated"] != {enode: 0}:
+        # If the machine stalls, all voters report for a moment while none of them leads.
+        healthy = {"ortoo_enode_under_replicated": {enode: 0}, "ortoo_enode_leaderless": {enode: 0}}
+        while (found := await scraped(known)) | healthy != found:
             await SystemClock().sleep(0.05)
-        assert found["ortoo_enode_leaderless"] == {enode: 0}
         # Each take-over has a new epoch. There is one if the machine stalls.
         assert 0 <= found["ortoo_enode_take_overs_total"][enode] < found["ortoo_enode_epoch"][enode]

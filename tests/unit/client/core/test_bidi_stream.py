@@ -19,6 +19,9 @@ class Call:
         """Accept a request."""
         self.written_at_s.append(round(running_clock().monotonic_s(), 3))
 
+    def add_done_callback(self, callback: Any) -> None:
+        """Do nothing, because the call does not end."""
+
     def __aiter__(self) -> "Call":
         return self
 

@@ -8,6 +8,7 @@ from typing import Generic, TypeVar
 import grpc
 
 from ortoo.common.errors import OrtooError, Unavailable
+from ortoo.common.errors.server_status import ServerStatus
 from ortoo.common.errors.status import error_of_rpc
 from ortoo.common.process.background import Background, pause
 from ortoo.common.process.clock import Clock
@@ -56,6 +57,7 @@ class BidiStream(Generic[Request, Response]):
     async def run(self, call: "grpc.aio.StreamStreamCall[Request, Response]") -> None:
         """Exchange messages until the last response. Errors: those of the server, or Unavailable on a broken stream."""
         done: asyncio.Future[None] = asyncio.get_running_loop().create_future()
+        status = ServerStatus(call)
 
         async def write() -> None:
             # After the end of the stream writes fail, but responses sent before it are still to be read.
@@ -70,7 +72,7 @@ class BidiStream(Generic[Request, Response]):
                         done.set_result(None)
                 _fail(done, Unavailable(f"{self._peer} ended the stream without a closing message"))
             except grpc.aio.AioRpcError as failure:
-                _fail(done, error_of_rpc(failure, self._peer))
+                _fail(done, error_of_rpc(status.of(failure), self._peer))
 
         async def beat() -> None:
             while True:
