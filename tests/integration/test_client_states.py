@@ -17,12 +17,17 @@ from ortoo.client import (
     ConsumerClosed,
     Invalid,
     PopSettings,
+    ProducerSettings,
     PullSettings,
     Queue,
     ReceivedMessage,
+    TransactionCheck,
+    TransactionVerdict,
+    Unavailable,
     blocking,
     connect,
 )
+from ortoo.client.produce.routes import query_placement
 from ortoo.common.process.clock import SystemClock
 from ortoo.verification.servers.cluster import InProcessCluster, open_cluster
 
@@ -240,3 +245,32 @@ async def test_a_failed_handler_is_told_to_logging_with_all_that_finds_the_messa
         assert part in line
     assert told[0].name == "ortoo.consumer"
     assert told[0].exc_info is not None
+
+
+@pytest.mark.parametrize("kind", ["producer", "transactional"])
+async def test_a_producer_that_is_opened_while_the_enode_is_down_waits_for_it(
+    cluster: InProcessCluster, kind: str
+) -> None:
+    """It opens as soon as the enode accepts messages, or ends with Unavailable after its time limit."""
+
+    async def is_open() -> None:
+        producer = mq.producer("t") if kind == "producer" else mq.transactional_producer("t", "g", _commit)
+        async with producer:
+            pass
+
+    async with asyncio.timeout(60), connect(cluster.address) as mq:
+        await cluster.close("enode-0")
+        while (await query_placement(mq._connection, "t")).writable:
+            await CLOCK.sleep(0.02)
+        with pytest.raises(Unavailable, match="no enode of the topic 't' accepts messages now"):
+            async with mq.producer("t", ProducerSettings(delivery_timeout_ms=50)):
+                pass
+        async with asyncio.TaskGroup() as tasks:
+            opening = tasks.create_task(is_open())
+            await CLOCK.sleep(0.3)
+            assert not opening.done()
+            await cluster.open_enode("enode-0")
+
+
+async def _commit(_: TransactionCheck) -> TransactionVerdict:
+    return TransactionVerdict.COMMIT

@@ -159,12 +159,12 @@ async def producer_to(
     connection = NoNetwork(["localhost:1"], clock=SystemClock(), randomness=Randomness(1))
     connection.backoff = Backoff(first_s=0.0)
 
-    async def query_route(*_: object) -> Route:
+    async def query_placement(*_: object) -> Route:
         return chosen
 
     with (
         mock.patch("ortoo.client.produce.producer.ProduceCall", store.call),
-        mock.patch("ortoo.client.produce.producer.query_route", query_route),
+        mock.patch("ortoo.client.produce.routes.query_placement", query_placement),
     ):
         async with Producer(
             connection, "t", ProducerSettings(**({"linger_ms": 0.0} | settings)), Requester(connection)

@@ -347,10 +347,10 @@ async def test_a_route_that_is_doubted_is_asked_for_again() -> None:
     async with asyncio.timeout(60), producer_to(store, route=route) as producer:
         fresh = Route(TOPIC_ID, (there,), (gone, there))
 
-        async def query_route(*_: object) -> Route:
+        async def query_placement(*_: object) -> Route:
             return fresh
 
-        with mock.patch("ortoo.client.produce.producer.query_route", query_route):
+        with mock.patch("ortoo.client.produce.routes.query_placement", query_placement):
             await producer.send(b"one")
             for _ in range(10):
                 await SystemClock().sleep(0)

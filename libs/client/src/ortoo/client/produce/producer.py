@@ -16,7 +16,7 @@ from ortoo.client.produce.producer_batch import ProducerBatch, SendFuture, SendF
 from ortoo.client.produce.producer_settings import CHUNK_MESSAGES, ProducerSettings
 from ortoo.client.produce.publish import publish_once
 from ortoo.client.produce.queue_batcher import LINGERING_BYTES_MAX, PROMPT_BATCHES_MAX, QueueBatcher, closing
-from ortoo.client.produce.routes import ROUTE_REFRESH_MIN_S, Route, query_route
+from ortoo.client.produce.routes import ROUTE_REFRESH_MIN_S, Route, query_route, wait_for_route
 from ortoo.client.produce.spans import enqueue_traced, sending, sending_many
 from ortoo.client.requests.requester import DEDUP_ID, Requester
 from ortoo.common.errors import NOT_ACCEPTED_FIELD, Invalid, NotFound, OrtooError, Overloaded, Unavailable
@@ -64,7 +64,7 @@ class Producer(Openable):
         self._not_open: str | None = "this producer is not open; enter it with `async with` first"
 
     async def __aenter__(self) -> Self:
-        self._route, self._not_open = await query_route(self._connection, self._topic), None
+        self._route, self._not_open = await wait_for_route(self._connection, self._topic, self._settings), None
         self._choose_next_queue()
         self._check_first_entry()
         await self._background.__aenter__()
@@ -212,7 +212,7 @@ class Producer(Openable):
 
     def _new_batch(self, batcher: QueueBatcher) -> ProducerBatch:
         loop = asyncio.get_running_loop()
-        deadline_s = self._clock.monotonic_s() + self._settings.delivery_timeout_ms / 1000
+        deadline_s = self._clock.monotonic_s() + self._settings.delivery_timeout_s
         batch = ProducerBatch(batcher.queue, self._route.topic_id, loop.create_future(), deadline_s, self._unreported)
         batch.is_pinned = self._route.has_priority_levels
         # With few batches in flight, the batch is sealed at the end of this turn of the loop. Otherwise it waits for
@@ -374,7 +374,7 @@ class Producer(Openable):
         return call.has_responded
 
     async def _expire_batches(self) -> None:
-        now_s, timeout_s = self._clock.monotonic_s(), self._settings.delivery_timeout_ms / 1000
+        now_s, timeout_s = self._clock.monotonic_s(), self._settings.delivery_timeout_s
         for batcher in list(self._batchers.values()):  # a failure may open another batch
             if batcher.open_batch is not None and batcher.open_batch.deadline_s <= now_s:
                 self._seal(batcher)

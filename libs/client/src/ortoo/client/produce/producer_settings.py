@@ -21,7 +21,15 @@ class ProducerSettings:
     memory_bytes_max: int = 64 << 20
     """Unanswered bytes above which `send` waits and `enqueue_nowait` raises Overloaded."""
     delivery_timeout_ms: float = 120_000.0
-    """Time limit for retries of a message; after it the outcome is unknown."""
+    """Time limit for retries of a message; after it the outcome is unknown.
+
+    A producer that is opened while no enode accepts messages of its topic waits for the same time.
+    """
     close_timeout_ms: float = 30_000.0
     """Time limit of the flush at the end of the producer's block. A timeout raises Unavailable."""
     route_interval_ms: float = 30_000.0
+
+    @property
+    def delivery_timeout_s(self) -> float:
+        """`delivery_timeout_ms` in seconds."""
+        return self.delivery_timeout_ms / 1000

@@ -2,16 +2,21 @@
 
 from dataclasses import dataclass
 
+from ortoo.client import log_events
 from ortoo.client.core.connection import Connection
 from ortoo.client.core.queues import Queue
 from ortoo.client.core.wire import queue_of
-from ortoo.common.errors import NotFound
+from ortoo.client.produce.producer_settings import ProducerSettings
+from ortoo.common.errors import NotFound, Unavailable
+from ortoo.common.groups.group_topics import group_of_topic
 from ortoo.common.groups.queue_choice import level_of_priority, queue_of_group
+from ortoo.common.logs.logger import get_logger
 from ortoo.v1 import producer_pb2, topic_pb2
 from ortoo.v1.producer_pb2_grpc import ProducerServiceStub
 
 ROUTE_REFRESH_MIN_S = 1.0
 """Shortest time between two queries of a route after failed sends."""
+_log = get_logger("producer")
 
 
 @dataclass(frozen=True, slots=True)
@@ -48,15 +53,40 @@ async def readable_queues(connection: Connection, topic: str) -> list[Queue]:
 
 
 async def query_route(connection: Connection, topic: str) -> Route:
-    """Query a topic's queues for sends. Errors: NotFound, also when the topic accepts no messages now."""
+    """Query a topic's queues for sends.
+
+    Errors: NotFound, also when the topic accepts no messages. Unavailable while its enodes are down.
+    """
     route = await query_placement(connection, topic)
-    if not route.writable:
+    if route.writable:
+        return route
+    if route.is_closed or not route.placed or group_of_topic(topic) is not None:
         raise NotFound(
-            f"the topic {topic!r} has no queue that accepts messages: its enodes are down or it is read-only, "
+            f"the topic {topic!r} has no queue that accepts messages, for example because it is read-only; "
             "see `ortoo topic describe`",
             field="topic",
         )
-    return route
+    raise Unavailable(
+        f"no enode of the topic {topic!r} accepts messages now; see `ortoo topic describe`", field="topic"
+    )
+
+
+async def wait_for_route(connection: Connection, topic: str, settings: ProducerSettings) -> Route:
+    """Query a topic's queues for sends; wait up to `delivery_timeout_s` while its enodes are down.
+
+    Errors: those of `query_route`.
+    """
+    deadline_s = connection.clock.monotonic_s() + settings.delivery_timeout_s
+    attempt = 0
+    while True:
+        try:
+            return await query_route(connection, topic)
+        except Unavailable as error:
+            if connection.clock.monotonic_s() >= deadline_s:
+                raise
+            connection.retry_log.emit(_log, log_events.ROUTE_LOOKUP_FAILED, error, topic=topic)
+        await connection.back_off(attempt)
+        attempt += 1
 
 
 async def query_placement(connection: Connection, topic: str) -> Route:

@@ -27,7 +27,8 @@ from ortoo.client.core.connection import Connection
 from ortoo.client.core.queues import Queue
 from ortoo.client.core.wire import wire_queue
 from ortoo.client.handling.calls import HandlerCalls
-from ortoo.client.produce.routes import Route, query_route
+from ortoo.client.produce.producer_settings import ProducerSettings
+from ortoo.client.produce.routes import Route, query_route, wait_for_route
 from ortoo.client.produce.spans import sending
 from ortoo.common.errors import OrtooError, Unavailable
 from ortoo.common.errors.status import rpc_errors
@@ -38,6 +39,7 @@ from ortoo.common.records.message import Message
 from ortoo.v1 import enode_deferred_pb2, producer_pb2, record_pb2
 from ortoo.v1.producer_pb2_grpc import ProducerServiceStub
 
+ROUTE_INTERVAL_S = 30.0
 _log = get_logger("transactions")
 
 
@@ -115,7 +117,7 @@ class TransactionalProducer(Openable):
         self._number = connection.randomness.below(1 << 16)
 
     async def __aenter__(self) -> Self:
-        self._route = await query_route(self._connection, self._topic)
+        self._route = await wait_for_route(self._connection, self._topic, ProducerSettings())
         self._check_first_entry()
         await self._background.__aenter__()
         self._background.spawn("checks", self._connection.run_with_failover(self._answer_checks))
@@ -217,6 +219,3 @@ async def end_transaction(
     )
     request = producer_pb2.EndTransactionRequest(transaction_id=transaction_id, verdict=wire, source=source)
     await connection.call(ProducerServiceStub, "EndTransaction", request)
-
-
-ROUTE_INTERVAL_S = 30.0

@@ -7,9 +7,8 @@ from typing import Any
 from pyspark import TaskContext
 from pyspark.sql.datasource import WriterCommitMessage
 
-from ortoo.client import Conflict, NotFound, Unavailable
-from ortoo.client.produce.routes import Route, query_placement, query_route
-from ortoo.common.groups.group_topics import group_of_topic
+from ortoo.client import Conflict
+from ortoo.client.produce.routes import Route, query_route
 from ortoo.common.process.randomness import Randomness
 from ortoo.spark.core.frozen_modules import freeze_modules
 from ortoo.spark.core.link import ClusterLink, link_to
@@ -142,17 +141,7 @@ class MessageWriter:
 
 def open_route(link: ClusterLink, topic: str) -> Route:
     """The queues of a topic; waits while all its enodes are down. Errors: NotFound, Unavailable."""
-
-    def attempt() -> Route:
-        try:
-            return link.run(query_route(link.connection, topic))
-        except NotFound:
-            route = link.run(query_placement(link.connection, topic))
-            if route.is_closed or not route.placed or group_of_topic(topic) is not None:
-                raise
-            raise Unavailable(f"the enodes of the topic {topic!r} accept no messages now", field="topic") from None
-
-    return link.when_available(attempt)
+    return link.when_available(lambda: link.run(query_route(link.connection, topic)))
 
 
 def _grouped(batches: Iterator[AddressedBatch]) -> Iterator[list[AddressedBatch]]:
