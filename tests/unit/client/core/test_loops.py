@@ -7,7 +7,7 @@ from typing import Any
 
 import pytest
 
-from ortoo.client import Conflict, ConsumerSettings, PullSettings, connect
+from ortoo.client import Client, Conflict, ConsumerSettings, Producer, PullSettings, connect
 from ortoo.testing.pytest_broker import BlockingBroker
 
 WORDS = "belongs to another event loop or thread"
@@ -96,3 +96,30 @@ def test_an_acknowledgement_in_a_plain_thread_is_refused(blocking_broker: Blocki
                 await asyncio.to_thread(message.ack)
 
     asyncio.run(program())
+
+
+def test_a_call_on_a_later_loop_of_the_same_thread_is_refused(blocking_broker: BlockingBroker) -> None:
+    """Also while the producer has an open batch, which its own loop would have to send."""
+    blocking_broker.port()
+    blocking_broker.create_topic("orders")
+
+    async def later(producer: Producer) -> None:
+        for call in (producer.enqueue(b"two"), producer.send(b"two"), producer.flush()):
+            with pytest.raises(Conflict, match=WORDS):
+                await call
+
+    async def begin() -> tuple[Client, Producer]:
+        mq = await connect(blocking_broker.address)
+        producer = await mq.producer("orders")
+        producer.enqueue_nowait(b"one")
+        return mq, producer
+
+    async def end(mq: Client, producer: Producer) -> None:
+        await producer.close()
+        await mq.close()
+
+    with asyncio.Runner() as runner:
+        mq, producer = runner.run(begin())
+        with asyncio.Runner() as other:
+            other.run(later(producer))
+        runner.run(end(mq, producer))

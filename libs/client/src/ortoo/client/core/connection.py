@@ -3,9 +3,9 @@
 import asyncio
 import os
 import shlex
-from asyncio import _get_running_loop
 from collections.abc import AsyncGenerator, Awaitable, Callable, Sequence
 from contextvars import ContextVar
+from threading import get_ident
 from typing import TYPE_CHECKING, Any, Self, TypeVar
 
 import grpc
@@ -21,6 +21,7 @@ from ortoo.common.grpc.channels import Channels
 from ortoo.common.grpc.signature import signing
 from ortoo.common.grpc.tls import SYSTEM, TlsClient
 from ortoo.common.logs.logger import get_logger
+from ortoo.common.machine import forks
 from ortoo.common.process.clock import Clock
 from ortoo.common.process.randomness import Randomness
 from ortoo.common.process.retry import Backoff, RetryLog
@@ -33,6 +34,7 @@ call_explainer: ContextVar[Callable[[str], object] | None] = ContextVar("call_ex
 """Gets the equivalent grpcurl command of each unary call and each call with a stream of answers."""
 CALL_ATTEMPTS_MAX = 5
 CALL_TIMEOUT_S = 10.0
+NO_THREAD = 0
 _log = get_logger("connection")
 
 
@@ -93,16 +95,18 @@ class Connection:
         """Objects that were opened by `open` and are not closed, the oldest first."""
         self.retries = 0
         """Number of calls that were retried because no answer came."""
-        self._process_id = os.getpid()
+        self._forks = forks.count
         self._is_closed = False
         self._loop: asyncio.AbstractEventLoop | None = None
+        self._thread_id = NO_THREAD
+        """The thread of the loop while the connection is open."""
 
     async def __aenter__(self) -> Self:
-        self._loop = asyncio.get_running_loop()
+        self._loop, self._thread_id = asyncio.get_running_loop(), get_ident()
         return self
 
     async def __aexit__(self, *ended: Any) -> None:
-        self._is_closed = True
+        self._is_closed, self._thread_id = True, NO_THREAD
         self.opened.clear()
         await self._channels.__aexit__(*ended)
 
@@ -125,14 +129,16 @@ class Connection:
 
     def check_usable(self) -> None:
         """Refuse calls after the end, in a forked process, or on another loop. Errors: ClientClosed, Conflict."""
-        # Each enqueued message is checked, and a forked process has no running loop, or another one.
-        if self._is_closed or self._loop is None or self._loop is not _get_running_loop():
+        # Each enqueued message is checked. Asking asyncio for the running loop would take a system call: until
+        # Python 3.12 it compares process ids. A loop that runs in the thread of the caller is the caller's loop.
+        loop = self._loop
+        if self._thread_id != get_ident() or self._forks != forks.count or loop is None or not loop.is_running():
             self._check_reasons()
 
     def _check_reasons(self) -> None:
         if self._is_closed:
             raise ClientClosed
-        if os.getpid() != self._process_id:
+        if self._forks != forks.count:
             raise used_before_fork()
         check_loop(self._loop)
 

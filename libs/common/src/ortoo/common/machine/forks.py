@@ -2,6 +2,8 @@
 
 import os
 
+count = 0
+"""The number of forks between the first process that imported this module and this process."""
 _process_with_channels: int | None = None
 
 
@@ -15,3 +17,12 @@ def mark_channel_opened() -> None:
 def is_forked_after_channel() -> bool:
     """Whether an ancestor of this process had opened a channel when it forked. A new channel would hang or crash."""
     return _process_with_channels not in (None, os.getpid())
+
+
+def _count() -> None:
+    global count
+    count += 1
+
+
+if hasattr(os, "register_at_fork"):
+    os.register_at_fork(after_in_child=_count)
