@@ -133,7 +133,13 @@ def _host_and_port(address: str) -> tuple[str, int]:
 
 
 async def _resolve(host: str, port: int) -> None:
-    """Resolve a name in a separate thread, so that a resolver that hangs does not delay the examination."""
+    """Resolve a name in a separate thread, so that a resolver that hangs does not delay the examination.
+
+    An IP address needs no resolver. On a busy machine the thread could be late, and the host would seem unknown.
+    """
+    with contextlib.suppress(OSError):
+        socket.getaddrinfo(host, port, flags=socket.AI_NUMERICHOST)
+        return
     loop = asyncio.get_running_loop()
     answer: asyncio.Future[None] = loop.create_future()
 
