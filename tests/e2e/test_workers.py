@@ -189,9 +189,11 @@ async def test_a_worker_that_dies_loses_nothing_and_comes_back(tmp_path: Path) -
                 before = (await scraped(running.metrics))["ortoo_worker_starts_total"]
                 assert list(before.values()) == [1, 1]
                 first = min((await running.process_ids()).values())
+                running.cluster.namesrv.freeze()  # so that the next worker is not ready before the endpoint is read
                 os.kill(first, signal.SIGKILL)
                 await running.snode.wait_for_log("worker_restarted")
                 assert (await get(running.metrics, "/readyz")).status == 503
+                running.cluster.namesrv.thaw()
                 await send(mq, "t", 300)
                 await until(lambda: len(books.received) == 600, PATIENCE_S)
                 async with asyncio.timeout(PATIENCE_S):
