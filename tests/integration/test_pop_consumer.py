@@ -65,7 +65,7 @@ async def test_workers_of_one_consumer_pop_together_and_settle_their_own(tmp_pat
         await send(mq, *[str(number) for number in range(3000)])
         seen: list[str] = []
         async with (
-            mq.pop_consumer("g", "jobs", settings=PopSettings(messages_max=16, invisible_ms=15_000)) as consumer,
+            mq.pop_consumer("g", "jobs", settings=PopSettings(messages_max=16, invisible_ms=600_000)) as consumer,
             Background("workers") as background,
         ):
 

@@ -127,9 +127,9 @@ async def until_replica_follows(replica: Valkey) -> None:
 
 
 async def role_of(server: Valkey) -> str:
-    """The present role of a server, which closes its connections when it gets another; empty at that moment."""
+    """The present role of a server. It is empty while the server changes its role or the machine stalls."""
     async with contextlib.aclosing(redis_client(server.url)) as client:
-        with contextlib.suppress(redis.ConnectionError):
+        with contextlib.suppress(redis.ConnectionError, redis.TimeoutError):
             return str((await client.role())[0])
     return ""
 
