@@ -400,7 +400,7 @@ async def test_a_limit_of_a_topic_counts_what_is_sent_to_it(tmp_path: Path) -> N
     """A topic's limit counts SendMessage, and refused calls get TOO_MANY_REQUESTS in the answer's status."""
     async with served(tmp_path) as (cluster, stub), Channels() as channels:
         await cluster.create_topic("other", queues=1)
-        rules = [flow_control_pb2.FlowRule(topic="t", per_second=1)]
+        rules = [flow_control_pb2.FlowRule(topic="t", per_second=0.01)]  # also beyond it after a stall of the machine
         admin = AdminServiceStub(channels.channel_to(cluster.address))
         await admin.UpdateFlowControl(flow_control_pb2.UpdateFlowControlRequest(rules=rules))
         sent = [
