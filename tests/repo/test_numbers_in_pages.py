@@ -45,7 +45,7 @@ from ortoo.console.web import sign_in_attempts
 from ortoo.console.web.server import KEEP_ALIVE_S
 from ortoo.enode.app import PEERS_MAX
 from ortoo.enode.index.catalog import RUN_BYTES
-from ortoo.enode.log.flushing.flusher import HANGING_FLUSH_S
+from ortoo.enode.log.flushing.hang_watch import HANGING_FLUSH_S
 from ortoo.enode.log.settings import StoreSettings
 from ortoo.enode.observe.deferred_search import SEARCHED_MAX
 from ortoo.enode.observe.disk_space import FREE_PERCENT_MIN

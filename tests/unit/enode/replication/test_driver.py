@@ -70,7 +70,7 @@ def following(clock: Stopped) -> Driver:
 
 def driving(run: Run, clock: Stopped) -> tuple[Driver, Any]:
     """A driver and its log, whose work has not started."""
-    appender = SimpleNamespace(hanging="")
+    appender = SimpleNamespace(check_hanging=lambda: "")
     engine = SimpleNamespace(appender=appender, committer=SimpleNamespace(), housekeeping=SimpleNamespace())
     log: Any = SimpleNamespace(engine=engine, bytes=SimpleNamespace(cached_frames=whole), commit=lambda position: None)
     log.report_progress = lambda: None

@@ -133,3 +133,19 @@ async def test_a_send_for_one_disk_does_not_wait_longer_than_for_a_majority() ->
     while work.held:
         await work.proceed()
     await log.close()
+
+
+async def test_an_enode_accepts_messages_when_the_machine_has_stalled_during_a_write() -> None:
+    """The end of the write is noticed a moment after the stall. Before, the enode was not ready at that moment."""
+    one = OneStore(settings=SETTINGS)
+    log, work = await leading(one)
+    await one.append(b"x")
+    one.clock.advance(5)
+    assert one.store.describe().writable
+    for _ in range(2):
+        one.clock.advance(0.5)
+        one.store.describe()
+    assert one.store.describe().reason == "the disk does not answer"
+    await work.proceed()
+    assert one.store.describe().writable
+    await log.close()

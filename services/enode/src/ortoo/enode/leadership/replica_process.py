@@ -385,7 +385,7 @@ class ReplicaProcess:
             request.is_leading = driver.leading_epoch is not None
             request.tail.CopyFrom(write(replica_report_pb2.LogTail, rules.claimed_tail(log, replica.hard_state)))
             is_electable = rules.is_electable(log, replica.hard_state) and not log.is_truncating
-            request.is_electable = is_electable and not driver.log.engine.appender.hanging
+            request.is_electable = is_electable and not driver.log.engine.appender.check_hanging()
             request.is_leader_silent = driver.is_leader_silent and not isinstance(replica.role, Leader)
             request.committed = log.committed
             request.voters.extend(write(replica_report_pb2.ReplicaId, one) for one in log.configuration.voters)

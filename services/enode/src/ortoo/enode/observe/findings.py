@@ -89,10 +89,10 @@ class EnodeFindings:
                 "ortoo-enode inspect DIR --verify lists every place, ortoo-enode repair DIR the remedies",
                 subject=f"{damage.file} {damage.position}",
             )
-        if appender.hanging:
+        if hanging := appender.check_hanging():
             yield Finding(
                 "disk hangs",
-                f"{appender.hanging}: a flush has not finished for {appender.flushing_s:.1f} s",
+                f"{hanging}: a flush has not finished for {appender.flushing_s:.1f} s",
                 f"sends wait for it, unless a majority of other replicas acknowledges them; {elsewhere}",
                 "look at the disk (iostat -x 1, dmesg); restart the process on another one if it does not recover",
             )

@@ -38,7 +38,7 @@ def describe_store(engine: Engine, fetches: int) -> StoreDescription:
     """Sizes, positions, health and damages of the store; `fetches` is the number of answered reads."""
     appender, catalog, committer, reader = engine.appender, engine.catalog, engine.committer, engine.reader
     writes = appender.failure or appender.refusal or appender.barred or appender.full or appender.starved
-    writes = writes or appender.hanging
+    writes = writes or appender.check_hanging()
     reason = "closed" if engine.closed else writes
     return StoreDescription(
         enode=engine.identity.enode,

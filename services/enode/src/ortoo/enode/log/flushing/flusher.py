@@ -18,12 +18,11 @@ from ortoo.enode.disk.data_dir import FolderGone
 from ortoo.enode.disk.disk import FULL, NoDescriptor
 from ortoo.enode.log.flushing.disk_work import DiskWork
 from ortoo.enode.log.flushing.flush_group import FlushGroup, PendingChanges
+from ortoo.enode.log.flushing.hang_watch import HangWatch
 from ortoo.enode.log.segment import Segment
 from ortoo.enode.log.settings import StoreSettings
 from ortoo.enode.log.spares import SpareSegments
 
-HANGING_FLUSH_S = 1.0
-"""A disk whose write takes longer hangs: the enode is not ready, and the replica is not proposed as leader."""
 NOT_ACKNOWLEDGING = "the store acknowledges nothing until it is opened again"
 
 
@@ -100,6 +99,7 @@ class Flusher:
         self._is_submit_scheduled = False
         self._is_flush_requested = False
         self._submitted_s = 0.0
+        self._watch = HangWatch()
         self._retry: FlushGroup | None = None
         self._idle: asyncio.Event = asyncio.Event()
         self._idle.set()
@@ -342,10 +342,9 @@ class Flusher:
         is_writing = bool(self._writing) and self._retry is None
         return self.clock.monotonic_s() - self._submitted_s if is_writing else 0.0
 
-    @property
-    def hanging(self) -> str:
-        """The reason why the disk counts as hanging; empty while it answers."""
-        return "the disk does not answer" if self.flushing_s > HANGING_FLUSH_S else ""
+    def check_hanging(self) -> str:
+        """Look at the current write: the reason why the disk counts as hanging; empty while it answers."""
+        return self._watch.look(self._submitted_s, self.flushing_s)
 
     @property
     def is_stuck(self) -> bool:
