@@ -18,6 +18,11 @@ class Named(Protocol):
 F = TypeVar("F", bound=Named)
 
 
+def is_of_machine(printed: str) -> bool:
+    """Whether the doctor printed such a finding. A test then runs the doctor again, when the machine is less busy."""
+    return any(name in printed for name in OF_THE_MACHINE)
+
+
 def of_cluster(found: Iterable[F]) -> list[F]:
     """The findings without those of the machine."""
     return [one for one in found if one.name not in OF_THE_MACHINE]

@@ -29,7 +29,7 @@ from ortoo.verification.servers.cluster import SMALL_STORE, InProcessCluster, op
 from ortoo.verification.servers.ports import free_ports
 from ortoo.verification.servers.processes import process_cluster
 from ortoo.verification.servers.valkey import valkey
-from tests.findings import OF_THE_MACHINE
+from tests.findings import OF_THE_MACHINE, is_of_machine
 from tests.integration.certificates import NEW_KEY
 from tests.integration.draining import DRAIN_DELAY_S, drains_until
 
@@ -140,7 +140,7 @@ async def test_healthy_cluster_has_no_findings(cluster: InProcessCluster) -> Non
     assert await advice(cluster.address) == {}
     words = ["ortoo", "doctor", "--patience", "10"]
     outcome = await command.run(words, cluster.address)
-    while any(name in outcome.stdout for name in OF_THE_MACHINE):
+    while is_of_machine(outcome.stdout):
         outcome = await command.run(words, cluster.address)
     assert (outcome.exit_code, outcome.stdout) == (0, f"all is well at {cluster.address}\n")
 

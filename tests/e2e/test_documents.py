@@ -9,6 +9,7 @@ from pathlib import Path
 import pytest
 
 from ortoo.verification.servers import command
+from tests.findings import is_of_machine
 from tests.repo.tree import ROOT
 
 WALKED = ("tutorial.md", "how-to.md", "recurring-messages.md")
@@ -123,6 +124,9 @@ async def test_the_page_is_true_step_by_step(page: str, tmp_path: Path) -> None:
     async with command.dev_process(tmp_path) as dev:
         for words, expected in steps(page):
             script = words.replace("python invoices.py", f"{sys.executable} {tmp_path / 'invoices.py'}")
+            script = script.replace("ortoo doctor", "ortoo doctor --patience 10")
             outcome = await command.run(as_a_shell_takes(script), dev.address)
+            while "ortoo doctor" in script and is_of_machine(outcome.stdout):
+                outcome = await command.run(as_a_shell_takes(script), dev.address)
             assert outcome.exit_code == 0, (words, outcome)
             assert says(outcome.stdout, expected), (words, expected, outcome.stdout)
