@@ -19,7 +19,6 @@ from ortoo.cli.doctor.run import TIMEOUT_S as LOOKING_S_MAX
 from ortoo.cli.doctor.run import diagnose
 from ortoo.client import ConsumerSettings, connect
 from ortoo.common.grpc.server import GrpcServer
-from ortoo.common.process.background import Background
 from ortoo.common.process.clock import SystemClock
 from ortoo.enode.index.catalog import RUN_BYTES
 from ortoo.v1 import namesrv_pb2, producer_pb2, record_pb2, topic_pb2
@@ -32,6 +31,7 @@ from ortoo.verification.servers.valkey import valkey
 from tests.findings import OF_THE_MACHINE, is_of_machine
 from tests.integration.certificates import NEW_KEY
 from tests.integration.draining import DRAIN_DELAY_S, drains_until
+from tests.own_time import own_time
 
 LIMIT_S = 2.0
 PATIENCE = 10.0
@@ -40,7 +40,6 @@ HANG_PATIENCE = 5.0
 """The same for processes that hang until each timeout."""
 BUSY_S = 1.0
 """Delay that a busy machine may add to deadlines."""
-TICK_S = 0.01
 START_S = 30.0
 """Start time of a Python process with the command's libraries on a busy machine; the limit applies to the checks."""
 
@@ -286,20 +285,12 @@ async def dropping() -> AsyncIterator[str]:
 
 async def looked(address: str, *, topic: str = "", group: str = "", patience: float = 1.0) -> tuple[list[str], float]:
     """The findings of checks in this process, and their duration in seconds without stalls of the machine."""
-    clock, out, ticks = SystemClock(), io.StringIO(), 0
-
-    async def tick() -> None:
-        nonlocal ticks
-        while True:
-            await clock.sleep(TICK_S)
-            ticks += 1
-
-    async with Background("ticks") as background:
-        background.spawn("tick", tick())
+    out = io.StringIO()
+    async with own_time() as taken:
         with contextlib.redirect_stdout(out), contextlib.suppress(SystemExit):
             await diagnose(address, topic, group, as_json=True, timeout_factor=patience)
     names = [json.loads(line)["name"] for line in out.getvalue().splitlines()]
-    return [name for name in names if name not in OF_THE_MACHINE], ticks * TICK_S
+    return [name for name in names if name not in OF_THE_MACHINE], taken.seconds
 
 
 async def test_whatever_hangs_is_named_within_two_seconds(tmp_path: Path) -> None:
