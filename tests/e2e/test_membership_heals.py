@@ -68,8 +68,7 @@ async def test_membership_is_whole_and_disjoint_again(tmp_path: Path, trouble: T
                 async with mq.producer("t") as producer:
                     await asyncio.gather(*(producer.send(Message(b"%d" % number)) for number in range(500)))
                 ends = await ends_of(mq, "t")
-                await until(lambda: not books.missing(ends), 60)
-                assert fair(everybody)
+                await until(lambda: not books.missing(ends) and fair(everybody), 60)
 
 
 def fair(found: list[Member]) -> bool:
