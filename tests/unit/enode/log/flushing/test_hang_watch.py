@@ -19,7 +19,7 @@ class Write:
 
 
 def test_a_disk_hangs_when_a_write_lasts_longer_than_a_second() -> None:
-    """With a look every half second it is noticed by the third look, and each further look says so."""
+    """With a look every half second the third look notices it, and so does each further look."""
     assert Write().hangs_after(*(INTERVAL_S * n + 0.2 for n in range(5))) == [False, False, True, True, True]
 
 

@@ -343,7 +343,7 @@ class Flusher:
         return self.clock.monotonic_s() - self._submitted_s if is_writing else 0.0
 
     def check_hanging(self) -> str:
-        """Look at the current write: the reason why the disk counts as hanging; empty while it answers."""
+        """Look at the current write. Returns why the disk counts as hanging; empty while it answers."""
         return self._watch.look(self._submitted_s, self.flushing_s)
 
     @property
