@@ -49,7 +49,9 @@ def test_timeouts(value: bytes, seconds: float) -> None:
     assert timeout_s(value) == pytest.approx(seconds)
 
 
-@pytest.mark.parametrize("value", [b"", b"S", b"1", b"1x", b"-1S", b"123456789S", b"1.5S"])
+@pytest.mark.parametrize(
+    "value", [b"", b"S", b"1", b"1x", b"-1S", b"+1S", b" 1S", b"1_0S", b"\xb2S", b"123456789S", b"1.5S"]
+)
 def test_an_invalid_timeout(value: bytes) -> None:
     """The specification allows up to eight digits and a unit."""
     assert timeout_s(value) is None

@@ -1,6 +1,7 @@
 """The headers of calls, and requests that clients repeat, recognized by their bytes before a call is made."""
 
 from collections.abc import Mapping
+from functools import lru_cache
 from typing import Final, Protocol
 
 from ortoo.common.grpc.h2.framing import (
@@ -160,8 +161,9 @@ class RepeatedRequests:
 
     def find(self, stream_id: int, headers: Headers, connection: Peer) -> RepeatedRequest | None:
         """The request with these headers if it may repeat; None if it has to be served as usual."""
-        method = self._methods.get(next((value for name, value in headers if name == b":path"), b""))
-        if method is None or not _is_usual(raw := dict(headers), headers):
+        raw = dict(headers)
+        method = self._methods.get(raw.get(b":path", b""))
+        if method is None or not _is_usual(raw, headers):
             return None
         timeout, limit_s = raw.get(b"grpc-timeout"), None
         if timeout is not None and (limit_s := timeout_s(timeout)) is None:
@@ -171,11 +173,17 @@ class RepeatedRequests:
 
 def _is_usual(raw: Mapping[bytes, bytes], headers: Headers) -> bool:
     """Whether the headers are short, and no name contains that of binary values. They need no further checks."""
-    names = b" ".join(raw)
+    names, content_type = b" ".join(raw), raw.get(b"content-type", b"")
     return (
         raw.get(b":method") == b"POST"
-        and raw.get(b"content-type", b"").startswith(CONTENT_TYPE)
+        and (content_type == CONTENT_TYPE or content_type.startswith(CONTENT_TYPE))
         and len(raw) == len(headers)
         and len(names) + len(b"".join(raw.values())) <= REPEATED_HEADERS_MAX
-        and BINARY not in names
+        and not _has_binary(names)
     )
+
+
+@lru_cache(maxsize=64)
+def _has_binary(names: bytes) -> bool:
+    """Whether a name is that of a binary value. Most clients send the same names with each request."""
+    return BINARY in names

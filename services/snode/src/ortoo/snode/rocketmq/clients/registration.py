@@ -3,7 +3,6 @@
 The membership is only for display. These clients are never assigned queues, because they pop.
 """
 
-import operator
 from dataclasses import dataclass
 from typing import Any
 
@@ -44,8 +43,7 @@ class ClientRegistration:
         registered, members_of = client.registered, self.membership.members
         if registered is None or client.has_ended or registered.inputs != _inputs_of(client):
             return False
-        found = [members_of(group).get(client.client_id) for group in registered.members]
-        return all(map(operator.is_, found, registered.members.values()))
+        return all(members_of(group).get(client.client_id) is member for group, member in registered.members.items())
 
     def _register(self, client: ConnectedClient) -> None:
         client.registered = None
