@@ -57,7 +57,31 @@ async def query_route(connection: Connection, topic: str) -> Route:
 
     Errors: NotFound, also when the topic accepts no messages. Unavailable while its enodes are down.
     """
-    route = await query_placement(connection, topic)
+    return _checked(await query_placement(connection, topic), topic)
+
+
+async def wait_for_route(connection: Connection, topic: str, settings: ProducerSettings) -> Route:
+    """Query a topic's queues for sends; wait up to `delivery_timeout_s` while its enodes are down.
+
+    Errors: those of `query_route`. A cluster that does not answer is reported at once, because the address may be
+    wrong.
+    """
+    deadline_s = connection.clock.monotonic_s() + settings.delivery_timeout_s
+    attempt = 0
+    while True:
+        route = await query_placement(connection, topic)
+        try:
+            return _checked(route, topic)
+        except Unavailable as error:
+            if connection.clock.monotonic_s() >= deadline_s:
+                raise
+            connection.retry_log.emit(_log, log_events.ROUTE_LOOKUP_FAILED, error, topic=topic)
+        await connection.back_off(attempt)
+        attempt += 1
+
+
+def _checked(route: Route, topic: str) -> Route:
+    """The route if it accepts messages now. Errors: those of `query_route`."""
     if route.writable:
         return route
     if route.is_closed or not route.placed or group_of_topic(topic) is not None:
@@ -69,24 +93,6 @@ async def query_route(connection: Connection, topic: str) -> Route:
     raise Unavailable(
         f"no enode of the topic {topic!r} accepts messages now; see `ortoo topic describe`", field="topic"
     )
-
-
-async def wait_for_route(connection: Connection, topic: str, settings: ProducerSettings) -> Route:
-    """Query a topic's queues for sends; wait up to `delivery_timeout_s` while its enodes are down.
-
-    Errors: those of `query_route`.
-    """
-    deadline_s = connection.clock.monotonic_s() + settings.delivery_timeout_s
-    attempt = 0
-    while True:
-        try:
-            return await query_route(connection, topic)
-        except Unavailable as error:
-            if connection.clock.monotonic_s() >= deadline_s:
-                raise
-            connection.retry_log.emit(_log, log_events.ROUTE_LOOKUP_FAILED, error, topic=topic)
-        await connection.back_off(attempt)
-        attempt += 1
 
 
 async def query_placement(connection: Connection, topic: str) -> Route:
