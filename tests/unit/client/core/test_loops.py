@@ -98,6 +98,20 @@ def test_an_acknowledgement_in_a_plain_thread_is_refused(blocking_broker: Blocki
     asyncio.run(program())
 
 
+async def begin(address: str) -> tuple[Client, Producer]:
+    """A client and a producer with a message."""
+    mq = await connect(address)
+    producer = await mq.producer("orders")
+    producer.enqueue_nowait(b"one")
+    return mq, producer
+
+
+async def end(mq: Client, producer: Producer) -> None:
+    """Close both."""
+    await producer.close()
+    await mq.close()
+
+
 def test_a_call_on_a_later_loop_of_the_same_thread_is_refused(blocking_broker: BlockingBroker) -> None:
     """Also while the producer has an open batch, which its own loop would have to send."""
     blocking_broker.port()
@@ -108,18 +122,27 @@ def test_a_call_on_a_later_loop_of_the_same_thread_is_refused(blocking_broker: B
             with pytest.raises(Conflict, match=WORDS):
                 await call
 
-    async def begin() -> tuple[Client, Producer]:
-        mq = await connect(blocking_broker.address)
-        producer = await mq.producer("orders")
-        producer.enqueue_nowait(b"one")
-        return mq, producer
-
-    async def end(mq: Client, producer: Producer) -> None:
-        await producer.close()
-        await mq.close()
-
     with asyncio.Runner() as runner:
-        mq, producer = runner.run(begin())
+        mq, producer = runner.run(begin(blocking_broker.address))
         with asyncio.Runner() as other:
             other.run(later(producer))
+        runner.run(end(mq, producer))
+
+
+def test_a_thread_whose_loop_runs_in_another_thread_is_refused(blocking_broker: BlockingBroker) -> None:
+    """Programs connect in the main thread, and run the loop in another thread from then on."""
+    blocking_broker.port()
+    blocking_broker.create_topic("orders")
+    with asyncio.Runner() as runner:
+        mq, producer = runner.run(begin(blocking_broker.address))
+        loop = runner.get_loop()
+        thread = threading.Thread(target=loop.run_forever)
+        thread.start()
+        try:
+            asyncio.run_coroutine_threadsafe(producer.send(b"two"), loop).result(60)
+            with pytest.raises(Conflict, match=WORDS):
+                producer.enqueue_nowait(b"three")
+        finally:
+            loop.call_soon_threadsafe(loop.stop)
+            thread.join()
         runner.run(end(mq, producer))

@@ -34,7 +34,6 @@ call_explainer: ContextVar[Callable[[str], object] | None] = ContextVar("call_ex
 """Gets the equivalent grpcurl command of each unary call and each call with a stream of answers."""
 CALL_ATTEMPTS_MAX = 5
 CALL_TIMEOUT_S = 10.0
-NO_THREAD = 0
 _log = get_logger("connection")
 
 
@@ -98,15 +97,13 @@ class Connection:
         self._forks = forks.count
         self._is_closed = False
         self._loop: asyncio.AbstractEventLoop | None = None
-        self._thread_id = NO_THREAD
-        """The thread of the loop while the connection is open."""
 
     async def __aenter__(self) -> Self:
-        self._loop, self._thread_id = asyncio.get_running_loop(), get_ident()
+        self._loop = asyncio.get_running_loop()
         return self
 
     async def __aexit__(self, *ended: Any) -> None:
-        self._is_closed, self._thread_id = True, NO_THREAD
+        self._is_closed, self._loop = True, None
         self.opened.clear()
         await self._channels.__aexit__(*ended)
 
@@ -130,9 +127,8 @@ class Connection:
     def check_usable(self) -> None:
         """Refuse calls after the end, in a forked process, or on another loop. Errors: ClientClosed, Conflict."""
         # Each enqueued message is checked. Asking asyncio for the running loop would take a system call: until
-        # Python 3.12 it compares process ids. A loop that runs in the thread of the caller is the caller's loop.
-        loop = self._loop
-        if self._thread_id != get_ident() or self._forks != forks.count or loop is None or not loop.is_running():
+        # Python 3.12 it compares process ids. A loop of asyncio knows the thread in which it runs. Others are asked.
+        if getattr(self._loop, "_thread_id", None) != get_ident() or self._forks != forks.count:
             self._check_reasons()
 
     def _check_reasons(self) -> None:
