@@ -25,9 +25,14 @@ class ServerStatus:
         return self._first if self._first is not None and failure.code() is grpc.StatusCode.INTERNAL else failure
 
     def _keep(self, call: Any) -> None:
-        if self._first is None and (code := _result_of(call.code())) is not grpc.StatusCode.INTERNAL:
-            initial, trailing = _result_of(call.initial_metadata()), _result_of(call.trailing_metadata())
-            self._first = grpc.aio.AioRpcError(code, initial, trailing, _result_of(call.details()))
+        """Keep the first error. OK is none, and INTERNAL without metadata is grpc.aio's own."""
+        if self._first is not None or (code := _result_of(call.code())) is grpc.StatusCode.OK:
+            return
+        trailing = _result_of(call.trailing_metadata())
+        if code is not grpc.StatusCode.INTERNAL or trailing:
+            self._first = grpc.aio.AioRpcError(
+                code, _result_of(call.initial_metadata()), trailing, _result_of(call.details())
+            )
 
 
 def _result_of(read: Coroutine[Any, Any, Result]) -> Result:
