@@ -23,7 +23,7 @@ class ProducerSettings:
     delivery_timeout_ms: float = 120_000.0
     """Time limit for retries of a message; after it the outcome is unknown.
 
-    A producer that is opened while no enode accepts messages of its topic waits for the same time.
+    A producer that is opened while no enode accepts messages of its topic waits for the same time, up to 10 s.
     """
     close_timeout_ms: float = 30_000.0
     """Time limit of the flush at the end of the producer's block. A timeout raises Unavailable."""

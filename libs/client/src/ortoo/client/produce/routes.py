@@ -16,6 +16,8 @@ from ortoo.v1.producer_pb2_grpc import ProducerServiceStub
 
 ROUTE_REFRESH_MIN_S = 1.0
 """Shortest time between two queries of a route after failed sends."""
+OPENING_TIMEOUT_S = 10.0
+"""Longest wait for enodes when a producer is opened. A program that starts should not seem to hang."""
 _log = get_logger("producer")
 
 
@@ -61,12 +63,12 @@ async def query_route(connection: Connection, topic: str) -> Route:
 
 
 async def wait_for_route(connection: Connection, topic: str, settings: ProducerSettings) -> Route:
-    """Query a topic's queues for sends; wait up to `delivery_timeout_s` while its enodes are down.
+    """Query a topic's queues for sends; wait up to OPENING_TIMEOUT_S or `delivery_timeout_s` while its enodes are down.
 
     Errors: those of `query_route`. A cluster that does not answer is reported at once, because the address may be
     wrong.
     """
-    deadline_s = connection.clock.monotonic_s() + settings.delivery_timeout_s
+    deadline_s = connection.clock.monotonic_s() + min(OPENING_TIMEOUT_S, settings.delivery_timeout_s)
     attempt = 0
     while True:
         route = await query_placement(connection, topic)
