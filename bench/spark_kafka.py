@@ -38,6 +38,8 @@ METHOD = (
 QUEUES = 4
 SOURCE, SMALL, WRITTEN, COPIED = "bench", "small", "written", "copied"
 TOPICS = (SOURCE, SMALL, WRITTEN, COPIED)
+RETENTION_BYTES = 32 << 30
+"""So large that neither system deletes rows while they are still to be read."""
 SMALL_ROWS = 1_000
 TRIGGER_ROWS = 200_000
 LARGE_BATCHES = {"kafka.batch.size": "1048576", "kafka.linger.ms": "20"}
@@ -162,10 +164,10 @@ class Bench:
             "read slim": (lambda system: noop(system.slim()), rows),
             "read full": (lambda system: noop(system.full()), rows),
             "read filtered": (lambda system: noop(system.filtered()), rows),
-            "write": (self._write, rows),
             "stream to Parquet": (self._to_parquet, rows),
-            "topic to topic": (self._copy, rows),
             "small stream": (self._small, SMALL_ROWS),
+            "topic to topic": (self._copy, rows),
+            "write": (self._write, rows),
         }
 
     def _write(self, system: System) -> None:
@@ -174,29 +176,32 @@ class Bench:
     def _to_parquet(self, system: System) -> None:
         folder = self._new_folder()
         frame = system.slim(stream=True, startingOffsets="earliest", maxOffsetsPerTrigger=TRIGGER_ROWS)
-        self._run(frame.writeStream.format("parquet").option("path", str(folder / "rows")), folder)
+        self._run(frame.writeStream.format("parquet").option("path", str(folder / "rows")), folder, self.rows)
 
     def _copy(self, system: System) -> None:
         frame = system.keyed(stream=True, startingOffsets="earliest", maxOffsetsPerTrigger=TRIGGER_ROWS)
-        self._run(system.sink(frame.writeStream, COPIED), self._new_folder())
+        self._run(system.sink(frame.writeStream, COPIED), self._new_folder(), self.rows)
 
     def plain(self, system: System) -> None:
         """Stream as many rows as `small stream`, from a Python source that does nothing else."""
         self.spark.dataSource.register(Plain)
         frame = self.spark.readStream.format("bench-plain").option("rows", SMALL_ROWS).load()
-        self._run(frame.writeStream.format("noop"), self._new_folder())
+        self._run(frame.writeStream.format("noop"), self._new_folder(), SMALL_ROWS)
 
     def jvm(self, system: System) -> None:
         """Stream as many rows as `small stream`, which the JVM makes: no Python process works for this query."""
         frame = self.spark.readStream.format("rate-micro-batch").option("rowsPerBatch", SMALL_ROWS).load()
-        self._run(frame.writeStream.format("noop"), self._new_folder())
+        self._run(frame.writeStream.format("noop"), self._new_folder(), SMALL_ROWS)
 
     def _small(self, system: System) -> None:
         frame = system.keyed(stream=True, startingOffsets="earliest", topic=SMALL)
-        self._run(frame.writeStream.format("noop"), self._new_folder())
+        self._run(frame.writeStream.format("noop"), self._new_folder(), SMALL_ROWS)
 
-    def _run(self, writer: Any, folder: Path) -> None:
-        writer.option("checkpointLocation", str(folder / "at")).trigger(availableNow=True).start().awaitTermination()
+    def _run(self, writer: Any, folder: Path, rows: int) -> None:
+        query = writer.option("checkpointLocation", str(folder / "at")).trigger(availableNow=True).start()
+        query.awaitTermination()
+        read = sum(batch.numInputRows for batch in query.recentProgress)
+        assert read == rows, f"the query read {read} rows instead of {rows}"
 
     def _new_folder(self) -> Path:
         return self.folder / str(next(self._numbers))
@@ -223,9 +228,9 @@ async def measure(arguments: argparse.Namespace) -> report.Figures:
         folder = Path(stack.enter_context(tempfile.TemporaryDirectory(prefix="ortoo-bench-spark-")))
         for name in ("ortoo", "kafka", "spark"):
             (folder / name).mkdir()
-        ours = await stack.enter_async_context(ortoo(folder / "ortoo", TOPICS, QUEUES))
+        ours = await stack.enter_async_context(ortoo(folder / "ortoo", TOPICS, QUEUES, retention_bytes=RETENTION_BYTES))
         theirs = await stack.enter_async_context(
-            kafka(folder / "kafka", 1, dict.fromkeys(TOPICS, SHIPPED), QUEUES),
+            kafka(folder / "kafka", 1, dict.fromkeys(TOPICS, SHIPPED), QUEUES, retention_bytes=RETENTION_BYTES),
         )
         spark = stack.enter_context(session(SparkSettings("local[2]", conf)))
         bench = Bench(spark, arguments.rows, arguments.body_bytes, folder / "spark")

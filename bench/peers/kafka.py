@@ -47,7 +47,12 @@ FORMAT_TIMEOUT_S = 120.0
 
 @asynccontextmanager
 async def kafka(
-    folder: Path, brokers: int, topics: Mapping[str, Mapping[str, str]], queues: int
+    folder: Path,
+    brokers: int,
+    topics: Mapping[str, Mapping[str, str]],
+    queues: int,
+    *,
+    retention_bytes: int = RETENTION_BYTES,
 ) -> AsyncIterator[Servers]:
     """Run `brokers` brokers in `folder` with these topics and their settings. Errors: NotHere, DidNotStart."""
     libraries = jars.bring("kafka")
@@ -63,7 +68,7 @@ async def kafka(
             own.mkdir(parents=True)
             said = SETTINGS.format(
                 number=number, voters=voters, address=address, controller=controller, data=own / "data",
-                copies=brokers, in_sync=in_sync, retention=RETENTION_BYTES // queues,
+                copies=brokers, in_sync=in_sync, retention=retention_bytes // queues,
             )  # fmt: skip
             (own / "server.properties").write_text(said)
             await _format(own, libraries, cluster_id)

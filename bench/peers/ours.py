@@ -15,9 +15,11 @@ both systems no longer fit into the page cache."""
 
 
 @asynccontextmanager
-async def ortoo(folder: Path, topics: Sequence[str], queues: int) -> AsyncIterator[Servers]:
+async def ortoo(
+    folder: Path, topics: Sequence[str], queues: int, *, retention_bytes: int = RETENTION_BYTES
+) -> AsyncIterator[Servers]:
     """Run name server, enode and snode in `folder`, and create the topics."""
-    async with cluster(folder, STORE_RETENTION_BYTES=str(RETENTION_BYTES)) as roles:
+    async with cluster(folder, STORE_RETENTION_BYTES=str(retention_bytes)) as roles:
         await _create_topics(roles.address, topics, queues)
         processes = (roles.namesrv, roles.enode, roles.snode)
         yield Servers(roles.address, {role.role: role.process_id for role in processes})
