@@ -249,7 +249,7 @@ async def test_a_failed_handler_is_told_to_logging_with_all_that_finds_the_messa
 
 @pytest.mark.parametrize("kind", ["producer", "transactional"])
 async def test_a_producer_that_is_opened_while_the_enode_is_down_waits_for_it(
-    cluster: InProcessCluster, kind: str
+    cluster: InProcessCluster, kind: str, caplog: pytest.LogCaptureFixture
 ) -> None:
     """It opens as soon as the enode accepts messages, or ends with Unavailable after its time limit."""
 
@@ -258,16 +258,18 @@ async def test_a_producer_that_is_opened_while_the_enode_is_down_waits_for_it(
         async with producer:
             pass
 
-    async with asyncio.timeout(60), connect(cluster.address) as mq:
+    async with asyncio.timeout(60), connect(cluster.address) as impatient, connect(cluster.address) as mq:
         await cluster.close("enode-0")
         while (await query_placement(mq._connection, "t")).writable:
             await CLOCK.sleep(0.02)
         with pytest.raises(Unavailable, match="no enode of the topic 't' accepts messages now"):
-            async with mq.producer("t", ProducerSettings(delivery_timeout_ms=50)):
+            async with impatient.producer("t", ProducerSettings(delivery_timeout_ms=50)):
                 pass
+        caplog.clear()
         async with asyncio.TaskGroup() as tasks:
             opening = tasks.create_task(is_open())
-            await CLOCK.sleep(0.3)
+            while not any("route_lookup_failed" in it.getMessage() for it in caplog.records):
+                await CLOCK.sleep(0.01)
             assert not opening.done()
             await cluster.open_enode("enode-0")
 

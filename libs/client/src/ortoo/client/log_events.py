@@ -118,7 +118,7 @@ SEND_FAILED_RETRYING = warning(
 )
 ROUTE_LOOKUP_FAILED = retry_warning(
     "route_lookup_failed",
-    "No queues for a topic: a snode did not tell them, or no enode of the topic accepts messages.",
+    "The queues of a topic could not be read from a snode, or none of its enodes accepts messages.",
     "Check the snode, the name server and the enodes of the topic if the event repeats.",
 )
 TRANSACTION_WATCH_RECONNECTING = info(

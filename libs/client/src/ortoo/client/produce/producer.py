@@ -44,7 +44,7 @@ class Producer(Openable):
         self._settings = settings
         self._clock = connection.clock
         self._telemetry = telemetry = connection.telemetry
-        self._enqueue_traced = None if telemetry is None else partial(enqueue_traced, telemetry, topic, self._enqueue)
+        self._take = self._enqueue if telemetry is None else partial(enqueue_traced, telemetry, topic, self._enqueue)
         self._background = Background(f"producer {topic}")
         self._route: Route
         self._batchers: dict[Queue, QueueBatcher] = {}
@@ -93,7 +93,7 @@ class Producer(Openable):
         """
         if self._unacknowledged_bytes > self._settings.memory_bytes_max:
             await self.wait_for_room()
-        return await (self._enqueue_traced or self._enqueue)(message)
+        return await self._take(message)
 
     async def send_once(self, message: Message | bytes, dedup_id: str) -> Receipt:
         """Send a message with a dedup id; the topic stores one message per id, also if several producers send it.
@@ -122,13 +122,13 @@ class Producer(Openable):
         """
         if self._must_yield or self._unacknowledged_bytes > self._settings.memory_bytes_max:
             await self._yield_and_wait()
-        return self._enqueue(message) if self._enqueue_traced is None else self._enqueue_traced(message)
+        return self._take(message)
 
     def enqueue_nowait(self, message: Message | bytes) -> SendFuture:
         """Take a message without waiting; see `enqueue`. Errors: Invalid, Overloaded (too many bytes in flight)."""
         if (unacknowledged := self._unacknowledged_bytes) > self._settings.memory_bytes_max:
             raise Overloaded(f"{unacknowledged} bytes wait for an answer; await `enqueue` instead", retry_after_ms=10)
-        return (self._enqueue_traced or self._enqueue)(message)
+        return self._take(message)
 
     async def wait_for_room(self) -> None:
         """Wait until `enqueue_nowait` accepts a message."""
