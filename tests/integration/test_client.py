@@ -76,7 +76,9 @@ async def test_a_tail_misses_nothing_between_the_last_messages_and_the_next(clus
     """The newest stored messages come first, then those sent while it runs."""
     async with asyncio.timeout(60), connect(cluster.address) as mq, mq.producer("t") as producer:
         for number in range(15):
-            await producer.send(b"%d" % number)
+            receipt = await producer.send(b"%d" % number)
+            while cluster.clock.now_ms() <= receipt.stored_at_ms:  # queues have no order within a millisecond
+                await cluster.clock.sleep(0.001)
         bodies: list[bytes] = []
         async for stored in mq.admin.tail_last("t", 10):
             bodies.append(stored.message.body)
