@@ -86,7 +86,7 @@ def test_an_archive_holds_every_message_once_however_often_it_is_run(
     assert outcome is not None
     assert (outcome.is_complete, outcome.rows) == (True, sent)
     assert bodies(lake.read(spark)) == sorted(b"%d" % n for n in range(sent))
-    assert any("batch 1: 400 rows" in line for line in said), said
+    assert any("batch 0: 400 rows" in line for line in said), said
     assert said[2].endswith("lag 0"), said
     assert any("reconciled: 800 rows from 8 queues" in line for line in said)
     report = json.loads((Path(f"{settings.lake.path}_reports") / "reconciliation.json").read_text())

@@ -66,8 +66,10 @@ def live(draw: Any, events: tuple[str, ...]) -> None:
     options["startingOffsets"] = json.dumps({"t": {"a": {"0": offset}}}) if start == "beyond" else start
     with query_of(world, **options) as (spark, chosen):
         if start == "beyond":
-            with pytest.raises(Invalid, match="cannot start at"):
+            with pytest.raises((Invalid, DataLoss)) as refused:
                 spark.run()
+            assert refused.type is Invalid, "a start beyond the end is a mistake, not a loss"
+            assert "cannot start at" in str(refused.value)
             chosen["startingOffsets"] = "earliest"
         runs = st.sampled_from(["available_now", "available_now", "default", "once"])
         for _ in range(draw(st.integers(1, 4))):
@@ -82,7 +84,7 @@ def live(draw: Any, events: tuple[str, ...]) -> None:
                 chosen["onDataLoss"] = draw(st.sampled_from(["earliest", "latest"]))
         spark.happens = lambda: None
         world.away.clear()
-        if "t" not in world.topics and not spark.batches:
+        if "t" not in world.topics and not spark.offsets:
             return
         for _ in range(2):
             try:
@@ -189,12 +191,18 @@ def unlimited_by_bytes(self: StreamReader) -> Any:
     return ReadMaxRows(self._options.max_offsets) if self._options.max_offsets else ReadAllAvailable()
 
 
+def start_unstored(self: StreamReader, start: dict[str, Any], end: dict[str, Any]) -> Any:
+    """A defect: the first batch does not know where it begins."""
+    return PARTITIONS(self, start, {name: value for name, value in end.items() if name != "s"})
+
+
 def group_one_batch_late(self: StreamReader, end: dict[str, Any]) -> None:
     """The old defect: the group moves when Spark calls `commit`, which happens late or never."""
     commit_group(self._link(), "g", SourceOffsets.of_json(end).queues)
 
 
 MOVED = StreamOffsets._move
+PARTITIONS = StreamReader.partitions
 
 
 @pytest.mark.parametrize(
@@ -204,6 +212,7 @@ MOVED = StreamOffsets._move
         ("start beyond the end", ("",), [(stream_read, "start_offsets", unchecked_start)]),
         ("deleted topic unreported", ("", "send", "delete"), [(StreamOffsets, "_move", silent_about_patterns)]),
         ("end of another topic", ("", "recreate"), [(StreamOffsets, "_end", target_by_name)]),
+        ("start unstored", ("", "send", "crash"), [(StreamReader, "partitions", start_unstored)]),
         (
             "group moves late",
             ("",),
@@ -247,6 +256,25 @@ def test_limits_reach_spark_as_it_asks_for_them() -> None:
     with query_of(world, subscribe="t") as (_, chosen):
         reader = StreamReader(read_options.parse(chosen, streaming=True), SCHEMA)
         assert not isinstance(reader.getDefaultReadLimit(), ReadAllAvailable)
+
+
+@pytest.mark.parametrize("start", ["earliest", "latest"])
+def test_a_first_batch_is_repeated_after_a_topic_was_deleted(start: str) -> None:
+    """The loss is reported, the other topic is read, and the group follows."""
+    world = World()
+    for name in NAMES:
+        world.create(name)
+        world.send(name, 0, 3)
+    options = {"subscribe": ",".join(NAMES), "startingOffsets": start, "onDataLoss": "earliest", "consumerGroup": "g"}
+    with query_of(world, **options) as (spark, _):
+        with patch.object(spark, "_batch", side_effect=Crash), pytest.raises(Crash):
+            spark.run()
+        world.delete("u")
+        spark.run()
+        assert [len(batch) for batch in spark.batches] == [3 if start == "earliest" else 0]
+        assert bool(spark.reported) == (start == "earliest")
+        assert world.group[Queue("t", "a", 0)] == 3
+        judge(world, spark)
 
 
 @pytest.mark.parametrize("is_restorable", [True, False])

@@ -238,9 +238,10 @@ class Spark:
             self.happens()
             if self.offsets and end == self.offsets[-1]:
                 return
-            before = SourceOffsets.of_json(start if not self.offsets else end)
-            for queue, offset in before.queues.items():
-                self.owed.setdefault((before.topic_ids[queue.topic], queue), offset)
+            ends = SourceOffsets.of_json(end)
+            for due in (ends,) if ends.start is None else (ends.start, ends):
+                for queue, offset in due.queues.items():
+                    self.owed.setdefault((due.topic_ids[queue.topic], queue), offset)
             self.offsets.append(end)
             self.happens()
             if len(self.offsets) > 1:

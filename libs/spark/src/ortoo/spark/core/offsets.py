@@ -3,7 +3,8 @@
     {"v": 1, "q": {"orders": {"enode-0": {"0": 17, "1": 12}}}, "e": {"orders": "00c0ffee00c0ffee"}}
 
 `q` holds the next offset of each queue. `e` holds each topic's id, which differs if the topic was deleted and created
-again. Spark compares offsets as texts. Keys are therefore sorted, so that equal offsets have equal texts.
+again. `s` holds the start of a query's first batch, as such a value; only the end of that batch has it. Spark compares
+offsets as texts. Keys are therefore sorted, so that equal offsets have equal texts.
 """
 
 from collections.abc import Mapping
@@ -24,6 +25,8 @@ class SourceOffsets:
 
     queues: Mapping[Queue, int] = field(default_factory=dict)
     topic_ids: Mapping[str, int] = field(default_factory=dict)
+    start: "SourceOffsets | None" = field(default=None, compare=False)
+    """The start of the first batch of a query, in the end of this batch. The checkpoint has it nowhere else."""
 
     def to_json(self) -> dict[str, Any]:
         """These offsets as a JSON value for Spark's checkpoint."""
@@ -31,7 +34,8 @@ class SourceOffsets:
         for queue in sorted(self.queues):
             tree.setdefault(queue.topic, {}).setdefault(queue.enode, {})[str(queue.queue_id)] = self.queues[queue]
         ids = {topic: f"{self.topic_ids[topic]:016x}" for topic in sorted(self.topic_ids)}
-        return {"v": FORMAT, "q": tree, "e": ids}
+        start = {} if self.start is None else {"s": self.start.to_json()}
+        return {"v": FORMAT, "q": tree, "e": ids} | start
 
     @classmethod
     def of_json(cls, value: Mapping[str, Any]) -> "SourceOffsets":
@@ -39,7 +43,8 @@ class SourceOffsets:
         if value.get("v") != FORMAT:
             raise Unsupported(f"offsets have format {value.get('v')!r}, expected {FORMAT}; upgrade ortoo-spark")
         queues = parsed_tree(value.get("q", {}), "the checkpoint's offsets")
-        return cls(queues, {topic: int(text, 16) for topic, text in value.get("e", {}).items()})
+        start = cls.of_json(value["s"]) if "s" in value else None
+        return cls(queues, {topic: int(text, 16) for topic, text in value.get("e", {}).items()}, start)
 
     @classmethod
     def is_json(cls, value: Any) -> bool:

@@ -162,7 +162,7 @@ class LakeAccounts:
         own = stored or LakeAccount(job_id, str(checkpoint.folder))
         if stored is None:
             for other in [other for other in others if other.job_id in continues]:
-                own = self._continued(own, other, checkpoint.oldest_planned() or begin)
+                own = self._continued(own, other, checkpoint.oldest_known() or begin)
                 others.remove(other)
         if others:
             raise owned_by_other(self.lake, others[0], topics)

@@ -1,7 +1,7 @@
 """Reads the checkpoint of an archive's query: its id, and the offsets of its batches."""
 
 import json
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from pathlib import Path
 
 from ortoo.spark.core.offsets import SourceOffsets
@@ -24,20 +24,22 @@ class Checkpoint:
 
         The file has a version, a line about the batch, and one line of JSON for each source; we have one source.
         """
-        return SourceOffsets.of_json(json.loads((self.folder / "offsets" / str(batch_id)).read_text().splitlines()[2]))
+        return replace(self._entry(batch_id), start=None)
 
     def before(self, batch_id: int) -> SourceOffsets:
-        """The start offsets of a planned batch; none for the first one."""
-        return self.planned(batch_id - 1) if batch_id - 1 in self._batch_ids("offsets") else SourceOffsets()
+        """The start offsets of a planned batch; none for a first batch that is empty."""
+        if batch_id - 1 in self._batch_ids("offsets"):
+            return self.planned(batch_id - 1)
+        return self._entry(batch_id).start or SourceOffsets()
 
-    def oldest_planned(self) -> SourceOffsets | None:
-        """The end offsets of the oldest batch that Spark has kept: those of the start, until Spark deletes them."""
+    def oldest_known(self) -> SourceOffsets | None:
+        """The oldest offsets that Spark has kept: the start, until Spark deletes it. None before the first batch."""
         planned = self._batch_ids("offsets")
-        return self.planned(min(planned)) if planned else None
+        return self._entry(min(planned)).start or self.planned(min(planned)) if planned else None
 
     def start(self) -> SourceOffsets | None:
         """The start of the query; None before its first batch, and after Spark has deleted it."""
-        return self.planned(0) if 0 in self._batch_ids("offsets") else None
+        return self.oldest_known() if 0 in self._batch_ids("offsets") else None
 
     def committed(self) -> SourceOffsets | None:
         """The end of the newest committed batch; None before the first."""
@@ -49,6 +51,9 @@ class Checkpoint:
         planned = self._batch_ids("offsets")
         known = (self._batch_ids("commits") | {batch_id}) & planned
         return self.planned(max(known)) if known else None
+
+    def _entry(self, batch_id: int) -> SourceOffsets:
+        return SourceOffsets.of_json(json.loads((self.folder / "offsets" / str(batch_id)).read_text().splitlines()[2]))
 
     def _batch_ids(self, kind: str) -> set[int]:
         return {int(file.name) for file in (self.folder / kind).glob("*") if file.name.isdecimal()}

@@ -4,8 +4,7 @@ For each queue, a batch either reads offsets of one topic id or *moves* the queu
 message, and a queue of a topic that was created again to its start. A truncated queue is moved back to its end. A move
 is in the checkpoint before messages are read from the new offset, so that a repeated batch reads the same messages.
 
-Spark requests the first offsets twice, and again if a query is restarted before its first batch was committed. The
-first batch of a new query is therefore empty: it stores the start in the checkpoint.
+The checkpoint has only the ends of batches. The end of the first batch therefore also has its start.
 """
 
 from collections.abc import Callable
@@ -41,26 +40,10 @@ class StreamOffsets:
     limits: StreamLimits
     reads: Callable[[str], bool] = lambda topic: True
     """Whether the options name a topic."""
-    first: SourceOffsets | None = None
     target: SourceOffsets | None = None
     """The end of a query that only reads what was stored at its start."""
-    _is_pinned: bool = False
     _reported: set[tuple[Queue, int]] = field(default_factory=set)
     _waiting_since_s: float | None = None
-
-    def should_pin(self, at: SourceOffsets) -> bool:
-        """Whether the batch that begins at `at` must be empty, so that the checkpoint stores the start.
-
-        Returns True at most once: for the first batch of a new query.
-        """
-        if self.first is None or self._is_pinned:
-            return False
-        self._is_pinned = True
-        return at == self.first
-
-    def on_planned(self) -> None:
-        """Record that a batch was planned, so that the checkpoint has the start of the query."""
-        self._is_pinned = True
 
     def is_moving(self, at: SourceOffsets, state: TopicState) -> bool:
         """Whether the next batch after `at` only moves offsets or reports losses, because queues are new or changed."""

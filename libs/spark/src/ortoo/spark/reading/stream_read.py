@@ -6,7 +6,7 @@ The driver has one `StreamReader` while the query runs. Spark stores its offsets
 import contextlib
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import replace
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, Final
 
 from pyspark.sql.datasource import DataSourceStreamReader
 from pyspark.sql.streaming.datasource import ReadAllAvailable, ReadMaxBytes, ReadMaxRows, SupportsTriggerAvailableNow
@@ -17,7 +17,7 @@ from ortoo.common.logs.logger import get_logger
 from ortoo.spark.core import log_events
 from ortoo.spark.core.cluster_options import check_names
 from ortoo.spark.core.link import ClusterLink, link_to
-from ortoo.spark.core.offsets import SourceOffsets
+from ortoo.spark.core.offsets import FORMAT, SourceOffsets
 from ortoo.spark.core.read_options import ReadOptions
 from ortoo.spark.reading.batch_limits import BytesLimit
 from ortoo.spark.reading.batch_read import TaskReader
@@ -29,6 +29,8 @@ from ortoo.spark.reading.topic_state import OffsetSpan, TopicState, complete_sta
 if TYPE_CHECKING:
     from ortoo.client.offsets.offset_lookup import QueueSize
 
+_NEW_QUERY: Final = {"v": FORMAT, "new": True}
+"""The offsets before the first batch. They are never in the checkpoint."""
 _POLL_S = 0.05
 _IDLE_AGE_FACTOR = 0.1
 _IDLE_AGE_MAX_S = 0.5
@@ -62,18 +64,16 @@ class StreamReader(DataSourceStreamReader, SupportsTriggerAvailableNow):
         self._changed_s = 0.0
         self._end: SourceOffsets | None = None
         self._losses = self._lost = 0
+        self._start: SourceOffsets | None = None
         self._committed: SourceOffsets | None = None
 
     def initialOffset(self) -> dict[str, Any]:  # noqa: N802 - Spark's name
-        """The start of a new query; every call returns the same offsets."""
-        if self._offsets.first is None:
-            check_names(self._options.cluster)
-            link = self._link()
-            state = complete_state(link, self._options)
-            self._offsets.first = SourceOffsets(start_offsets(link, self._options, state), dict(state.topic_ids))
-            self._changed_s = link.clock.monotonic_s()
-            self._cached = (self._changed_s, state)
-        return self._offsets.first.to_json()
+        """A mark for the start of a new query, which `latestOffset` finds.
+
+        Spark requests it for a repeated first batch too. The end of that batch has its start, so that a deleted topic
+        or an enode that is down does not matter here.
+        """
+        return dict(_NEW_QUERY)
 
     def getDefaultReadLimit(self) -> Any:  # noqa: N802 - Spark's name
         """The read limit of the options. It is never ReadAllAvailable, which Spark itself uses for Trigger.Once."""
@@ -101,30 +101,32 @@ class StreamReader(DataSourceStreamReader, SupportsTriggerAvailableNow):
         return stored.to_json() | {"metrics": self._metrics(stored)}
 
     def latestOffset(self, start: dict[str, Any], limit: Any) -> dict[str, Any]:  # noqa: N802 - Spark's name
-        """The end of the next batch, within the limits and never before `start`. Errors: DataLoss."""
-        at, unlimited = SourceOffsets.of_json(start), isinstance(limit, ReadAllAvailable)
-        if self._offsets.should_pin(at):
-            self._state()
-            self._end = at
-            return start
+        """The end of the next batch, within the limits and never before `start`.
+
+        Errors: DataLoss, and for a new query Invalid, NotFound and Unavailable.
+        """
+        is_first, unlimited = start == _NEW_QUERY, isinstance(limit, ReadAllAvailable)
+        at = self._first() if is_first else SourceOffsets.of_json(start)
         self._commit_group(at)
         link = self._link()
-        wait_s = 0 if self._offsets.target or unlimited else self._options.latest_wait_ms / 1000
-        deadline_s, waited_for_enode = link.clock.monotonic_s() + wait_s, False
+        # A first batch without messages is empty. It is planned at once, so that the checkpoint has the start.
+        wait_s = 0 if is_first or self._offsets.target or unlimited else self._options.latest_wait_ms / 1000
+        deadline_s, waited_for_enode = link.clock.monotonic_s() + wait_s, is_first
         while True:
             self._end = self._next(at, unlimited)
             if not waited_for_enode and self._offsets.lacks_enode(at, self._state()):
                 waited_for_enode, deadline_s = True, deadline_s + link.unavailable_timeout_s
             rest_s = deadline_s - link.clock.monotonic_s()
-            if (ends := self._end.to_json()) != start or rest_s <= 0:
-                return ends
+            if self._end != at:
+                return (replace(self._end, start=at) if is_first else self._end).to_json()
+            if rest_s <= 0:
+                return at.to_json() if is_first else start
             link.sleep(min(max(self._fresh_s(), _POLL_S), rest_s))
 
     def partitions(self, start: dict[str, Any], end: dict[str, Any]) -> Sequence[Any]:
         """Plan the tasks of a batch; a repeated batch has the same tasks. Errors: DataLoss under the policy `fail`."""
-        self._offsets.on_planned()
-        begin, stop = SourceOffsets.of_json(start), SourceOffsets.of_json(end)
-        requested = ranges(begin, stop)
+        stop = SourceOffsets.of_json(end)
+        requested = ranges(stop.start or SourceOffsets.of_json(start), stop)
         return self._tasks.plan(self._clip_ranges(requested, stop), stop.topic_ids) if requested else []
 
     def read(self, partition: Any) -> Iterator[Any]:
@@ -136,6 +138,17 @@ class StreamReader(DataSourceStreamReader, SupportsTriggerAvailableNow):
 
     def stop(self) -> None:
         """Do nothing: the connection ends with the process."""
+
+    def _first(self) -> SourceOffsets:
+        """The start of a new query; every call returns the same offsets. Errors: Invalid, NotFound, Unavailable."""
+        if self._start is None:
+            check_names(self._options.cluster)
+            link = self._link()
+            state = complete_state(link, self._options)
+            self._start = SourceOffsets(start_offsets(link, self._options, state), dict(state.topic_ids))
+            self._changed_s = link.clock.monotonic_s()
+            self._cached = (self._changed_s, state)
+        return self._start
 
     def _link(self) -> ClusterLink:
         return link_to(self._options.cluster)
@@ -213,7 +226,7 @@ class StreamReader(DataSourceStreamReader, SupportsTriggerAvailableNow):
     def _commit_group(self, at: SourceOffsets) -> None:
         """Commit the offsets `at` for the progress group. Spark has committed all messages before them."""
         group = self._options.consumer_group
-        if not group or at in (self._committed, self._offsets.first):
+        if not group or at in (self._committed, self._start):
             return
         from ortoo.spark.core.group_offsets import commit_group, ensure_group
 
