@@ -41,6 +41,16 @@ def write(lake: Lake, schema: StructType, batch_id: int, changes: str = "refuse"
 
 
 @FORMATS
+def test_columns_of_a_lake_may_be_null(tmp_path: Path, lake_format: str) -> None:
+    """A read that declares columns as NOT NULL continues a lake of an earlier snapshot, which has no such columns."""
+    lake = Lake(str(tmp_path / "lake"), lake_format)
+    write(lake, StructType([StructField(field.name, field.dataType, nullable=False) for field in FIELDS]), 0)
+    assert all(field.nullable for path in lake.file_paths() for field in pq.read_schema(path))
+    if lake_format == "delta":
+        assert all(field.nullable for field in lake.table().schema().fields)
+
+
+@FORMATS
 def test_columns_that_come_later_are_merged_or_refused(tmp_path: Path, lake_format: str) -> None:
     """A new column is an error with the setting, or it becomes a column of the lake."""
     lake = Lake(str(tmp_path / "lake"), lake_format)

@@ -102,7 +102,10 @@ def _offsets(received: ReceivedBatch, kind: Any) -> Any:
 
 def _stored_at(received: ReceivedBatch, kind: Any) -> Any:
     if received.row_stored_at_ms:
-        return arrow.times(memoryview(received.row_stored_at_ms), len(received), "row_stored_at_ms").cast(kind)
+        times = arrow.times(memoryview(received.row_stored_at_ms), len(received), "row_stored_at_ms")
+        if times.null_count:
+            raise Invalid("a message has an impossible storage time", field="row_stored_at_ms")
+        return times.cast(kind)
     return arrow.repeated(received.stored_at_ms * 1000, len(received), kind)
 
 

@@ -32,6 +32,11 @@ class TableColumn:
         """
         return self.field is None or self.field.presence is not Presence.ALL_OR_NONE
 
+    @property
+    def is_required(self) -> bool:
+        """Whether every row has it: the place and the body. Spark reads such a column without looking for nulls."""
+        return self.field is None
+
 
 TYPES: Final[dict[Layout, tuple[str, ...]]] = {
     Layout.INT8: ("tinyint", "int", "bigint", "smallint"),
@@ -70,6 +75,8 @@ COLUMNS: Final = (
 )
 """Every column of a topic, in display order."""
 BY_NAME: Final = {column.name: column for column in COLUMNS}
+REQUIRED: Final = " NOT NULL"
+"""The end of the DDL of a column that is never null."""
 
 
 def chosen_names(columns: Sequence[str]) -> tuple[str, ...]:
@@ -86,4 +93,4 @@ def chosen_names(columns: Sequence[str]) -> tuple[str, ...]:
 
 def ddl(names: Sequence[str]) -> str:
     """The schema of the columns `names` in Spark's DDL."""
-    return ", ".join(f"`{name}` {BY_NAME[name].ddl}" for name in names)
+    return ", ".join(f"`{name}` {BY_NAME[name].ddl}{REQUIRED * BY_NAME[name].is_required}" for name in names)

@@ -9,6 +9,7 @@ from collections.abc import Mapping
 from typing import Any, Final
 
 from ortoo.common.errors import Invalid
+from ortoo.spark.core.columns import REQUIRED
 
 PREFIX: Final = "option."
 _METADATA: Final = "ortoo.options"
@@ -45,14 +46,12 @@ def schema_with(ddl: str, options: Mapping[str, str]) -> Any:
         "timestamp": types.TimestampType(), "array<string>": types.ArrayType(text),
         "map<string,string>": types.MapType(text, text),
     }  # fmt: skip
-    fields = [column.rsplit(" ", 1) for column in ddl.split(", ")]
-    metadata = [{_METADATA: json.dumps(dict(options), sort_keys=True)}, *({} for _ in fields[1:])]
-    return types.StructType(
-        [
-            types.StructField(name.strip("`"), kinds[kind], True, about)
-            for (name, kind), about in zip(fields, metadata, strict=True)
-        ]
-    )
+    made = types.StructType()
+    for column in ddl.split(", "):
+        name, kind = column.removesuffix(REQUIRED).split(" ")
+        about = {} if made.fields else {_METADATA: json.dumps(dict(options), sort_keys=True)}
+        made.add(name.strip("`"), kinds[kind], not column.endswith(REQUIRED), about)
+    return made
 
 
 def of_schema(schema: Any) -> dict[str, str]:

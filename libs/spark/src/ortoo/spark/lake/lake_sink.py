@@ -58,7 +58,7 @@ class LakeWriter(DataSourceStreamArrowWriter):
         self._lake = lake
         self._checkpoint = checkpoint
         self._continues = continues
-        self._rows = to_arrow_schema(schema, timezone="UTC")
+        self._rows = _nullable(to_arrow_schema(schema, timezone="UTC"))
         if "stored_at" not in self._rows.names:
             raise Invalid("missing column `stored_at`, whose date partitions the lake; add it", field="columns")
 
@@ -136,4 +136,9 @@ _TEXT_MAX = 100
 
 def lake_schema(rows: Any) -> Any:
     """The pyarrow schema of a lake: the columns of the schema `rows`, and the date."""
-    return pa.schema([*rows, pa.field(DATE, pa.string())])
+    return pa.schema([*_nullable(rows), pa.field(DATE, pa.string())])
+
+
+def _nullable(rows: Any) -> Any:
+    """The same schema with columns that may be null, because those of lakes of earlier snapshots may be."""
+    return pa.schema([field.with_nullable(True) for field in rows])

@@ -128,10 +128,12 @@ def arrow_schema(schema: Any) -> Any:
     """The Arrow schema of a pyspark StructType. Errors: Invalid for a column with an unexpected type."""
     made = utc_schema(schema)
     for field in made:
-        ddl = BY_NAME[field.name].ddl
-        if field.type != _TYPES[ddl]:
-            raise Invalid(f"the column {field.name} is {ddl}, not {field.type}; cast it after reading", field="schema")
-        if not field.nullable:
+        column = BY_NAME[field.name]
+        if field.type != _TYPES[column.ddl]:
+            raise Invalid(
+                f"the column {field.name} is {column.ddl}, not {field.type}; cast it after reading", field="schema"
+            )
+        if not field.nullable and not column.is_required:
             raise Invalid(f"the column {field.name} may be null; remove NOT NULL", field="schema")
     return made
 
