@@ -10,6 +10,7 @@ import pytest
 
 from ortoo.common.errors import Invalid, Overloaded
 from ortoo.common.grpc.h2.server import H2Server
+from ortoo.common.grpc.h2.shared.looks import DEADLINES_PER_S
 from ortoo.common.grpc.layers.error_translation import ErrorTranslation
 from ortoo.common.grpc.layers.layer import Layer, Layers, ServedCall
 from ortoo.common.process.containment import CONTAINED_FAILURES
@@ -116,6 +117,29 @@ async def test_a_call_may_be_answered_later(served: Any) -> None:
     assert await calls[1] == b"second>"
     service.held[b"<1"](b"first")
     assert await calls[0] == b"first>"
+
+
+async def test_deadlines_of_calls_share_timers(served: Any, monkeypatch: pytest.MonkeyPatch) -> None:
+    """A timer for each call would cost as much as the decoding of its headers."""
+    service, call = served
+    await call(b"connects")
+    loop, timers = asyncio.get_running_loop(), list[float]()
+    call_later, began_s, service.held = loop.call_later, loop.time(), {}
+
+    def count(delay_s: float, *arguments: Any, **options: Any) -> Any:
+        timers.append(delay_s)
+        return call_later(delay_s, *arguments, **options)
+
+    with monkeypatch.context() as patched:
+        patched.setattr(loop, "call_later", count)
+        calls = [call(b"%d" % number, timeout=600) for number in range(200)]
+        async for _ in turns():
+            if len(service.held) == len(calls):
+                break
+    assert len([delay_s for delay_s in timers if delay_s > 500]) <= (loop.time() - began_s) * DEADLINES_PER_S + 2
+    for request, done in service.held.items():
+        done(request)
+    await asyncio.gather(*calls)
 
 
 async def test_the_handler_serves_what_is_not_taken(served: Any) -> None:

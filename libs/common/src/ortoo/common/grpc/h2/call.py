@@ -48,9 +48,9 @@ class H2Call:
         "_inbox",
         "_is_half_closed",
         "_is_silent",
+        "_look_number",
         "_method",
         "_parts",
-        "_timer",
         "_too_large_bytes",
         "_waiting",
         "arrival",
@@ -109,12 +109,12 @@ class H2Call:
         self._too_large_bytes = 0
         """The size of a request above the limit, which is refused when the handler reads it."""
         self._waiting: asyncio.Future[None] | None = None
-        self._timer: asyncio.TimerHandle | None = None
         self.deadline_s: float | None = None
         """The caller's deadline, in seconds of the wall clock; None = none."""
         if headers.timeout_s is not None:
-            self.deadline_s = connection.server.clock.now_ms() / 1000 + headers.timeout_s - waited_s
-            self._timer = connection.loop.call_later(headers.timeout_s - waited_s, self._expire)
+            wait_s = headers.timeout_s - waited_s
+            self.deadline_s = connection.server.clock.now_ms() / 1000 + wait_s
+            self._look_number = connection.server.deadlines.add(self, connection.loop.time() + wait_s)
 
     @property
     def metadata(self) -> Metadata:
@@ -331,8 +331,8 @@ class H2Call:
         if not self._is_half_closed:
             self._connection.reset_when_sent(self.stream_id)
 
-    def _expire(self) -> None:
-        self._timer = None
+    def look(self) -> None:
+        """End the call, because its deadline has passed."""
         if self.is_answered and not self.is_closed:  # the caller does not take the answer
             self._connection.reset(self.stream_id)
             self._on_caller_gone()
@@ -355,9 +355,8 @@ class H2Call:
             self._on_caller_gone()
         if self.task is not None:
             self._connection.server.on_handler_left(self.task)
-        if self._timer is not None:
-            self._timer.cancel()
-            self._timer = None
+        if self.deadline_s is not None:
+            self._connection.server.deadlines.remove(self, self._look_number)
         if self._inbox is not None:
             self._inbox.wake()
         if self._waiting is not None and not self._waiting.done():

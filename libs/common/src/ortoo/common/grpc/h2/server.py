@@ -15,7 +15,7 @@ from ortoo.common.grpc.h2.headers import RepeatedRequests
 from ortoo.common.grpc.h2.limits import WireLimits
 from ortoo.common.grpc.h2.methods import CallDetails, H2Method, InterceptedMethod
 from ortoo.common.grpc.h2.ports import BACKLOG, Port
-from ortoo.common.grpc.h2.shared.looks import Looks
+from ortoo.common.grpc.h2.shared.looks import DEADLINES_PER_S, Looks
 from ortoo.common.grpc.h2.shared.tls_session import LINGER_S, TlsSession
 from ortoo.common.grpc.h2.shared.turns import Turns
 from ortoo.common.grpc.layers.arrival import END_S_MAX
@@ -52,6 +52,7 @@ class H2Server(grpc.aio.Server):
         """The number of connections that were broken because of their peers' behaviour, by reason."""
         self.repeated = RepeatedRequests()
         self.looks = Looks()
+        self.deadlines = Looks(DEADLINES_PER_S)
         self.turns = Turns()
         self._invalid_headers = 0
         """The number of calls whose headers violated HTTP/2."""

@@ -20,6 +20,8 @@ class Owner(Protocol):
     limits: WireLimits
     repeated: RepeatedRequests
     looks: Looks
+    deadlines: Looks
+    """The looks at calls when their deadlines pass."""
     turns: Turns
 
     def find_method(self, path: str) -> Any:
