@@ -2,6 +2,8 @@
 
 from collections.abc import Mapping
 from functools import lru_cache
+from itertools import compress
+from operator import ne
 from typing import Final, Protocol
 
 from ortoo.common.grpc.h2.framing import (
@@ -64,21 +66,19 @@ class CallHeaders:
     def next(self, headers: Headers) -> "CallHeaders":
         """The headers of the next call of the connection."""
         fields, places = self._fields, self._places
-        if headers == fields:
-            return self
         if places is None or len(headers) != len(fields):
-            return CallHeaders(headers)
+            return self if headers == fields else CallHeaders(headers)
+        changed = [*compress(zip(headers, fields, strict=True), map(ne, headers, fields))]
+        if not changed:
+            return self
         found: CallHeaders = object.__new__(CallHeaders)
         found._fields, found._places, found.error, found.is_grpc = headers, places, "", True
         found.path, found.timeout_s, found.size_bytes = self.path, self.timeout_s, self.size_bytes
         metadata, found.text = list(self.metadata), self.text.copy()
-        for field, known in zip(headers, fields, strict=True):
-            if field == known:
-                continue
-            name, value = field
-            if name != known[0]:
+        for (name, value), (known_name, known) in changed:
+            if name != known_name:
                 return CallHeaders(headers)
-            found.size_bytes += len(value) - len(known[1])
+            found.size_bytes += len(value) - len(known)
             if (place := places.get(name)) is not None:
                 key, _ = metadata[place]
                 text = found.text[key] = value.decode("utf-8", "replace")
@@ -161,9 +161,12 @@ class RepeatedRequests:
 
     def find(self, stream_id: int, headers: Headers, connection: Peer) -> RepeatedRequest | None:
         """The request with these headers if it may repeat; None if it has to be served as usual."""
-        raw = dict(headers)
-        method = self._methods.get(raw.get(b":path", b""))
-        if method is None or not _is_usual(raw, headers):
+        method = None
+        for name, value in headers:
+            if name == b":path":
+                method = self._methods.get(value)
+                break
+        if method is None or not _is_usual(raw := dict(headers), headers):
             return None
         timeout, limit_s = raw.get(b"grpc-timeout"), None
         if timeout is not None and (limit_s := timeout_s(timeout)) is None:
