@@ -71,8 +71,9 @@ def read_message(sent: definition_pb2.Message, index: int, now_ms: int, peer: Ca
     if len(properties) > 1:
         properties = dict(sorted(properties.items()))  # the order of a protobuf map is random
     _check_sizes(sent, properties, index)
-    kind = message_type(sent, index)
-    deliver_at_ms = to_ms(system.delivery_timestamp) if system.HasField("delivery_timestamp") else None
+    kind, deliver_at_ms = message_type(sent, index), None
+    if kind != NORMAL and system.HasField("delivery_timestamp"):
+        deliver_at_ms = to_ms(system.delivery_timestamp)
     if deliver_at_ms is not None and deliver_at_ms > now_ms + DELAY_MS_MAX:
         ahead_ms = deliver_at_ms - now_ms
         raise GrpcProxyError(
@@ -84,11 +85,8 @@ def read_message(sent: definition_pb2.Message, index: int, now_ms: int, peer: Ca
         raise GrpcProxyError(
             Code.MESSAGE_CORRUPTED, f"messages[{index}]: body encoding {system.body_encoding} is unknown"
         )
-    message = Message(
-        sent.body,
-        system.tag if system.HasField("tag") else None,
-        tuple(system.keys),
-        message_group=_message_group(system, kind),
+    rare = RareFields(
+        message_group=None if kind == NORMAL else _message_group(system, kind),
         properties=properties,
         message_id=system.message_id,
         born_at_ms=to_ms(system.born_timestamp) if system.HasField("born_timestamp") else now_ms,
@@ -98,6 +96,7 @@ def read_message(sent: definition_pb2.Message, index: int, now_ms: int, peer: Ca
         born_host=system.born_host or peer(),
         trace_context=trace_context_of(system.trace_context if system.HasField("trace_context") else None, properties),
     )
+    message = Message.of(sent.body, system.tag if system.HasField("tag") else None, tuple(system.keys), rare)
     message.check(f"messages[{index}]")
     recovery_s = None
     if system.HasField("orphaned_transaction_recovery_duration"):
@@ -239,6 +238,8 @@ def _check_sizes(sent: definition_pb2.Message, properties: Mapping[str, str], in
     if len(properties) > PROPERTIES_MAX:
         message = f"messages[{index}] has {len(properties)} properties; at most {PROPERTIES_MAX} fit"
         raise GrpcProxyError(Code.MESSAGE_PROPERTIES_TOO_LARGE, message)
+    if not (properties or system.tag or system.keys):
+        return
     size = len("".join((system.tag, *system.keys, *properties, *properties.values())).encode())
     if size > TEXT_BYTES_MAX:
         message = f"messages[{index}] has {size} bytes of tag, keys and properties; at most {TEXT_BYTES_MAX} fit"

@@ -20,6 +20,11 @@ SEPARATOR = "%"
 NAMESPACE_HEADER = "x-mq-namespace"
 """The header with the namespace of names without one."""
 _RESOURCE = Resource.DESCRIPTOR.full_name
+Fields = tuple[tuple[str, bool, "Fields | None"], ...]
+"""The fields that contain a topic or group: name, whether it is repeated, and the fields of its messages.
+
+They are None for a field that is itself a topic or group.
+"""
 
 
 def add_namespace(request: Message, default: str) -> str:
@@ -50,19 +55,23 @@ def remove_namespace(response: Message, namespace: str) -> None:
 def resources_in(message: Message) -> list[Any]:
     """Every topic and group in a message."""
     resources: list[Any] = []
-    for name, holds_many, is_resource in _fields(message.DESCRIPTOR):
+    _collect(message, _fields(message.DESCRIPTOR), resources)
+    return resources
+
+
+def _collect(message: Message, fields: Fields, resources: list[Any]) -> None:
+    for name, holds_many, inner in fields:
         if holds_many:
             found = getattr(message, name)
         elif message.HasField(name):
             found = (getattr(message, name),)
         else:
             continue
-        if is_resource:
+        if inner is None:
             resources += found
         else:
             for one in found:
-                resources += resources_in(one)
-    return resources
+                _collect(one, inner, resources)
 
 
 def _parts(name: str) -> tuple[str, str]:
@@ -74,12 +83,11 @@ def _parts(name: str) -> tuple[str, str]:
 
 
 @cache
-def _fields(descriptor: Descriptor) -> tuple[tuple[str, bool, bool], ...]:
-    """The fields that contain a topic or group: name, whether it is repeated, whether it is itself a topic or group."""
+def _fields(descriptor: Descriptor) -> Fields:
     return tuple(
-        (field.name, is_repeated(field), field.message_type.full_name == _RESOURCE)
+        (field.name, is_repeated(field), None if field.message_type.full_name == _RESOURCE else inner)
         for field in descriptor.fields
         if field.message_type is not None
         and not field.message_type.GetOptions().map_entry
-        and (field.message_type.full_name == _RESOURCE or _fields(field.message_type))
+        and ((inner := _fields(field.message_type)) or field.message_type.full_name == _RESOURCE)
     )
