@@ -2,13 +2,14 @@
 
 import asyncio
 import dataclasses
+from collections.abc import Sequence
 from typing import Any, cast
 
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from ortoo.common.directory.topic import Placement
+from ortoo.common.directory.topic import Permission, Placement
 from ortoo.common.errors import NOT_ACCEPTED_FIELD, Invalid, OrtooError, Overloaded, Unavailable
 from ortoo.common.groups.queue_choice import queue_of_group
 from ortoo.common.process.background import Background
@@ -86,6 +87,38 @@ async def test_messages_of_one_moment_share_batches() -> None:
         await until(lambda: len(found) == 20)
     assert len(enode.seen) == 1
     assert [one.offset for one in found if isinstance(one, PublishReceipt)] == list(range(20))
+
+
+async def test_a_message_that_joins_a_batch_needs_no_further_choice(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Most messages of many clients join a batch. Each would pay for the same decision again."""
+    enode, chosen = FakeEnode(), list[int]()
+    found: list[PublishReceipt | Exception] = []
+    available_queues = DirectoryCache.available_queues
+
+    def count(directory: DirectoryCache, queues: Sequence[Queue]) -> Sequence[Queue]:
+        chosen.append(len(queues))
+        return available_queues(directory, queues)
+
+    monkeypatch.setattr(DirectoryCache, "available_queues", count)
+    async with asyncio.timeout(60), Background("test") as background:
+        publisher = publisher_to(enode, background)
+        for _ in range(20):
+            publisher.store_one(TOPIC, Message(b"x"), found.append)
+        await until(lambda: len(found) == 20)
+    assert len(chosen) == 1
+
+
+async def test_a_topic_that_takes_no_messages_refuses_those_that_would_join_a_batch() -> None:
+    """A change of the topic counts at once, also while an append is in flight."""
+    found: list[PublishReceipt | Exception] = []
+    async with asyncio.timeout(60), Background("test") as background:
+        publisher = publisher_to(FakeEnode(), background)
+        publisher.store_one(TOPIC, Message(b"x"), found.append)
+        closed = dataclasses.replace(TOPIC, permission=Permission.READ_ONLY)
+        with pytest.raises(Invalid, match="accepts no messages"):
+            publisher.store_one(closed, Message(b"x"), found.append)
+        await until(lambda: bool(found))
+    assert isinstance(found[0], PublishReceipt)
 
 
 async def test_one_message_goes_to_another_enode_if_the_first_takes_none() -> None:

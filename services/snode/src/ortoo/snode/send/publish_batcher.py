@@ -3,6 +3,7 @@
 from collections import deque
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field, replace
+from typing import NamedTuple
 
 from ortoo.common.errors import NOT_ACCEPTED_FIELD, NotFound, OrtooError, Overloaded, Unavailable
 from ortoo.common.process.clock import Clock
@@ -14,7 +15,7 @@ from ortoo.common.records.batch import encode, encoded_bytes_bound
 from ortoo.common.records.message import Message
 from ortoo.common.records.sealed_batch import MESSAGES_MAX, RECORDS_BYTES_MAX, SealedBatch
 from ortoo.common.records.text_rules import REQUEST_LIMITS
-from ortoo.snode.cluster.routes import Queue
+from ortoo.snode.cluster.routes import Queue, Topic
 from ortoo.snode.enodes.link import AppendedBatch, EnodeLinks, explain_error
 from ortoo.snode.enodes.serial_batcher import SerialBatcher
 from ortoo.snode.send.ambiguous_outcome import AmbiguousOutcome
@@ -199,3 +200,19 @@ class PublishBatcher(SerialBatcher):
         self.memory.release(sum(item.size_bytes for item in items))
         for item in items:
             item.stored(error)
+
+
+class QueueChoice(NamedTuple):
+    """The queue that was chosen for messages that may go to any queue of a topic."""
+
+    topic: Topic
+    at: int
+    """Its number among the available queues."""
+    batcher: PublishBatcher
+    cut: int
+    """The number of batches after which another queue is chosen."""
+
+    @property
+    def is_joined(self) -> bool:
+        """Whether further messages join a batch of this queue, because an append is in flight there."""
+        return not self.batcher.is_idle and self.batcher.batches_taken <= self.cut

@@ -27,7 +27,7 @@ from ortoo.snode.cluster.runtime import Runtime
 from ortoo.snode.enodes.link import EnodeLinks, explain_error
 from ortoo.snode.send.ambiguous_outcome import AmbiguousOutcome
 from ortoo.snode.send.delayed import delayed_message_id, make_recall_handle
-from ortoo.snode.send.publish_batcher import BATCH_OVERHEAD_BYTES, PublishBatcher
+from ortoo.snode.send.publish_batcher import BATCH_OVERHEAD_BYTES, PublishBatcher, QueueChoice
 from ortoo.snode.send.queue_choice import (
     DEDUP_ID,
     ID_BYTES_MAX,
@@ -82,8 +82,8 @@ class Publisher:
     _batchers: OrderedDict[tuple[int, Queue, BatchKind], PublishBatcher] = field(
         default_factory=OrderedDict, init=False
     )
-    _choices: OrderedDict[int, tuple[int, PublishBatcher, int]] = field(default_factory=OrderedDict, init=False)
-    """By topic: the number of the chosen queue, its batcher, and the number of batches at which it changes."""
+    _choices: OrderedDict[int, QueueChoice] = field(default_factory=OrderedDict, init=False)
+    """By the id of the topic."""
 
     async def publish(
         self,
@@ -142,10 +142,14 @@ class Publisher:
 
         Errors: those of `store`, if the message was not sent. `done` is then not called.
         """
-        queues = resolve_write_queues(topic, None)
-        may_reroute = not message.message_group
-        unkeyed = self._choose_queue(topic, queues, ()) if may_reroute else queues[0]
-        queue = _queue_of(topic, queues, message, unkeyed)
+        may_reroute, kind = not message.message_group, kind_of(message)
+        batcher = self._joined_batcher(topic) if may_reroute and kind == PLAIN else None
+        if batcher is not None:
+            queue = batcher.queue
+        else:
+            queues = resolve_write_queues(topic, None)
+            unkeyed = self._choose_queue(topic, queues, ()) if may_reroute else queues[0]
+            queue = _queue_of(topic, queues, message, unkeyed)
 
         def stored(offset: int | OrtooError) -> None:
             if isinstance(offset, int):
@@ -161,7 +165,20 @@ class Publisher:
             except Exception as error:
                 done(error)
 
-        self._put(topic, queue, (message,), kind_of(message), stored, may_reroute=may_reroute)
+        if batcher is not None:
+            self._put_into(batcher, (message,), stored, may_reroute=may_reroute)
+        else:
+            self._put(topic, queue, (message,), kind, stored, may_reroute=may_reroute)
+
+    def _joined_batcher(self, topic: Topic) -> PublishBatcher | None:
+        """The batcher that the next message joins, if an append is in flight there and the topic has not changed.
+
+        Nothing has to be decided again for such a message. If the enode refuses it, it moves to another queue.
+        """
+        choice = self._choices.get(topic.topic_id)
+        if choice is None or choice.topic is not topic or topic.message_type is MessageType.PRIORITY:
+            return None
+        return choice.batcher if choice.is_joined else None
 
     def _can_reroute(self, topic: Topic, to: Queue, refusing_enodes: Collection[str], error: BaseException) -> bool:
         """Whether the enode stored nothing, and another enode has not refused the messages yet."""
@@ -253,14 +270,14 @@ class Publisher:
             if len(self._choices) >= CHOICES_MAX:
                 self._choices.popitem(last=False)
         else:
-            at, batcher, cut = entry
-            if not batcher.is_idle and batcher.batches_taken <= cut:
+            at = entry.at
+            if entry.is_joined:
                 return alive[at % len(alive)]
             at += 1
-            self._choices[topic.topic_id] = (at, batcher, cut)  # the turn changes also if no batcher can be made
+            self._choices[topic.topic_id] = entry._replace(at=at)  # the turn changes also if no batcher can be made
         to = alive[at % len(alive)]
         chosen = self._batcher(topic, to)
-        self._choices[topic.topic_id] = (at, chosen, chosen.batches_taken + (1 if chosen.is_idle else 0))
+        self._choices[topic.topic_id] = QueueChoice(topic, at, chosen, chosen.batches_taken + int(chosen.is_idle))
         return to
 
     def _put(
@@ -274,10 +291,19 @@ class Publisher:
         may_reroute: bool,
     ) -> None:
         self.links.to(queue.enode)  # fails at once if the enode is known to be unreachable
-        batcher = self._batcher(topic, queue, sort)
+        self._put_into(self._batcher(topic, queue, sort), messages, stored, may_reroute=may_reroute)
+
+    def _put_into(
+        self,
+        batcher: PublishBatcher,
+        messages: Sequence[Message],
+        stored: Callable[[int | OrtooError], None],
+        *,
+        may_reroute: bool,
+    ) -> None:
         batcher.put(messages, stored, may_reroute=may_reroute)
         if not batcher.is_draining:
-            batcher.wake(self.runtime.background, f"publish {queue}")
+            batcher.wake(self.runtime.background, f"publish {batcher.queue}")
 
     def _batcher(self, topic: Topic, queue: Queue, sort: BatchKind = PLAIN) -> PublishBatcher:
         key = (topic.topic_id, queue, sort)
