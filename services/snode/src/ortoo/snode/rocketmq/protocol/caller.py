@@ -27,10 +27,16 @@ class Caller(NamedTuple):
     """The language, as the client writes it: `HTTP` is Node.js."""
     client_version: str = ""
     remaining_s: float | None = None
-    """Time until the client's deadline; None = unlimited."""
+    """Time until the client's deadline; None = that of the context, or unlimited without a context."""
     context: Context | None = None
     waited_s: float = 0.0
     """The time for which the client already waits."""
+
+    def time_left_s(self) -> float | None:
+        """Time until the client's deadline; None = unlimited. Only polls ask, so it is not kept for each call."""
+        if self.remaining_s is None and self.context is not None:
+            return self.context.time_remaining()
+        return self.remaining_s
 
     def peer(self) -> str:
         """The address of the caller, host:port. Reading it takes a tenth of the time of a send, so it is not kept."""
@@ -52,9 +58,10 @@ class Caller(NamedTuple):
         """
         if self.waited_s:
             wanted_ms = max(1, (wanted_ms or WAIT_MS_MAX) - int(self.waited_s * 1000))
-        if self.remaining_s is None:
+        remaining_s = self.time_left_s()
+        if remaining_s is None:
             return min(wanted_ms or WAIT_MS_MAX, WAIT_MS_MAX)
-        remaining_ms = int(self.remaining_s * 1000)
+        remaining_ms = int(remaining_s * 1000)
         margin_ms = MARGIN_MS if wanted_ms else max(MARGIN_MS, request_timeout_ms // 2)
         if remaining_ms < SHORT_MS:
             return 0
@@ -87,7 +94,7 @@ def caller_of(context: Context, headers: HeaderTexts) -> Caller:
         client_id_of(headers),
         headers.get(LANGUAGE, ""),
         headers.get(VERSION, ""),
-        context.time_remaining(),
+        None,
         context,
         getattr(context, "waited_s", 0.0),  # only those of Ortoo's transports have it
     )

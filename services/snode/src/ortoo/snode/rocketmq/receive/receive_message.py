@@ -214,7 +214,8 @@ class ReceiveMessageActivity:
 
     async def _call(self, caller: Caller, request: ReceiveMessageRequest) -> PopCall:
         call = self.pop_of(request)
-        if caller.remaining_s is not None and caller.remaining_s <= 0:
+        remaining_s = caller.time_left_s()
+        if remaining_s is not None and remaining_s <= 0:
             raise GrpcProxyError(
                 Code.ILLEGAL_POLLING_TIME,
                 "the deadline of the call passed before the poll began; set a longer deadline",
