@@ -334,12 +334,11 @@ class H2Connection(Endpoint):
             return
         is_empty = bool(error_code) and not call.is_served
         call.on_closed(is_reset=bool(error_code))
-        now_s = self.loop.time()
         if not self.calls:
-            self._lifetime.on_calls(0, now_s)
+            self._lifetime.on_calls(0, self.loop.time())
             self._close_if_over()
         self.server.on_call_ended()
-        if is_empty and self._lifetime.on_empty_reset(now_s):
+        if is_empty and self._lifetime.on_empty_reset(self.loop.time()):
             self.abort("resets")
 
     def _begin(

@@ -16,6 +16,14 @@ from ortoo.common.process.containment import as_ortoo_error
 class H2Context(grpc.aio.ServicerContext[Any, Any]):
     """The handler's access to its call, which may be of any kind."""
 
+    number = OK
+    """The status that was set."""
+    is_aborted = False
+    """Whether the handler has ended the call by `abort`."""
+    _code: Any = None
+    _details = ""
+    _trailing: Metadata = ()
+
     def __init__(
         self, call: H2Call, clock: Clock, read: Callable[[bytes], Any] | None, write: Callable[[Any], bytes] | None
     ) -> None:
@@ -26,13 +34,6 @@ class H2Context(grpc.aio.ServicerContext[Any, Any]):
         self._clock = clock
         self._read = read
         self._write = write
-        self._code: Any = None
-        self.number = OK
-        """The status that was set."""
-        self._details = ""
-        self._trailing: Metadata = ()
-        self.is_aborted = False
-        """Whether the handler has ended the call by `abort`."""
 
     # The caller.
 

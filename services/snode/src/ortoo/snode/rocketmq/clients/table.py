@@ -158,8 +158,7 @@ class ClientTable:
 
         Errors: Overloaded, Forbidden if the client id belongs to another user.
         """
-        self.check_owner(caller)
-        client = self._clients.get(caller.client_id)
+        client = self.check_owner(caller)
         if client is None:
             peer = caller.peer()
             client = ConnectedClient(caller.client_id, peer=peer, principal=PRINCIPAL.get())
@@ -169,11 +168,12 @@ class ClientTable:
         client.client_version = caller.client_version or client.client_version
         return client
 
-    def check_owner(self, caller: Caller) -> None:
-        """Refuse a caller whose client id belongs to another user. Errors: Forbidden."""
+    def check_owner(self, caller: Caller) -> ConnectedClient | None:
+        """The client of a caller; None if it is not known. Errors: Forbidden if its id belongs to another user."""
         client = self._clients.get(caller.client_id)
         if client is not None:
             PRINCIPAL.get().check_owner(client.principal.user, "client id", "x-mq-client-id")
+        return client
 
     def get(self, client_id: str) -> ConnectedClient | None:
         """The connected client with this id, or None."""
