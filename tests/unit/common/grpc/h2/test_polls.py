@@ -248,6 +248,34 @@ async def test_the_deadlines_of_waits_need_few_timers(served: Served, monkeypatc
         assert served.service.over == []
 
 
+async def test_the_deadlines_of_calls_that_have_ended_need_few_timers(
+    served: Served, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Callers choose the deadlines. A timer for each different one would stay until then."""
+    monkeypatch.setattr("ortoo.common.grpc.h2.call.LOOK_AHEAD_MAX_S", 0.2)
+    served.service.takes = False
+    async with asyncio.timeout(60), deaf_client(served.address, window_bytes=WINDOW_BYTES) as client:
+        for stream in range(1, 401, 2):
+            client.call("/t.Service/Call", b"x", stream=stream, headers={"grpc-timeout": f"{stream}H"})
+        for stream in range(1, 401, 2):
+            await client.until_ended(stream)
+        assert len(served.server.deadlines._due) < 100
+
+
+async def test_a_call_ends_at_its_distant_deadline(served: Served, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Looks that are made before the deadline do not end it."""
+    monkeypatch.setattr("ortoo.common.grpc.h2.call.LOOK_AHEAD_MAX_S", 0.05)
+    served.service.takes, loop = False, asyncio.get_running_loop()
+    async with asyncio.timeout(60), deaf_client(served.address, window_bytes=1_000) as client:
+        began_s = loop.time()
+        client.call("/t.Service/Call", bytes(10_000), headers={"grpc-timeout": "500m"})
+        await client.until_ended()
+        assert client.taken_bytes[1] == 1_000  # the rest of the answer is not taken
+        assert loop.time() - began_s >= 0.5
+        await served.until_over()
+        assert not any(served.server.deadlines._due.values())
+
+
 async def test_a_wait_whose_connection_is_broken_by_its_look_is_not_kept(
     served: Served, monkeypatch: pytest.MonkeyPatch
 ) -> None:

@@ -21,6 +21,7 @@ from ortoo.common.grpc.h2.framing import (
 )
 from ortoo.common.grpc.h2.limits import FLUSH_BYTES, UNSENT_BYTES_MAX
 from ortoo.common.grpc.h2.shared.inbox import Inbox
+from ortoo.common.grpc.h2.shared.looks import LOOK_AHEAD_MAX_S
 from ortoo.common.grpc.h2.shared.request_parts import RequestParts
 from ortoo.common.grpc.layers.call_memory import SMALL_BYTES
 
@@ -43,6 +44,7 @@ class H2Call:
 
     __slots__ = (
         "_connection",
+        "_due_s",
         "_has_begun",
         "_held",
         "_inbox",
@@ -114,7 +116,9 @@ class H2Call:
         if headers.timeout_s is not None:
             wait_s = headers.timeout_s - waited_s
             self.deadline_s = connection.server.clock.now_ms() / 1000 + wait_s
-            self._look_number = connection.server.deadlines.add(self, connection.loop.time() + wait_s)
+            now_s = connection.loop.time()
+            self._due_s = now_s + wait_s
+            self._await_deadline(now_s)
 
     @property
     def metadata(self) -> Metadata:
@@ -331,9 +335,14 @@ class H2Call:
         if not self._is_half_closed:
             self._connection.reset_when_sent(self.stream_id)
 
+    def _await_deadline(self, now_s: float) -> None:
+        self._look_number = self._connection.server.deadlines.add(self, min(self._due_s, now_s + LOOK_AHEAD_MAX_S))
+
     def look(self) -> None:
-        """End the call, because its deadline has passed."""
-        if self.is_answered and not self.is_closed:  # the caller does not take the answer
+        """End the call if its deadline has passed."""
+        if (now_s := self._connection.loop.time()) < self._due_s:
+            self._await_deadline(now_s)
+        elif self.is_answered and not self.is_closed:  # the caller does not take the answer
             self._connection.reset(self.stream_id)
             self._on_caller_gone()
         else:

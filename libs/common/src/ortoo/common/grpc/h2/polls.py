@@ -6,14 +6,13 @@ from typing import TYPE_CHECKING, Final
 from ortoo.common.grpc.h2.call import DEADLINE_EXCEEDED
 from ortoo.common.grpc.h2.framing import PREFIX_BYTES, RESPONSE, Headers, frame, pack, trailers, unpack
 from ortoo.common.grpc.h2.headers import RawHeaders, RepeatedRequest
+from ortoo.common.grpc.h2.shared.looks import LOOK_AHEAD_MAX_S
 from ortoo.common.grpc.layers.polls import End, Polls, Stop
 
 if TYPE_CHECKING:
     from ortoo.common.grpc.h2.connection import H2Connection
 
 OK, CANCELLED = "OK", "CANCELLED"
-LOOK_AHEAD_MAX_S: Final = 60.0
-"""The time to the next look at a later deadline, because callers choose any deadlines, and each look needs a timer."""
 NO_HEADERS: Final = RawHeaders({})
 
 

@@ -13,6 +13,8 @@ LOOKS_PER_S: Final = 4
 """The number of times in a second at which connections are looked at."""
 DEADLINES_PER_S: Final = 100
 """The number of times in a second at which the deadlines of calls pass."""
+LOOK_AHEAD_MAX_S: Final = 60.0
+"""The time to the next look at a later deadline. Callers choose any deadlines, and a look keeps its timer."""
 
 
 class Looked(Protocol):
