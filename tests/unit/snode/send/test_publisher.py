@@ -121,6 +121,33 @@ async def test_a_topic_that_takes_no_messages_refuses_those_that_would_join_a_ba
     assert isinstance(found[0], PublishReceipt)
 
 
+@pytest.mark.parametrize(
+    "change", [{"alive": False}, {"write_refusal": "its disk is full"}, {"other_directory_id": "x"}]
+)
+async def test_no_message_joins_a_batch_of_an_enode_that_became_unavailable(change: dict[str, Any]) -> None:
+    """An append that is in flight there may take until its timeout."""
+    enodes = {"e": FakeEnode(), "f": FakeEnode()}
+    topic = dataclasses.replace(TOPIC, placements=(Placement("e", 1, 1), Placement("f", 1, 1)))
+    entries = [EnodeEntry(name, f"{name}:1", "s", alive=True) for name in enodes]
+    directory = DirectoryCache()
+    directory.apply(DirectoryUpdate(1, True, (topic,), enodes=tuple(entries)))
+    links = EnodeLinks(directory, lambda name, address, epoch: enodes[name])
+    for enode in enodes.values():
+        enode.gate.clear()
+    found: list[PublishReceipt | Exception] = []
+    async with asyncio.timeout(60), Background("test") as background:
+        publisher = publisher_to(enodes["e"], background, links=links)
+        publisher.directory = directory
+        publisher.store_one(topic, Message(b"x"), found.append)
+        await until(lambda: any(enode.seen for enode in enodes.values()))
+        [stuck], [other] = ([one for one in entries if bool(enodes[one.name].seen) is seen] for seen in (True, False))
+        directory.apply(DirectoryUpdate(2, False, enodes=(dataclasses.replace(stuck, **change),)))
+        publisher.store_one(topic, Message(b"y"), found.append)
+        enodes[other.name].gate.set()
+        await until(lambda: bool(found))
+        assert [one.queue.enode for one in found if isinstance(one, PublishReceipt)] == [other.name]
+
+
 async def test_one_message_goes_to_another_enode_if_the_first_takes_none() -> None:
     """Each enode is tried once; an error of the last one is passed on."""
     enodes = {"e": FakeEnode(), "f": FakeEnode()}

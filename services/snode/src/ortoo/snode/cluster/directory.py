@@ -32,6 +32,8 @@ class DirectoryCache:
         """The parents that set a lifetime of their lite topics."""
         self._groups: dict[str, Group] = {}
         self._enodes: dict[str, EnodeEntry] = {}
+        self.enodes_version = 0
+        """A number that grows with each change of enodes."""
         self._changed_enodes: set[str] = set()
         """Those that `take_changed_enodes` has not returned yet."""
         self._snodes: dict[str, SnodeEntry] = {}
@@ -76,6 +78,7 @@ class DirectoryCache:
             self._snodes = {n: dataclasses.replace(s, alive=False) for n, s in self._snodes.items()}
         if change.snapshot or change.resumed or change.enodes:
             self._available_cache.clear()
+            self.enodes_version += 1
         self._enodes.update((enode.name, enode) for enode in change.enodes)
         self._changed_enodes.update(enode.name for enode in change.enodes)
         self._snodes.update((snode.name, snode) for snode in change.snodes)

@@ -211,6 +211,8 @@ class QueueChoice(NamedTuple):
     batcher: PublishBatcher
     cut: int
     """The number of batches after which another queue is chosen."""
+    enodes_version: int
+    """The version of the directory's enodes."""
 
     @property
     def is_joined(self) -> bool:

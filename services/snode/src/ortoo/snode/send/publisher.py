@@ -171,14 +171,14 @@ class Publisher:
             self._put(topic, queue, (message,), kind, stored, may_reroute=may_reroute)
 
     def _joined_batcher(self, topic: Topic) -> PublishBatcher | None:
-        """The batcher that the next message joins, if an append is in flight there and the topic has not changed.
+        """The batcher that the next message joins: with an append in flight, and without a change of topic or enodes.
 
         Nothing has to be decided again for such a message. If the enode refuses it, it moves to another queue.
         """
         choice = self._choices.get(topic.topic_id)
-        if choice is None or choice.topic is not topic or topic.message_type is MessageType.PRIORITY:
+        if choice is None or choice.topic is not topic or choice.enodes_version != self.directory.enodes_version:
             return None
-        return choice.batcher if choice.is_joined else None
+        return choice.batcher if choice.is_joined and topic.message_type is not MessageType.PRIORITY else None
 
     def _can_reroute(self, topic: Topic, to: Queue, refusing_enodes: Collection[str], error: BaseException) -> bool:
         """Whether the enode stored nothing, and another enode has not refused the messages yet."""
@@ -277,7 +277,8 @@ class Publisher:
             self._choices[topic.topic_id] = entry._replace(at=at)  # the turn changes also if no batcher can be made
         to = alive[at % len(alive)]
         chosen = self._batcher(topic, to)
-        self._choices[topic.topic_id] = QueueChoice(topic, at, chosen, chosen.batches_taken + int(chosen.is_idle))
+        cut, enodes_version = chosen.batches_taken + int(chosen.is_idle), self.directory.enodes_version
+        self._choices[topic.topic_id] = QueueChoice(topic, at, chosen, cut, enodes_version)
         return to
 
     def _put(
