@@ -100,6 +100,35 @@ def test_each_message_reaches_a_waiting_consumer_promptly(asked: list[str]) -> N
     play(script, shape=ClusterShape(enodes=ENODES, snodes=2))
 
 
+def test_few_pops_of_a_crowd_wait_at_the_enode(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Each costs the snode more when it ends, and one is enough for the fastest delivery of a message."""
+    for name, value in (("DIRECT_POPS_MAX", 4), ("CROWD_POPS", 2), ("DIRECT_POPS_OF_CROWD", 1)):
+        monkeypatch.setattr(f"ortoo.snode.pop.processor.{name}", value)
+    waits: list[PopCall] = []
+    pop = SourcePops.pop
+
+    async def noted(self: SourcePops, source: PopSource, call: PopCall) -> PopResult:
+        if call.wait_ms and source.topic.name == "t":
+            waits.append(call)
+        return await pop(self, source, call)
+
+    monkeypatch.setattr(SourcePops, "pop", noted)
+
+    async def script(stage: ScriptedCluster) -> None:
+        consumers = Consumers(stage)
+        async with stage.connect("app") as client, Background("load") as background:
+            await client.admin.ensure_topic("t", queue_count=2)
+            for number in range(CONSUMERS):
+                background.spawn("pop", consumers.pop(number, client, leaves=False))
+                await stage.clock.sleep(WAIT_MS / 1000 / CONSUMERS)
+            await stage.clock.sleep(LONG_WAIT_S)
+            waits.clear()
+            await stage.clock.sleep(10 * WAIT_MS / 1000)
+            assert 9 <= len(waits) <= 11, len(waits)
+
+    play(script, shape=ClusterShape(enodes=1))
+
+
 def test_idle_pops_ask_no_enode(asked: list[str]) -> None:
     """After the time in which their consumers may have come from another snode."""
 

@@ -41,6 +41,9 @@ FINISH = Finish()
 DIRECT_POPS_MAX = 100
 """At most this number of pops wait at the enodes themselves, which saves a round trip for their messages. Pops of
 several enodes share their waits, as all other pops do."""
+CROWD_POPS, DIRECT_POPS_OF_CROWD = 1_000, 10
+"""If this number of pops share their waits, only few wait at the enodes. The end of an idle pop that waits there costs
+the snode five times as much."""
 OTHERS_PAUSE_S = 0.2
 """The pause of a consumer that popped only such messages, so that it does not pop a whole backlog repeatedly."""
 
@@ -145,7 +148,7 @@ class PopProcessor:
         now_s = self._runtime.clock.monotonic_s()
         if (
             not self._topics.delivery_modes.is_confirmed(places.topic, call.group, places.mode)
-            or (places.is_at_one_enode and self._direct.waiting < DIRECT_POPS_MAX)
+            or (places.is_at_one_enode and self._has_direct_place())
             or self._attempts.begin(call, now_s)
         ):
             return None
@@ -180,7 +183,7 @@ class PopProcessor:
             part = replace(call, wait_ms=max(0, math.ceil((deadline_s - clock.monotonic_s()) * 1000)))
             if not part.wait_ms:
                 result = await self._direct.pop(sources, part)
-            elif len({one.enode for one in sources}) == 1 and self._direct.waiting < DIRECT_POPS_MAX:
+            elif len({one.enode for one in sources}) == 1 and self._has_direct_place():
                 result = await self._direct.pop_or_wait(sources, part)
             else:
                 result = await self._shared.pop(sources, part, asks_all=asks_all)
@@ -189,6 +192,10 @@ class PopProcessor:
                 return result
             if result.has_others:
                 await clock.sleep(min(remaining_s, OTHERS_PAUSE_S))
+
+    def _has_direct_place(self) -> bool:
+        is_crowded = self._shared.waiting >= CROWD_POPS
+        return self._direct.waiting < (min(DIRECT_POPS_MAX, DIRECT_POPS_OF_CROWD) if is_crowded else DIRECT_POPS_MAX)
 
     def place(self, queue: Queue, call: PopCall) -> tuple[str, AwaitRequest]:
         """The enode of a queue, and the wait for its messages. Errors: NotFound."""

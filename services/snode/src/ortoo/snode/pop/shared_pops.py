@@ -49,6 +49,8 @@ class SharedPops:
         self._watches = watches
         self._waiting: defaultdict[AttemptKey, set[WaitingPop]] = defaultdict(set)
         self._rotation = 0
+        self.waiting = 0
+        """The number of pops that wait."""
 
     async def pop(self, sources: Sequence[PopSource], call: PopCall, *, asks_all: bool) -> PopResult:
         """Pop from sources that may have messages; waits up to `call.wait_ms` for the first message.
@@ -95,7 +97,7 @@ class SharedPops:
         if watches is None:
             return None
         waiting = WaitingPop(asyncio.get_running_loop().create_future())
-        self._waiting[_attempt(call)].add(waiting)
+        self._note(waiting, call)
         self._watches.add(waiting, watches, until_s)
         return IdlePop(call, watches, until_s, waiting)
 
@@ -151,7 +153,7 @@ class SharedPops:
         self, watches: Sequence[PopWatch], failed: Mapping[PopWatch, OrtooError], call: PopCall, until_s: float
     ) -> dict[PopWatch, OrtooError]:
         pop = WaitingPop(asyncio.get_running_loop().create_future(), failed=failed)
-        self._waiting[_attempt(call)].add(pop)
+        self._note(pop, call)
         try:
             return await self._watches.wait([one for one in watches if _is_open(one, failed)], until_s, pop=pop)
         finally:
@@ -159,7 +161,12 @@ class SharedPops:
             if pop.is_cancelled:
                 raise Conflict("this pop was cancelled by its client", field="attempt_id")
 
+    def _note(self, pop: WaitingPop, call: PopCall) -> None:
+        self._waiting[_attempt(call)].add(pop)
+        self.waiting += 1
+
     def _forget(self, pop: WaitingPop, call: PopCall) -> None:
+        self.waiting -= 1
         siblings = self._waiting[_attempt(call)]
         siblings.discard(pop)
         if not siblings:
