@@ -19,6 +19,7 @@ from apache.rocketmq.v2 import service_pb2 as s
 from apache.rocketmq.v2.definition_pb2 import Code
 from apache.rocketmq.v2.service_pb2_grpc import MessagingServiceStub
 from ortoo.client import connect
+from ortoo.common.errors import Conflict
 from ortoo.common.grpc.layers.call_memory import CALL_BYTES, CallMemory
 from ortoo.common.process.background import Background
 from ortoo.common.process.memory_budget import MemoryBudget
@@ -27,6 +28,7 @@ from ortoo.snode.pop.attempts import RecentAttempts
 from ortoo.snode.pop.watches import PopWatch, PopWatches
 from ortoo.snode.rocketmq.receive.idle_polls import IdlePoll, IdlePolls
 from ortoo.snode.rocketmq.receive.receive_message import ReceiveMessageActivity
+from ortoo.snode.topics.group_settings import DeliveryModes
 from ortoo.verification.servers.cluster import InProcessCluster, open_cluster
 from tests.integration.deaf_client import deaf_client
 from tests.integration.guarded_cluster import RULES, as_user, guarded, signed
@@ -193,6 +195,36 @@ async def test_a_poll_ends_without_messages_at_its_time(opening: Any) -> None:
         await polls.until_over()
         assert len(polls.served) == (0 if polls.is_h2 else 1)
         assert polls.counted - before == 1
+
+
+@ONLY_H2
+async def test_an_idle_poll_renews_the_delivery_mode(opening: Any, monkeypatch: pytest.MonkeyPatch) -> None:
+    """One request confirms it before the confirmation ends. Otherwise all polls would then be calls for a moment.
+
+    A mode that an enode refuses is no longer confirmed, so that the next poll is a call, which reports the error.
+    """
+    renewed: list[DeliveryModes] = []
+    answered = asyncio.Event()
+
+    async def refuse(self: DeliveryModes, *mode: Any) -> None:
+        renewed.append(self)
+        await answered.wait()
+        raise Conflict("another mode")
+
+    async with opening() as polls:
+        await polls.warm_up()
+        await polls.until_over()
+        with monkeypatch.context() as patched:
+            patched.setattr(DeliveryModes, "_confirm", refuse)
+            patched.setattr("ortoo.snode.topics.group_settings.RENEW_AHEAD_S", 1e9)
+            await asyncio.gather(*[polls.receive(request(0.2)) for _ in range(3)])
+            assert (len(renewed), len(polls.served)) == (1, 0)
+            answered.set()
+            await polls.until(lambda: not renewed[0]._renewing)
+        await polls.receive(request(0.2))
+        assert len(polls.served) == 1
+        await polls.receive(request(0.2))
+        assert len(polls.served) == 1
 
 
 async def test_a_message_ends_one_poll(opening: Any) -> None:

@@ -145,9 +145,12 @@ class PopProcessor:
         `places` are current. After `woken`, the caller calls `expire`. If that returns None, it calls `pop` for the
         rest of the time, and then `end`.
         """
-        now_s = self._runtime.clock.monotonic_s()
+        now_s, modes = self._runtime.clock.monotonic_s(), self._topics.delivery_modes
+        confirmed = (places.topic, call.group, places.mode)
+        if modes.is_confirmed(*confirmed) and modes.begin_renewal(*confirmed):
+            self._runtime.background.run_contained("delivery mode", modes.renew(*confirmed))
         if (
-            not self._topics.delivery_modes.is_confirmed(places.topic, call.group, places.mode)
+            not modes.is_confirmed(*confirmed)
             or (places.is_at_one_enode and self._has_direct_place())
             or self._attempts.begin(call, now_s)
         ):

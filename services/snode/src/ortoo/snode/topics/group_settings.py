@@ -82,6 +82,8 @@ class GroupSettings:
 
 MODE_CACHE_TTL_S = 30.0
 """Time for which a mode confirmed by an enode is not checked again. The enode also checks later, at locks and pops."""
+RENEW_AHEAD_S = 5.0
+"""The time before the end of a confirmation at which idle polls renew it. After the end, each poll would be a call."""
 MODE_CACHE_MAX = 50_000
 
 
@@ -104,6 +106,7 @@ class DeliveryModes:
         self._links = links
         self._clock = clock
         self._cached_until_s: OrderedDict[tuple[int, str, DeliveryMode], float] = OrderedDict()
+        self._renewing: set[tuple[int, str, DeliveryMode]] = set()
 
     async def ensure_mode(self, group: str, topics: Iterable[str], mode: DeliveryMode) -> None:
         """Set the delivery mode of a group for topics, unless it is set. Errors: Conflict if another mode is set.
@@ -116,15 +119,36 @@ class DeliveryModes:
             topic = await self._watch.topic(name)
             if self.is_confirmed(topic, group, mode):
                 continue
-            for placement in topic.placements:
-                try:
-                    await self._links.to(placement.enode).use_mode(topic.topic_id, group, mode)
-                except OrtooError as error:
-                    if not explain_error(error).retriable:
-                        raise
-            self._cached_until_s[topic.topic_id, group, mode] = self._clock.monotonic_s() + MODE_CACHE_TTL_S
-            while len(self._cached_until_s) > MODE_CACHE_MAX:
-                self._cached_until_s.popitem(last=False)
+            await self._confirm(topic, group, mode)
+
+    async def _confirm(self, topic: Topic, group: str, mode: DeliveryMode) -> None:
+        for placement in topic.placements:
+            try:
+                await self._links.to(placement.enode).use_mode(topic.topic_id, group, mode)
+            except OrtooError as error:
+                if not explain_error(error).retriable:
+                    raise
+        self._cached_until_s[topic.topic_id, group, mode] = self._clock.monotonic_s() + MODE_CACHE_TTL_S
+        while len(self._cached_until_s) > MODE_CACHE_MAX:
+            self._cached_until_s.popitem(last=False)
+
+    def begin_renewal(self, topic: Topic, group: str, mode: DeliveryMode) -> bool:
+        """Whether the caller has to call `renew`, because the confirmation ends soon. It does so for one caller."""
+        key = topic.topic_id, group, mode
+        if key in self._renewing or self._cached_until_s.get(key, 0.0) > self._clock.monotonic_s() + RENEW_AHEAD_S:
+            return False
+        self._renewing.add(key)
+        return True
+
+    async def renew(self, topic: Topic, group: str, mode: DeliveryMode) -> None:
+        """Confirm the delivery mode again. After an error it is not confirmed, and a later call reports the error."""
+        key = topic.topic_id, group, mode
+        try:
+            await self._confirm(topic, group, mode)
+        except OrtooError:
+            self._cached_until_s.pop(key, None)
+        finally:
+            self._renewing.discard(key)
 
     def is_confirmed(self, topic: Topic, group: str, mode: DeliveryMode) -> bool:
         """Whether the enodes of a topic have recently confirmed the delivery mode of a group."""
