@@ -10,8 +10,12 @@ from ortoo.common.records.sealed_batch import StoredBatch
 from tests.contract.deferred_store import DeferredStore
 from tests.contract.one_store import QUEUES, SETTINGS, TOPIC
 
-RETENTION_BYTES = 32 << 10
-SMALL = replace(SETTINGS, retention_bytes=RETENTION_BYTES, retention_interval_ms=3_600_000, checkpoint_records=100)
+RETENTION_BYTES, DAY_MS = 32 << 10, 86_400_000
+SMALL = replace(
+    SETTINGS, retention_bytes=RETENTION_BYTES, retention_interval_ms=DAY_MS, disk_check_interval_ms=DAY_MS,
+    checkpoint_records=100,
+)  # fmt: skip
+"""Retention runs only when a test calls it."""
 
 
 async def fill(one: DeferredStore, size_bytes: int) -> None:

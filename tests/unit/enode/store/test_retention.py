@@ -130,6 +130,23 @@ async def test_retention_changes_while_the_store_is_open(tmp_path: Path) -> None
     await store.close()
 
 
+async def test_a_log_that_grows_fast_does_not_wait_for_the_interval(tmp_path: Path) -> None:
+    """A log that exceeds its size by a segment is reduced at the next check of the disk."""
+    settings = StoreSettings(
+        segment_bytes=16 << 10, headroom_bytes=0, retention_age_ms=0, retention_interval_ms=DAY_MS, key_index=False,
+        retention_bytes=64 << 10, disk_check_interval_ms=5,
+    )  # fmt: skip
+    store = await open_single_store(
+        tmp_path, settings=settings, disk=RealDisk(), clock=SystemClock(), randomness=Randomness(1)
+    )
+    await store.put_topics([TopicCopy(1, "t", 1, 1)])
+    batch = encode([b"x" * 1_000] * 8, now_ms=1)
+    async with asyncio.timeout(60):
+        while store.engine.housekeeping.deleted_segments < 3:
+            await store.append(1, 0, batch)
+    await store.close()
+
+
 async def test_two_requests_to_delete_the_same_segments_delete_no_others(tmp_path: Path) -> None:
     """Retention and the replication protocol may request the same deletion at the same time."""
     settings = StoreSettings(segment_bytes=16 << 10, headroom_bytes=0, retention_age_ms=0, key_index=False)

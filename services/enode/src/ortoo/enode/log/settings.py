@@ -71,7 +71,7 @@ class StoreSettings:
     retention_requires_acknowledgement: bool = False
     """Whether a segment is kept until every group with an offset in its topics has consumed it."""
     retention_interval_ms: Annotated[int, NumberRange(1, DAY_MS)] = 10_000
-    """Interval between runs of retention."""
+    """Interval between runs of retention. A log that exceeds `retention_bytes` by a segment does not wait for it."""
     checkpoint_records: Annotated[int, NumberRange(1, COUNT_MAX)] = 500_000
     """Number of state changes after which a checkpoint is written into the log. A checkpoint is also written after
     `segment_bytes` of other frames. A checkpoint as long as N segments is written N times less often."""

@@ -68,9 +68,8 @@ class Housekeeping:
         """Set when the log has grown or a segment was sealed."""
         self._keys_due.set()
         catalog = self.catalog
-        with_keys = (
-            set(segment_bases(self.disk.list(catalog.active.folder), KEYS_SUFFIX)) if catalog.segments else set()
-        )
+        names = self.disk.list(catalog.active.folder) if catalog.segments else []
+        with_keys = set(segment_bases(names, KEYS_SUFFIX))
         self._keys_to_seal = deque(
             LogStretch(one.base, one.end, is_sealed=True)
             for one in catalog.contents.values()
@@ -85,7 +84,7 @@ class Housekeeping:
         self._tasks: list[asyncio.Task[None]] = []
         self._log_rate = LogRateLimit()
         self._sealed: deque[SealedSegment] = deque()
-        self._sealed_event = asyncio.Event()
+        self._sealed_event, self._retention_due = asyncio.Event(), asyncio.Event()
         self.marking = asyncio.Lock()
         """Held while the durable mark is written or the log is truncated; a mark beyond the end claims lost data."""
         self._deleting = asyncio.Lock()
@@ -116,7 +115,8 @@ class Housekeeping:
             "flush": self._run_on(appender.flush_due, self._flush_later),
             "seal": self._run_on(self._sealed_event, self._index_and_report, self._prepare_spare),
             "checkpoint": self._run_on(self.checkpoints.due, self.checkpoint),
-            "retention": self._run_every(settings.retention_interval_ms, self.end_old_segment, self.apply_retention),
+            "interval": self._run_every(settings.retention_interval_ms, self._request_retention),
+            "retention": self._run_on(self._retention_due, self.end_old_segment, self.apply_retention),
             "forget": self._run_every(FORGET_INTERVAL_MS, self.expire_producers_and_ids),
             "disk": self._run_every(settings.disk_check_interval_ms, self._check_disk),
             **({"keys": self._run_key_index()} if settings.key_index else {}),
@@ -166,10 +166,9 @@ class Housekeeping:
         catalog = self.catalog
         if not self.is_leading:
             return
-        now_ms = self._retention_now_ms()
         count, blocked_bytes, is_blocked_by_age = expired(
             catalog.segments,
-            now_ms=now_ms,
+            now_ms=self._retention_now_ms(),
             log_end=self.appender.appended_position,
             checkpoint_from=self.checkpoints.foldable_from,
             settings=self.settings,
@@ -183,10 +182,8 @@ class Housekeeping:
         elif count:
             self._rescued_bytes, self._rescued_at = rescued_bytes, self.checkpoints.content
         begin = catalog.segments[count].base if count else self._begin_position
-        if count:
-            await self.move_log_begin(begin)
-        else:
-            await self.delete_below(begin)
+        delete = self.move_log_begin if count else self.delete_below
+        await delete(begin)
 
     async def delete_below(self, position: int) -> None:
         """Delete the sealed segments that end at or below a position, and files that an earlier run could not remove.
@@ -328,6 +325,8 @@ class Housekeeping:
             return
         log_bytes = self.appender.appended_position - self.catalog.begin_position
         self.space.record(self.clock.monotonic_s(), space, log_bytes)
+        if 0 < self.settings.retention_bytes < log_bytes - self.settings.segment_bytes:
+            self._retention_due.set()
         if self._sealed:
             self._sealed_event.set()
         await self._prepare_spare()
@@ -355,12 +354,13 @@ class Housekeeping:
 
     async def _prepare_spare(self) -> None:
         appender = self.appender
-        if appender.failure:
-            return
-        if await appender.spares.prepare():
+        if not appender.failure and await appender.spares.prepare():
             if appender.full and appender.commit_limit is not None:
                 await self.work.run(fill_reserve, self.disk, self.catalog.active.folder)
             appender.retry()
+
+    async def _request_retention(self) -> None:
+        self._retention_due.set()
 
     async def _run_on(self, event: asyncio.Event, *steps: Callable[[], Awaitable[None]]) -> None:
         """Run the steps each time after `event` was set."""
