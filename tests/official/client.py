@@ -13,6 +13,7 @@ import json
 import os
 import shutil
 import sys
+import tempfile
 from collections.abc import AsyncIterator, Callable
 from pathlib import Path
 from typing import Any
@@ -30,6 +31,8 @@ TYPED_LANGUAGES = ("java", "go")
 """The clients of these languages use TLS unless it is switched off."""
 CALL_TIMEOUT_S = 100.0
 LINE_BYTES_MAX = 64 << 20
+LOG_PART = 20_000
+"""The characters of a client's log that a failed test shows."""
 PRELOADED = ("rocketmq", "rocketmq.grpc_protocol", "rocketmq.v5.exception")
 """The imports of the Python driver: its process is forked from one that has them, and has no module of this project."""
 UNLUCKY_START = "'NoneType' object has no attribute 'shutdown'"
@@ -151,6 +154,8 @@ async def official(
     believing = {} if roots is None else {"GRPC_DEFAULT_SSL_ROOTS_FILE_PATH": str(roots), "OFFICIAL_TLS": "1"}
     home = str(FOLDER / ".logs")
     environ = os.environ | believing | {"rocketmq.client.logRoot": home, "JAVA_TOOL_OPTIONS": f"-Duser.home={home}"}
+    log = Path(tempfile.mkdtemp(prefix="official-")) / "client.log"
+    environ["OFFICIAL_LOG"] = str(log)
     process: Spawned
     if language == "python" and not namespace:
         process = await spawn(
@@ -176,7 +181,12 @@ async def official(
         listening = group.create_task(client.listen())
         try:
             yield client
+        except BaseException:
+            if log.exists():  # only the client for Python writes it
+                sys.stdout.write(f"the log of the official client:\n{log.read_text()[-LOG_PART:]}")
+            raise
         finally:
+            shutil.rmtree(log.parent)
             with contextlib.suppress(ProcessLookupError):
                 process.kill()
             await process.wait()

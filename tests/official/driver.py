@@ -31,7 +31,9 @@ from rocketmq import (
 from rocketmq.grpc_protocol import FilterType
 from rocketmq.v5.exception import LiteSubscriptionQuotaExceededException
 
-logging.disable(logging.CRITICAL)
+_LOG = logging.getLogger("rocketmq-python-client")
+_LOG.handlers = [logging.FileHandler(os.environ["OFFICIAL_LOG"])]
+_LOG.handlers[0].setFormatter(logging.Formatter("%(asctime)s %(message)s"))
 warnings.simplefilter("ignore")
 VERDICTS = {"commit": TransactionResolution.COMMIT, "rollback": TransactionResolution.ROLLBACK}
 TLS = {"tls_enable": bool(os.environ.get("OFFICIAL_TLS"))}
