@@ -147,13 +147,11 @@ class PopProcessor:
         """
         now_s, modes = self._runtime.clock.monotonic_s(), self._topics.delivery_modes
         confirmed = (places.topic, call.group, places.mode)
-        if modes.is_confirmed(*confirmed) and modes.begin_renewal(*confirmed):
+        if not modes.is_confirmed(*confirmed):
+            return None
+        if modes.begin_renewal(*confirmed):
             self._runtime.background.run_contained("delivery mode", modes.renew(*confirmed))
-        if (
-            not modes.is_confirmed(*confirmed)
-            or (places.is_at_one_enode and self._has_direct_place())
-            or self._attempts.begin(call, now_s)
-        ):
+        if (places.is_at_one_enode and self._has_direct_place()) or self._attempts.begin(call, now_s):
             return None
         until_s = now_s + call.wait_ms / 1000
         return self._shared.begin(places.places, call, math.ceil(until_s * ENDS_PER_S) / ENDS_PER_S)
@@ -198,7 +196,7 @@ class PopProcessor:
 
     def _has_direct_place(self) -> bool:
         is_crowded = self._shared.waiting >= CROWD_POPS
-        return self._direct.waiting < (min(DIRECT_POPS_MAX, DIRECT_POPS_OF_CROWD) if is_crowded else DIRECT_POPS_MAX)
+        return self._direct.waiting < (DIRECT_POPS_OF_CROWD if is_crowded else DIRECT_POPS_MAX)
 
     def place(self, queue: Queue, call: PopCall) -> tuple[str, AwaitRequest]:
         """The enode of a queue, and the wait for its messages. Errors: NotFound."""
