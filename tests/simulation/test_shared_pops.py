@@ -1,6 +1,8 @@
 """Pops that share their waits: an idle one asks no enode, and each message reaches a waiting consumer at once."""
 
 import asyncio
+from collections.abc import AsyncIterator
+from contextlib import asynccontextmanager
 
 import pytest
 
@@ -100,6 +102,19 @@ def test_each_message_reaches_a_waiting_consumer_promptly(asked: list[str]) -> N
     play(script, shape=ClusterShape(enodes=ENODES, snodes=2))
 
 
+@asynccontextmanager
+async def polling(stage: ScriptedCluster, *, apart_s: float = 0.0) -> AsyncIterator[tuple[Consumers, Client]]:
+    """Consumers of a new topic that stay, with their client. Each begins `apart_s` after the one before."""
+    consumers = Consumers(stage)
+    async with stage.connect("app") as client, Background("load") as background:
+        await client.admin.ensure_topic("t", queue_count=2)
+        for number in range(CONSUMERS):
+            background.spawn("pop", consumers.pop(number, client, leaves=False))
+            if apart_s:
+                await stage.clock.sleep(apart_s)
+        yield consumers, client
+
+
 def test_few_pops_of_a_crowd_wait_at_the_enode(monkeypatch: pytest.MonkeyPatch) -> None:
     """Each costs the snode more when it ends, and one is enough for the fastest delivery of a message."""
     for name, value in (("DIRECT_POPS_MAX", 4), ("CROWD_POPS", 2), ("DIRECT_POPS_OF_CROWD", 1)):
@@ -115,12 +130,7 @@ def test_few_pops_of_a_crowd_wait_at_the_enode(monkeypatch: pytest.MonkeyPatch) 
     monkeypatch.setattr(SourcePops, "pop", noted)
 
     async def script(stage: ScriptedCluster) -> None:
-        consumers = Consumers(stage)
-        async with stage.connect("app") as client, Background("load") as background:
-            await client.admin.ensure_topic("t", queue_count=2)
-            for number in range(CONSUMERS):
-                background.spawn("pop", consumers.pop(number, client, leaves=False))
-                await stage.clock.sleep(WAIT_MS / 1000 / CONSUMERS)
+        async with polling(stage, apart_s=WAIT_MS / 1000 / CONSUMERS):
             await stage.clock.sleep(LONG_WAIT_S)
             waits.clear()
             await stage.clock.sleep(10 * WAIT_MS / 1000)
@@ -133,11 +143,7 @@ def test_idle_pops_ask_no_enode(asked: list[str]) -> None:
     """After the time in which their consumers may have come from another snode."""
 
     async def script(stage: ScriptedCluster) -> None:
-        consumers = Consumers(stage)
-        async with stage.connect("app") as client, Background("load") as background:
-            await client.admin.ensure_topic("t", queue_count=2)
-            for number in range(CONSUMERS):
-                background.spawn("pop", consumers.pop(number, client, leaves=False))
+        async with polling(stage) as (consumers, client):
             await stage.clock.sleep(90)
             asked.clear()
             await stage.clock.sleep(300)

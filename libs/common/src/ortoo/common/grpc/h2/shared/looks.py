@@ -36,7 +36,7 @@ class Looks:
         """Those whose time has come, until they are looked at."""
 
     def add(self, connection: Looked, due_s: float) -> int:
-        """Look at one of them at a time of the event loop or a little later; returns a number for `remove`."""
+        """Look at a connection or call at a time of the event loop or a little later; returns a number for `remove`."""
         number = math.ceil(due_s * self._per_s)
         connections = self._due.get(number)
         if connections is None:
@@ -47,9 +47,9 @@ class Looks:
         return number
 
     def remove(self, connection: Looked, number: int) -> None:
-        """Do not look at this one at this time; no effect if the time has passed.
+        """Do not look at a connection or call at this time; no effect if the time has passed.
 
-        A look at one may end others whose time has come as well.
+        A look at one of them may end others whose time has come as well.
         """
         self._due.get(number, {}).pop(connection, None)
         self._passing.pop(connection, None)
