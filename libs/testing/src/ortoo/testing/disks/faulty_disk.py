@@ -47,6 +47,9 @@ class FaultyFile:
         """Read, with the flipped bits of this file."""
         return self._disk.apply_flips(self.path, position, self._file.read(position, length))
 
+    def zero_ahead(self, position: int) -> None:
+        """Do nothing: it has no effect here."""
+
     def read_ahead(self, position: int, length: int) -> None:
         """Do nothing: it has no effect here."""
 

@@ -64,6 +64,9 @@ class MemoryFile:
         self._check()
         return self._disk.read(self._number, position, length)
 
+    def zero_ahead(self, position: int) -> None:
+        """Do nothing: it has no effect here."""
+
     def read_ahead(self, position: int, length: int) -> None:
         """Do nothing: it has no effect here."""
 

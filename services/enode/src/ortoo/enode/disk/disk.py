@@ -20,6 +20,8 @@ from ortoo.common.errors import Conflict, Overloaded
 from ortoo.common.machine.descriptors import EXHAUSTED, Descriptors
 
 Buffer = bytes | bytearray | memoryview
+ZEROS = bytes(1 << 20)
+"""The zeros that are written at once behind the end of a log."""
 BUFFERS_PER_WRITE_MAX = 1024  # IOV_MAX of Linux
 FULL = (errno.ENOSPC, errno.EDQUOT)
 """The error numbers of a disk, or a quota, without free space."""
@@ -55,6 +57,13 @@ class File(Protocol):
 
         The bytes are not durable until `sync_data` returns; a crash may keep any part of them.
         Errors: OSError (ENOSPC when the disk is full). The number of written bytes is then unknown.
+        """
+
+    def zero_ahead(self, position: int) -> None:
+        """Write zeros over the next allocated bytes, if the file ends at `position` except for allocated bytes.
+
+        The first write of a block changes the file's metadata. A sync then waits for the journal of the file system,
+        too, and so for the writes of other programs. Errors: as `write`.
         """
 
     def read(self, position: int, length: int) -> bytes:
@@ -136,6 +145,8 @@ class RealFile:
         """Own an open descriptor; `path` is for messages."""
         self._descriptor = descriptor
         self._path = path
+        self._zeroed = 0
+        """The end of the zeros that were written ahead."""
 
     def write(self, position: int, buffers: Sequence[Buffer]) -> int:
         """Write all buffers with as few calls as the system allows, and continue after short writes."""
@@ -157,6 +168,12 @@ class RealFile:
             if step == 0:
                 raise OSError(errno.EIO, "the disk accepts no bytes", str(self._path))
             written += step
+
+    def zero_ahead(self, position: int) -> None:
+        """Write the next zeros when the end of the log has reached the end of the earlier ones."""
+        if position >= self._zeroed:
+            self._zeroed = min(position + len(ZEROS), max(self.size_bytes(), position))
+            self.write(position, (memoryview(ZEROS)[: self._zeroed - position],))
 
     def read(self, position: int, length: int) -> bytes:
         """Read up to `length` bytes; fewer only at the end of the file."""

@@ -12,6 +12,9 @@ from ortoo.enode.log.frame import FrameHeader, with_durable_below
 from ortoo.enode.log.queue_index import SliceLocation
 from ortoo.enode.log.segment import Segment
 
+ZEROED_BYTES_MAX = 64 << 10
+"""Zeros are written behind groups of at most this size. Behind larger ones they would double the written bytes."""
+
 
 @dataclass(slots=True)
 class FlushEntry:
@@ -106,6 +109,8 @@ class FlushGroup:
             segment.install()
             file = segment.writer
             length = file.write(part.position - segment.base, part.buffers)
+            if length <= ZEROED_BYTES_MAX:
+                file.zero_ahead(part.position - segment.base + length)
             try:
                 file.sync_data()
             except OSError as error:

@@ -1,0 +1,48 @@
+"""Zeros that are written behind the end of a log, so that a sync changes no metadata."""
+
+from pathlib import Path
+
+import pytest
+
+from ortoo.enode.disk.disk import ZEROS, Buffer, RealDisk, RealFile
+from ortoo.enode.disk.segment_files import SegmentFiles
+from ortoo.enode.log.flushing.flush_group import ZEROED_BYTES_MAX, FlushGroup, SegmentPart
+from ortoo.enode.log.segment import Segment
+
+
+def test_zeros_are_written_once_for_many_small_groups(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """They end where the file ends, and leave what is stored before them."""
+    size, frame, lengths = len(ZEROS) + 100_000, b"x" * 1_000, list[int]()
+    write = RealFile.write
+
+    def count(file: RealFile, position: int, buffers: tuple[Buffer, ...]) -> int:
+        lengths.append(write(file, position, buffers))
+        return lengths[-1]
+
+    file = RealDisk().open(tmp_path / "segment", create=True)
+    file.allocate(size)
+    monkeypatch.setattr(RealFile, "write", count)
+    for position in range(0, size - len(frame), len(frame)):
+        file.write(position, (frame,))
+        file.zero_ahead(position + len(frame))
+    zeros = [length for length in lengths if length != len(frame)]
+    assert zeros[0] == len(ZEROS)
+    assert len(zeros) <= 3
+    assert file.size_bytes() == size
+    assert file.read(0, size).rstrip(b"\0") == frame * (len(lengths) - len(zeros))
+    file.close()
+
+
+@pytest.mark.parametrize(("length", "zeroed"), [(1_000, [1_000]), (ZEROED_BYTES_MAX + 1, [])])
+def test_large_groups_are_followed_by_no_zeros(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, length: int, zeroed: list[int]
+) -> None:
+    """They would double the bytes that a bulk load writes."""
+    found = list[int]()
+    monkeypatch.setattr(RealFile, "zero_ahead", lambda _, position: found.append(position))
+    with SegmentFiles(RealDisk()) as files:
+        segment = Segment(files, tmp_path, 0, 1 << 20)
+        segment.create(1 << 20)
+        FlushGroup([SegmentPart(segment, 0, [bytes(length)])]).write()
+        segment.stop_writing()
+    assert found == zeroed
