@@ -1,5 +1,7 @@
 """Zeros that are written behind the end of a log, so that a sync changes no metadata."""
 
+import errno
+import os
 from pathlib import Path
 
 import pytest
@@ -46,3 +48,40 @@ def test_large_groups_are_followed_by_no_zeros(
         FlushGroup([SegmentPart(segment, 0, [bytes(length)])]).write()
         segment.stop_writing()
     assert found == zeroed
+
+
+def test_the_end_of_a_full_segment_is_followed_by_no_zeros(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """The rest of its file is truncated."""
+    found = list[int]()
+    monkeypatch.setattr(RealFile, "zero_ahead", lambda _, position: found.append(position))
+    with SegmentFiles(RealDisk()) as files:
+        segment = Segment(files, tmp_path, 0, 1 << 20)
+        segment.create(1 << 20)
+        segment.end = 1_000
+        FlushGroup([SegmentPart(segment, 0, [bytes(1_000)])]).write()
+    assert not found
+
+
+@pytest.mark.parametrize(("error", "fails"), [(errno.ENOSPC, False), (errno.EDQUOT, False), (errno.EIO, True)])
+def test_a_disk_without_space_for_zeros_takes_the_frames(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, error: int, *, fails: bool
+) -> None:
+    """A sparse file, or one that is copied on write, needs space for the zeros too. Frames need less of it."""
+    write = os.pwritev
+
+    def refuse_zeros(descriptor: int, buffers: list[Buffer], position: int) -> int:
+        if not any(map(any, buffers)):
+            raise OSError(error, os.strerror(error))
+        return write(descriptor, buffers, position)
+
+    with SegmentFiles(RealDisk()) as files:
+        segment = Segment(files, tmp_path, 0, 1 << 20)
+        segment.create(1 << 20)
+        monkeypatch.setattr(os, "pwritev", refuse_zeros)
+        group = FlushGroup([SegmentPart(segment, 0, [b"x" * 1_000])])
+        if fails:
+            with pytest.raises(OSError, match=os.strerror(error)):
+                group.write()
+        else:
+            group.write()
+        segment.stop_writing()

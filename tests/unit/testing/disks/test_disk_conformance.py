@@ -54,6 +54,18 @@ def test_bytes_are_read_back_where_they_were_written(disk: Disk, folder: Path) -
     file.close()
 
 
+def test_zeros_behind_the_stored_bytes_change_nothing(disk: Disk, folder: Path) -> None:
+    """They read as before, and the file does not grow."""
+    file = disk.open(folder / "f", create=True)
+    file.allocate(10_000)
+    for position in (0, 6_000, 9_994):
+        file.write(position, [b"abcdef"])
+        file.zero_ahead(position + 6)
+    assert file.size_bytes() == 10_000
+    assert file.read(0, 10_000).replace(b"\0", b"") == b"abcdef" * 3
+    file.close()
+
+
 def test_reading_ahead_changes_nothing(disk: Disk, folder: Path) -> None:
     """It may name missing bytes. Bytes are read as they were written."""
     file = disk.open(folder / "f", create=True)

@@ -2,6 +2,8 @@
 
 from pathlib import Path
 
+import pytest
+
 from ortoo.common.process.randomness import Randomness
 from ortoo.testing.disks.disk_image import KEEP_UNSYNCED, LOSE_UNSYNCED, PAGE_BYTES, CrashOutcome
 from ortoo.testing.disks.memory_disk import MemoryDisk
@@ -113,3 +115,14 @@ def test_recorded_operations_make_the_same_disk_again() -> None:
         one, other = disk.after_crash(Randomness(seed)), again.after_crash(Randomness(seed))
         assert one.list(FOLDER) == other.list(FOLDER)
         assert all(bytes_of(one, name) == bytes_of(other, name) for name in one.list(FOLDER))
+
+
+def test_zeros_over_stored_bytes_are_a_defect() -> None:
+    """A real disk would lose the bytes, so simulations fail."""
+    disk = MemoryDisk()
+    disk.make_folder(Path("/d"))
+    file = disk.open(Path("/d/f"), create=True)
+    file.write(0, [b"abc"])
+    file.zero_ahead(3)
+    with pytest.raises(AssertionError, match="would overwrite"):
+        file.zero_ahead(2)

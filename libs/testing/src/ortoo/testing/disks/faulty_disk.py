@@ -48,7 +48,8 @@ class FaultyFile:
         return self._disk.apply_flips(self.path, position, self._file.read(position, length))
 
     def zero_ahead(self, position: int) -> None:
-        """Do nothing: it has no effect here."""
+        """As the file inside; zeros take none of the limited space."""
+        self._file.zero_ahead(position)
 
     def read_ahead(self, position: int, length: int) -> None:
         """Do nothing: it has no effect here."""

@@ -14,7 +14,7 @@ from pathlib import Path
 
 from ortoo.common.errors import Conflict
 from ortoo.common.process.randomness import Randomness
-from ortoo.enode.disk.disk import Buffer, DiskSpace
+from ortoo.enode.disk.disk import ZEROS, Buffer, DiskSpace
 from ortoo.testing.disks.disk_image import (
     CrashOutcome,
     CreateFile,
@@ -65,7 +65,10 @@ class MemoryFile:
         return self._disk.read(self._number, position, length)
 
     def zero_ahead(self, position: int) -> None:
-        """Do nothing: it has no effect here."""
+        """Check that zeros would overwrite no stored byte; they have no other effect here."""
+        self._check(writing=True)
+        if self._disk.read(self._number, position, len(ZEROS)).strip(b"\0"):
+            raise AssertionError(f"zeros at {position} of {self._path} would overwrite stored bytes")
 
     def read_ahead(self, position: int, length: int) -> None:
         """Do nothing: it has no effect here."""

@@ -60,10 +60,10 @@ class File(Protocol):
         """
 
     def zero_ahead(self, position: int) -> None:
-        """Write zeros over the next allocated bytes, if the file ends at `position` except for allocated bytes.
+        """Write zeros over the next allocated bytes; the caller has stored nothing at `position` or behind it.
 
         The first write of a block changes the file's metadata. A sync then waits for the journal of the file system,
-        too, and so for the writes of other programs. Errors: as `write`.
+        too, and so for the writes of other programs. Does nothing on a full disk. Errors: OSError.
         """
 
     def read(self, position: int, length: int) -> bytes:
@@ -173,7 +173,11 @@ class RealFile:
         """Write the next zeros when the end of the log has reached the end of the earlier ones."""
         if position >= self._zeroed:
             self._zeroed = min(position + len(ZEROS), max(self.size_bytes(), position))
-            self.write(position, (memoryview(ZEROS)[: self._zeroed - position],))
+            try:
+                self.write(position, (memoryview(ZEROS)[: self._zeroed - position],))
+            except OSError as error:
+                if error.errno not in FULL:  # sparse and copied-on-write files need space for zeros
+                    raise
 
     def read(self, position: int, length: int) -> bytes:
         """Read up to `length` bytes; fewer only at the end of the file."""

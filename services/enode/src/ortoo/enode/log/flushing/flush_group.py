@@ -13,7 +13,7 @@ from ortoo.enode.log.queue_index import SliceLocation
 from ortoo.enode.log.segment import Segment
 
 ZEROED_BYTES_MAX = 64 << 10
-"""Zeros are written behind groups of at most this size. Behind larger ones they would double the written bytes."""
+"""Zeros are written behind groups of at most this size. They may double the written bytes, which a bulk load notices."""
 
 
 @dataclass(slots=True)
@@ -109,13 +109,14 @@ class FlushGroup:
             segment.install()
             file = segment.writer
             length = file.write(part.position - segment.base, part.buffers)
-            if length <= ZEROED_BYTES_MAX:
+            is_full = segment.end == part.position + length
+            if length <= ZEROED_BYTES_MAX and not is_full:
                 file.zero_ahead(part.position - segment.base + length)
             try:
                 file.sync_data()
             except OSError as error:
                 raise SyncFailed(str(error)) from error
-            if segment.end == part.position + length:
+            if is_full:
                 segment.stop_writing()
         self.guard()
 
