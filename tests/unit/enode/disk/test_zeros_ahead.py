@@ -6,9 +6,9 @@ from pathlib import Path
 
 import pytest
 
-from ortoo.enode.disk.disk import ZEROS, Buffer, RealDisk, RealFile
+from ortoo.enode.disk.disk import ZEROED_BYTES_MAX, ZEROS, Buffer, RealDisk, RealFile
 from ortoo.enode.disk.segment_files import SegmentFiles
-from ortoo.enode.log.flushing.flush_group import ZEROED_BYTES_MAX, FlushGroup, SegmentPart
+from ortoo.enode.log.flushing.flush_group import FlushGroup, SegmentPart
 from ortoo.enode.log.segment import Segment
 
 
@@ -33,6 +33,25 @@ def test_zeros_are_written_once_for_many_small_groups(tmp_path: Path, monkeypatc
     assert file.size_bytes() == size
     assert file.read(0, size).rstrip(b"\0") == frame * (len(lengths) - len(zeros))
     file.close()
+
+
+def test_few_zeros_are_written_between_large_groups(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """A mark or a commit behind each large group would otherwise double the bytes of a bulk load."""
+    large, small, rounds, written = len(ZEROS), 192, 8, list[int]()
+    write = RealFile.write
+
+    def count(file: RealFile, position: int, buffers: tuple[Buffer, ...]) -> int:
+        written.append(write(file, position, buffers))
+        return written[-1]
+
+    monkeypatch.setattr(RealFile, "write", count)
+    with SegmentFiles(RealDisk()) as files:
+        segment = Segment(files, tmp_path, 0, 16 << 20)
+        segment.create(16 << 20)
+        for position in range(0, rounds * (large + small), large + small):
+            FlushGroup([SegmentPart(segment, position, [bytes(large)])]).write()
+            FlushGroup([SegmentPart(segment, position + large, [bytes(small)])]).write()
+    assert sum(written) == rounds * (large + small + ZEROED_BYTES_MAX)
 
 
 @pytest.mark.parametrize(("length", "zeroed"), [(1_000, [1_000]), (ZEROED_BYTES_MAX + 1, [])])

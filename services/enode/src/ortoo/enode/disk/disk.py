@@ -22,6 +22,8 @@ from ortoo.common.machine.descriptors import EXHAUSTED, Descriptors
 Buffer = bytes | bytearray | memoryview
 ZEROS = bytes(1 << 20)
 """The zeros that are written at once behind the end of a log."""
+ZEROED_BYTES_MAX = 64 << 10
+"""Zeros are written behind groups of frames of at most this size. They may double the written bytes."""
 BUFFERS_PER_WRITE_MAX = 1024  # IOV_MAX of Linux
 FULL = (errno.ENOSPC, errno.EDQUOT)
 """The error numbers of a disk, or a quota, without free space."""
@@ -172,7 +174,9 @@ class RealFile:
     def zero_ahead(self, position: int) -> None:
         """Write the next zeros when the end of the log has reached the end of the earlier ones."""
         if position >= self._zeroed:
-            self._zeroed = min(position + len(ZEROS), max(self.size_bytes(), position))
+            # If larger groups came in between, they would have covered most of the zeros.
+            length = len(ZEROS) if position - self._zeroed <= ZEROED_BYTES_MAX else ZEROED_BYTES_MAX
+            self._zeroed = min(position + length, max(self.size_bytes(), position))
             try:
                 self.write(position, (memoryview(ZEROS)[: self._zeroed - position],))
             except OSError as error:

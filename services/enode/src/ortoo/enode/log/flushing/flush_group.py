@@ -7,13 +7,10 @@ from typing import Any
 
 from ortoo.common.records.sealed_batch import SealedBatch
 from ortoo.enode.changes.kinds import StateChange
-from ortoo.enode.disk.disk import Buffer
+from ortoo.enode.disk.disk import ZEROED_BYTES_MAX, Buffer
 from ortoo.enode.log.frame import FrameHeader, with_durable_below
 from ortoo.enode.log.queue_index import SliceLocation
 from ortoo.enode.log.segment import Segment
-
-ZEROED_BYTES_MAX = 64 << 10
-"""Zeros are written behind groups of at most this size. They may double the written bytes, which a bulk load notices."""
 
 
 @dataclass(slots=True)
