@@ -19,7 +19,7 @@ from ortoo.enode.log import scan
 from ortoo.enode.log.appender import Appender
 from ortoo.enode.log.checkpoint import CheckpointSlice
 from ortoo.enode.log.flushing.flush_group import FlushGroup
-from ortoo.enode.log.frame import FrameHeader
+from ortoo.enode.log.frame import ALIGNMENT_BYTES, FrameHeader
 from ortoo.enode.log.segment import Segment, remove_below, segment_name
 from ortoo.enode.recovery import only_copy, opening
 from ortoo.enode.recovery.refold import StateRefold
@@ -53,6 +53,19 @@ def fsync_before_the_write(patch: pytest.MonkeyPatch) -> None:
             part.segment.install()
             part.segment.writer.sync_data()
             part.segment.writer.write(part.position - part.segment.base, part.buffers)
+
+    patch.setattr(FlushGroup, "write", write)
+
+
+def zeros_over_the_group(patch: pytest.MonkeyPatch) -> None:
+    """Write the zeros from the last frame's padding on instead of behind it."""
+
+    def write(group: FlushGroup) -> None:
+        for part in group.parts:
+            part.segment.install()
+            length = part.segment.writer.write(part.position - part.segment.base, part.buffers)
+            part.segment.writer.zero_ahead(part.position - part.segment.base + length - ALIGNMENT_BYTES)
+            part.segment.writer.sync_data()
 
     patch.setattr(FlushGroup, "write", write)
 
@@ -234,6 +247,7 @@ BUGS_OF_A_FAILING_DISK: dict[Plant, str] = {
 BUGS: dict[Plant, str] = {
     no_fsync: "is lost|damage is reported|instead of|DataLoss|expected one of",
     fsync_before_the_write: "is lost|damage is reported|instead of|DataLoss|expected one of",
+    zeros_over_the_group: "is lost|damage is reported|instead of|DataLoss|expected one of",
     no_folder_fsync: "is lost|damage is reported|instead of|is None",
     offsets_given_twice: "the next offset is|already|twice|expected|acknowledged at",
     acknowledged_before_the_flush: "is lost",

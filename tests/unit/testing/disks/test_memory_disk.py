@@ -2,8 +2,6 @@
 
 from pathlib import Path
 
-import pytest
-
 from ortoo.common.process.randomness import Randomness
 from ortoo.testing.disks.disk_image import KEEP_UNSYNCED, LOSE_UNSYNCED, PAGE_BYTES, CrashOutcome
 from ortoo.testing.disks.memory_disk import MemoryDisk
@@ -117,12 +115,18 @@ def test_recorded_operations_make_the_same_disk_again() -> None:
         assert all(bytes_of(one, name) == bytes_of(other, name) for name in one.list(FOLDER))
 
 
-def test_zeros_over_stored_bytes_are_a_defect() -> None:
-    """A real disk would lose the bytes, so simulations fail."""
-    disk = MemoryDisk()
-    disk.make_folder(Path("/d"))
-    file = disk.open(Path("/d/f"), create=True)
-    file.write(0, [b"abc"])
+def test_zeros_ahead_overwrite_what_lies_behind_them() -> None:
+    """A store that writes them in the wrong place loses data in a simulation, too, and whole after a power cut."""
+    disk = MemoryDisk(record=True)
+    disk.make_folder(FOLDER)
+    file = disk.open(FOLDER / "f", create=True)
+    file.write(0, [b"abc\0"])
+    file.sync_data()
+    operations = len(disk.operations)
     file.zero_ahead(3)
-    with pytest.raises(AssertionError, match="would overwrite"):
-        file.zero_ahead(2)
+    assert len(disk.operations) == operations
+    file.zero_ahead(1)
+    assert file.read(0, 4) == b"a\0\0\0"
+    assert bytes(disk.image.contents[file.number].durable) == b"abc\0"
+    file.sync_data()
+    assert bytes(disk.image.contents[file.number].durable) == b"a\0\0\0"
