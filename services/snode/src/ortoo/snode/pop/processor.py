@@ -48,10 +48,6 @@ OTHERS_PAUSE_S = 0.2
 """The pause of a consumer that popped only such messages, so that it does not pop a whole backlog repeatedly."""
 
 
-ENDS_PER_S = 20
-"""The number of times in a second at which idle pops may end, so that many end together."""
-
-
 class IdlePlaces(NamedTuple):
     """The waits at enodes of equal pops, while the directory's entries on which they depend stay the same."""
 
@@ -153,8 +149,7 @@ class PopProcessor:
             self._runtime.background.run_contained("delivery mode", modes.renew(*confirmed))
         if (places.is_at_one_enode and self._has_direct_place()) or self._attempts.begin(call, now_s):
             return None
-        until_s = now_s + call.wait_ms / 1000
-        return self._shared.begin(places.places, call, math.ceil(until_s * ENDS_PER_S) / ENDS_PER_S)
+        return self._shared.begin(places.places, call, now_s)
 
     def expire(self, idle: IdlePop) -> PopResult | None:
         """End an idle pop that was woken by its time only; None if messages may be available, or there is an error."""
