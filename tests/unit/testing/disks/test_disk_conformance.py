@@ -66,6 +66,17 @@ def test_zeros_behind_the_stored_bytes_change_nothing(disk: Disk, folder: Path) 
     file.close()
 
 
+def test_zeros_replace_stray_bytes_behind_the_stored_ones(disk: Disk, folder: Path) -> None:
+    """A bit that was flipped behind the end of a log is overwritten, and the bytes before the zeros stay."""
+    file = disk.open(folder / "f", create=True)
+    file.allocate(10_000)
+    file.write(0, [b"abcdef"])
+    file.write(5_000, [b"\x04"])
+    file.zero_ahead(6)
+    assert file.read(0, 10_000) == b"abcdef" + bytes(9_994)
+    file.close()
+
+
 def test_reading_ahead_changes_nothing(disk: Disk, folder: Path) -> None:
     """It may name missing bytes. Bytes are read as they were written."""
     file = disk.open(folder / "f", create=True)
