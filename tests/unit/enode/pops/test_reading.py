@@ -1,10 +1,14 @@
 """Reading the messages of a pop from the disk, and the size of what the log records of them."""
 
+from dataclasses import replace
+
+import pytest
+
 from ortoo.common.groups.pop import Finish
 from ortoo.enode.changes.kinds import StateChange
 from ortoo.enode.changes.pops import PopFinished, PopLeased
 from tests.contract.one_store import TOPIC
-from tests.contract.pop_store import GROUP, PopStore, attempts, parts, play, texts
+from tests.contract.pop_store import GROUP, INVISIBLE_MS, PopStore, attempts, parts, play, texts
 
 MESSAGES = 20
 
@@ -21,10 +25,12 @@ def fetches(it: PopStore) -> int:
     return it.store.describe().counters["fetches"]
 
 
-def test_the_batches_of_a_pop_are_read_together() -> None:
+@pytest.mark.parametrize("in_order", [False, True])
+def test_the_batches_of_a_pop_are_read_together(in_order: bool) -> None:
     """A backlog may have one batch for each message, and each read of the disk takes a hop to a thread and back."""
 
     async def scenario(it: PopStore) -> None:
+        it.rules = replace(it.rules, in_order=in_order)
         for number in range(MESSAGES):
             await it.send(str(number))
         await it.restart()  # nothing is in memory
@@ -38,6 +44,24 @@ def test_the_batches_of_a_pop_are_read_together() -> None:
         await it.store.engine.appender.flush()
         leases = [one.rows for one in changes if isinstance(one, PopLeased)]
         assert leases == [((0, MESSAGES - 1, 1),), ((MESSAGES - 1, 1, 1),)]
+
+    play(scenario)
+
+
+@pytest.mark.parametrize("in_order", [False, True])
+def test_the_batches_of_messages_that_are_delivered_again_are_read_together(in_order: bool) -> None:
+    """Also if they became deliverable one by one."""
+
+    async def scenario(it: PopStore) -> None:
+        it.rules = replace(it.rules, in_order=in_order)
+        for number in range(MESSAGES):
+            await it.send(str(number))
+        await it.pop()
+        await it.restart()
+        await it.one.clock.sleep(INVISIBLE_MS / 1000)
+        before = fetches(it)
+        assert texts(await it.pop()) == [str(number) for number in range(MESSAGES)]
+        assert fetches(it) - before <= len(it.store.engine.catalog.segments)
 
     play(scenario)
 

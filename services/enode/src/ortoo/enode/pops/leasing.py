@@ -292,7 +292,7 @@ class PopLeasing:
                 exhausted += taken.exhausted
                 remaining -= taken.count
                 if remaining > 0 and line.needs_message_groups(end):
-                    opened = await self._reading.batch_at(line, line.cursor)
+                    opened = await self._reading.batch_at(line, line.cursor, line.cursor + remaining)
                     if opened is not None:
                         line.add_message_groups(opened.first_offset, opened.view.values(MESSAGE_GROUP))
                 elif not taken.count and not taken.exhausted:
