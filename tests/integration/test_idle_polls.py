@@ -197,6 +197,15 @@ async def test_a_poll_ends_without_messages_at_its_time(opening: Any) -> None:
         assert polls.counted - before == 1
 
 
+async def test_a_poll_with_a_negative_wait_ends_at_once(opening: Any) -> None:
+    """It holds up no other call, also without a deadline."""
+    async with opening() as polls:
+        await polls.warm_up()
+        await polls.until_over()
+        frames = await polls.receive(request(-1))
+        assert frames[0].status.code == Code.MESSAGE_NOT_FOUND
+
+
 @ONLY_H2
 async def test_an_idle_poll_renews_the_delivery_mode(opening: Any, monkeypatch: pytest.MonkeyPatch) -> None:
     """One request confirms it before the confirmation ends. Otherwise all polls would then be calls for a moment.

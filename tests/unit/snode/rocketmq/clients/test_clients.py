@@ -99,6 +99,8 @@ async def test_one_client_that_does_not_read_leaves_the_others_their_memory() ->
     [
         (None, 5_000, 5_000),
         (None, 0, WAIT_MS_MAX),
+        (None, -1, 0),
+        (23.0, -1, 0),
         (23.0, 20_000, 20_000),
         (40.0, 40_000, 20_000),
         (8.0, 0, 6_500),

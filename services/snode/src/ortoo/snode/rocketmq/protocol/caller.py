@@ -60,7 +60,7 @@ class Caller(NamedTuple):
             wanted_ms = max(1, (wanted_ms or WAIT_MS_MAX) - int(self.waited_s * 1000))
         remaining_s = self.time_left_s()
         if remaining_s is None:
-            return min(wanted_ms or WAIT_MS_MAX, WAIT_MS_MAX)
+            return max(0, min(wanted_ms or WAIT_MS_MAX, WAIT_MS_MAX))  # a client may want a negative time
         remaining_ms = int(remaining_s * 1000)
         margin_ms = MARGIN_MS if wanted_ms else max(MARGIN_MS, request_timeout_ms // 2)
         if remaining_ms < SHORT_MS:
