@@ -2,7 +2,7 @@
 
 import asyncio
 import math
-from collections import defaultdict
+from collections import Counter, defaultdict
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, replace
 
@@ -22,6 +22,8 @@ LONG_POP_MS = 10_000
 """Pops that wait this long may end a quarter of a second late."""
 ENDS_AT_ONCE_MAX = 50
 """If more idle pops than these would end together, and hold up other calls, there are more times."""
+ENDS_PER_S_MAX = 1024
+"""Pops that began within a millisecond always end together."""
 
 
 @dataclass(eq=False, slots=True)
@@ -56,6 +58,8 @@ class SharedPops:
         self._pops = pops
         self._watches = watches
         self._waiting: defaultdict[AttemptKey, set[WaitingPop]] = defaultdict(set)
+        self._ends: Counter[float] = Counter()
+        """The number of idle pops that end at each monotonic time."""
         self._rotation = 0
         self.waiting = 0
         """The number of pops that wait."""
@@ -106,7 +110,8 @@ class SharedPops:
             return None
         waiting = WaitingPop(asyncio.get_running_loop().create_future())
         self._note(waiting, call)
-        until_s = end_s(now_s, call.wait_ms, self.waiting)
+        until_s = end_s(now_s, call.wait_ms, self.waiting, self._ends)
+        self._ends[until_s] += 1
         self._watches.add(waiting, watches, until_s)
         return IdlePop(call, watches, until_s, waiting)
 
@@ -114,6 +119,9 @@ class SharedPops:
         """Stop the wait of an idle pop, which is then no longer woken."""
         self._watches.remove(idle.waiting, idle.watches)
         self._forget(idle.waiting, idle.call)
+        self._ends[idle.deadline_s] -= 1
+        if not self._ends[idle.deadline_s]:
+            del self._ends[idle.deadline_s]
 
     def leave(self, idle: IdlePop) -> None:
         """End the use of its watches. If it was woken, others are woken instead."""
@@ -182,12 +190,19 @@ class SharedPops:
             del self._waiting[_attempt(call)]
 
 
-def end_s(now_s: float, wait_ms: int, waiting: int) -> float:
-    """When an idle pop ends that begins now, as one of a number of waiting ones. It may be later than `wait_ms`."""
+def end_s(now_s: float, wait_ms: int, waiting: int, ends: Mapping[float, int]) -> float:
+    """When an idle pop ends that begins now, as one of a number of waiting ones. It may be later than `wait_ms`.
+
+    `ends` has the number of pops that end at each time. Pops of clients that connected together began together.
+    """
     ends_per_s = ENDS_OF_LONG_PER_S if wait_ms >= LONG_POP_MS else ENDS_PER_S
-    while 1000 * waiting > ENDS_AT_ONCE_MAX * ends_per_s * wait_ms:
+    while 1000 * waiting > ENDS_AT_ONCE_MAX * ends_per_s * wait_ms and ends_per_s < ENDS_PER_S_MAX:
         ends_per_s *= 2
-    return math.ceil((now_s + wait_ms / 1000) * ends_per_s) / ends_per_s
+    while True:
+        until_s = math.ceil((now_s + wait_ms / 1000) * ends_per_s) / ends_per_s
+        if ends.get(until_s, 0) < ENDS_AT_ONCE_MAX or ends_per_s >= ENDS_PER_S_MAX:
+            return until_s
+        ends_per_s *= 2
 
 
 def _attempt(call: PopCall) -> AttemptKey:
