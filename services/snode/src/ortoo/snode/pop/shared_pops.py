@@ -21,7 +21,7 @@ costs a third less than one that ends with seven. Both are powers of two, so tha
 LONG_POP_MS = 10_000
 """Pops that wait this long may end a quarter of a second late."""
 ENDS_AT_ONCE_MAX = 50
-"""If more idle pops than these would end together, and hold up other calls, there are more times."""
+"""Further idle pops end at times between, because pops that end together hold up other calls."""
 ENDS_PER_S_MAX = 1024
 """Pops that began within a millisecond always end together."""
 
@@ -110,7 +110,7 @@ class SharedPops:
             return None
         waiting = WaitingPop(asyncio.get_running_loop().create_future())
         self._note(waiting, call)
-        until_s = end_s(now_s, call.wait_ms, self.waiting, self._ends)
+        until_s = end_s(now_s, call.wait_ms, self._ends)
         self._ends[until_s] += 1
         self._watches.add(waiting, watches, until_s)
         return IdlePop(call, watches, until_s, waiting)
@@ -190,14 +190,9 @@ class SharedPops:
             del self._waiting[_attempt(call)]
 
 
-def end_s(now_s: float, wait_ms: int, waiting: int, ends: Mapping[float, int]) -> float:
-    """When an idle pop ends that begins now, as one of a number of waiting ones. It may be later than `wait_ms`.
-
-    `ends` has the number of pops that end at each time. Pops of clients that connected together began together.
-    """
+def end_s(now_s: float, wait_ms: int, ends: Mapping[float, int]) -> float:
+    """When an idle pop ends that begins now: a little later than its wait. `ends` are the numbers of pops by time."""
     ends_per_s = ENDS_OF_LONG_PER_S if wait_ms >= LONG_POP_MS else ENDS_PER_S
-    while 1000 * waiting > ENDS_AT_ONCE_MAX * ends_per_s * wait_ms and ends_per_s < ENDS_PER_S_MAX:
-        ends_per_s *= 2
     while True:
         until_s = math.ceil((now_s + wait_ms / 1000) * ends_per_s) / ends_per_s
         if ends.get(until_s, 0) < ENDS_AT_ONCE_MAX or ends_per_s >= ENDS_PER_S_MAX:
