@@ -7,7 +7,7 @@ from unittest import mock
 
 import pytest
 
-from ortoo.client import ClientClosed, Invalid, Message, Overloaded, Queue, Unavailable, connect
+from ortoo.client import ClientClosed, Conflict, Invalid, Message, Overloaded, Queue, Unavailable, connect
 from ortoo.client.produce.routes import Route
 from ortoo.common.process.clock import SystemClock
 from ortoo.common.process.retry import Backoff
@@ -295,6 +295,27 @@ async def test_a_send_soon_that_is_called_off_has_taken_nothing() -> None:
         call._wake.set()
         assert len(await taken) == 101
     assert [body for bodies in store.queues.values() for body in bodies] == [BODY] * 101
+
+
+async def test_a_message_behind_others_is_checked_like_the_first() -> None:
+    """The fast path of an open batch refuses another thread, a forked child and the end of the client."""
+    store = SimulatedStore()
+    async with asyncio.timeout(60), producer_to(store, queue_count=1) as producer:
+        connection = producer._connection
+        with mock.patch.object(connection, "loop", asyncio.get_running_loop()):
+            sendings = [producer.enqueue_nowait(b"one"), await producer.enqueue(Message(b"two"))]
+            assert producer._filling is not None, "the fast path is in use"
+            with pytest.raises(Conflict, match="another event loop"):
+                await asyncio.to_thread(producer.enqueue_nowait, b"elsewhere")
+            with mock.patch.object(connection, "forks", -1), pytest.raises(Conflict, match="forked"):
+                await producer.enqueue(b"in a child")
+            with mock.patch.multiple(connection, loop=None, _is_closed=True), pytest.raises(ClientClosed):
+                await producer.enqueue(b"late")
+            sendings += [await producer.enqueue(b"three"), producer.enqueue_nowait(bytearray(b"four"))]  # type: ignore[arg-type]
+            assert [receipt.offset for receipt in [await one for one in sendings]] == [0, 1, 2, 3]
+            assert producer._filling is None, "a sealed batch takes nothing"
+            assert producer._sticky.builder.batch is None, "and is not kept in memory"
+    assert list(store.queues.values()) == [[b"one", b"two", b"three", b"four"]]
 
 
 async def test_a_closed_producer_takes_nothing() -> None:

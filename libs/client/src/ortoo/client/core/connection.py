@@ -94,16 +94,18 @@ class Connection:
         """Objects that were opened by `open` and are not closed, the oldest first."""
         self.retries = 0
         """Number of calls that were retried because no answer came."""
-        self._forks = forks.count
+        self.forks = forks.count
+        """The count of forks of the process that may use it."""
         self._is_closed = False
-        self._loop: asyncio.AbstractEventLoop | None = None
+        self.loop: asyncio.AbstractEventLoop | None = None
+        """The loop that may use it; None before and after that."""
 
     async def __aenter__(self) -> Self:
-        self._loop = asyncio.get_running_loop()
+        self.loop = asyncio.get_running_loop()
         return self
 
     async def __aexit__(self, *ended: Any) -> None:
-        self._is_closed, self._loop = True, None
+        self._is_closed, self.loop = True, None
         self.opened.clear()
         await self._channels.__aexit__(*ended)
 
@@ -128,15 +130,15 @@ class Connection:
         """Refuse calls after the end, in a forked process, or on another loop. Errors: ClientClosed, Conflict."""
         # Each enqueued message is checked. Asking asyncio for the running loop would take a system call: until
         # Python 3.12 it compares process ids. A loop of asyncio knows the thread in which it runs. Others are asked.
-        if getattr(self._loop, "_thread_id", None) != get_ident() or self._forks != forks.count:
+        if getattr(self.loop, "_thread_id", None) != get_ident() or self.forks != forks.count:
             self._check_reasons()
 
     def _check_reasons(self) -> None:
         if self._is_closed:
             raise ClientClosed
-        if self._forks != forks.count:
+        if self.forks != forks.count:
             raise used_before_fork()
-        check_loop(self._loop)
+        check_loop(self.loop)
 
     @property
     def uses_tls(self) -> bool:

@@ -153,7 +153,9 @@ class InFlight:
         return bool(self._to_retry or self._refused_sequence is not None) and not self._in_flight
 
     def retry(self) -> None:
-        """Queue the returned batches again, in order, before all others."""
+        """Queue the returned batches again, in order, before all others, if nothing is in flight."""
+        if not self.is_ready_to_retry:
+            return
         if self._refused_sequence is not None:
             for batch in self._to_retry:
                 if batch.sealed.first_sequence > self._refused_sequence:  # an earlier one may be stored

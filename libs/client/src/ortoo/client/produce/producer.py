@@ -10,6 +10,7 @@ from ortoo.client import log_events
 from ortoo.client.core.closed import ClientClosed, Openable
 from ortoo.client.core.connection import Connection
 from ortoo.client.core.queues import Queue, Receipt
+from ortoo.client.produce.future_builder import FutureBuilder
 from ortoo.client.produce.in_flight import FailureAction, InFlight
 from ortoo.client.produce.produce_call import ProduceCall
 from ortoo.client.produce.producer_batch import ProducerBatch, SendFuture, SendFutures, UnreportedErrors
@@ -22,8 +23,7 @@ from ortoo.client.requests.requester import DEDUP_ID, Requester
 from ortoo.common.errors import NOT_ACCEPTED_FIELD, Invalid, NotFound, OrtooError, Overloaded, Unavailable
 from ortoo.common.logs.logger import get_logger
 from ortoo.common.process.background import Background
-from ortoo.common.records.batch import BatchBuilder
-from ortoo.common.records.message import Message, message_of
+from ortoo.common.records.message import Message, alike, message_of
 from ortoo.common.records.message_fields import NO_RARE_FIELDS, RareFields
 
 _log = get_logger("producer")
@@ -50,6 +50,8 @@ class Producer(Openable):
         self._batchers: dict[Queue, QueueBatcher] = {}
         self._sticky_number = connection.randomness.below(1 << 16)
         self._sticky: QueueBatcher
+        self._filling: FutureBuilder | None = None
+        """Takes plain messages for the open batch of `_sticky`; None = only `_enqueue` can take a message."""
         self._call: ProduceCall | None = None
         self._unacknowledged_bytes = 0
         self._in_flight_batches = 0
@@ -80,7 +82,7 @@ class Producer(Openable):
                 async with closing(self._topic, self._batchers.values(), self._settings.close_timeout_ms / 1000):
                     await self.flush()
         finally:
-            self._not_open = "this producer is closed; make a new one"
+            self._not_open, self._filling = "this producer is closed; make a new one", None
             await self._background.__aexit__(*ended)
             for batcher in self._batchers.values():
                 batcher.abandon()
@@ -120,6 +122,8 @@ class Producer(Openable):
 
         Waits while too many bytes are in flight; a call cancelled during this wait sends nothing. Errors: Invalid.
         """
+        if not self._must_yield and (filling := self._filling) is not None and (future := filling.take_plain(message)):
+            return future
         if self._must_yield or self._unacknowledged_bytes > self._settings.memory_bytes_max:
             await self._yield_and_wait()
         return self._take(message)
@@ -143,9 +147,7 @@ class Producer(Openable):
 
     async def _send_many(self, source: Iterator[Message | bytes]) -> SendFutures:
         runs: list[tuple[SendFuture, int]] = []
-        while chunk := list(islice(source, CHUNK_MESSAGES)):
-            if not {bytes, Message}.issuperset(kinds := set(map(type, chunk))) or len(kinds) > 1:
-                chunk = list(map(message_of, chunk))
+        while chunk := alike(list(islice(source, CHUNK_MESSAGES))):
             while chunk:
                 await self._yield_and_wait()
                 chunk = chunk[self._enqueue_some(chunk, runs) :]
@@ -174,14 +176,12 @@ class Producer(Openable):
             raise ClientClosed(self._not_open)
 
     def _enqueue(self, given: Message | bytes) -> SendFuture:
+        if self._filling is not None and (future := self._filling.take_plain(given)) is not None:
+            return future
         self._check_open()
         message = given if type(given) is bytes else message_of(given)
         rare = NO_RARE_FIELDS if isinstance(message, bytes) else message.rare
-        if rare is NO_RARE_FIELDS:  # the fast path: it runs for each message
-            batch = self._sticky.open_batch
-            if batch is not None and not batch.is_pinned and (row := self._sticky.builder.add(message)) is not None:
-                return batch.send_future(row)
-        elif DEDUP_ID in rare.properties:
+        if DEDUP_ID in rare.properties:
             raise Invalid(f"property {DEDUP_ID} is reserved; use send_once for a dedup id", field="properties")
         batcher = self._batcher_of(rare)
         while (row := batcher.builder.add(message)) is None:
@@ -191,6 +191,8 @@ class Producer(Openable):
         batch.is_pinned |= rare.message_group is not None
         if batcher.linger_timer is None and batcher.builder.size_bytes > LINGERING_BYTES_MAX:
             self._seal(batcher)
+        elif batcher is self._sticky and self._telemetry is None and not batch.is_pinned:
+            self._filling, batcher.builder.batch = batcher.builder, batch
         return batch.send_future(row, rare.message_id)
 
     def _enqueue_some(self, messages: Sequence[Message | bytes], runs: list[tuple[SendFuture, int]]) -> int:
@@ -259,6 +261,7 @@ class Producer(Openable):
         return self._choose_queue(lambda batcher: batcher.can_send_now)
 
     def _choose_queue(self, matches: Callable[[QueueBatcher], bool]) -> bool:
+        self._filling = None
         for _ in (queues := self._route.writable):
             self._sticky_number += 1
             self._sticky = self._batcher(queues[self._sticky_number % len(queues)])
@@ -268,13 +271,14 @@ class Producer(Openable):
 
     def _batcher(self, queue: Queue) -> QueueBatcher:
         if queue not in self._batchers:
-            builder = BatchBuilder(bytes_max=self._settings.batch_bytes_max)
+            builder = FutureBuilder(self._connection, self._settings.batch_bytes_max)
             self._batchers[queue] = QueueBatcher(queue, InFlight(self._connection.randomness.id64), builder)
         return self._batchers[queue]
 
     def _seal(self, batcher: QueueBatcher) -> None:
         if (batch := batcher.take_open_batch()) is None:
             return
+        self._filling = None
         self._lingering.pop(batcher, None)
         if batcher is self._sticky or self._route.has_priority_levels:
             self._choose_next_queue()
@@ -329,8 +333,7 @@ class Producer(Openable):
 
     def _take_failed(self, batch: ProducerBatch, in_flight: InFlight, error: OrtooError) -> list[ProducerBatch]:
         """Handle a failed batch: finish a permanent failure, and return the batches that need another queue."""
-        action = in_flight.on_failed(batch, error)
-        if action is FailureAction.FAIL:
+        if (action := in_flight.on_failed(batch, error)) is FailureAction.FAIL:
             self._finish(batch, error)
             return []
         unsent = in_flight.take_reroutable()
@@ -338,8 +341,7 @@ class Producer(Openable):
 
     def _retry(self, batcher: QueueBatcher) -> None:
         batcher.retry_timer = None
-        if batcher.in_flight.is_ready_to_retry:
-            batcher.in_flight.retry()
+        batcher.in_flight.retry()
         self._send_ready(batcher)
 
     def _finish(self, batch: ProducerBatch, error: OrtooError | None) -> None:
@@ -361,8 +363,7 @@ class Producer(Openable):
     async def _stream_to(self, address: str) -> bool:
         """Send over one stream until it breaks; returns whether its snode has answered."""
         for batcher in self._batchers.values():
-            if batcher.in_flight.is_ready_to_retry:
-                batcher.in_flight.retry()
+            batcher.in_flight.retry()
         call = self._call = ProduceCall(self._connection.channel(), address, self._on_result, clock=self._clock)
         for batcher in list(self._batchers.values()):  # sending may open another batch
             self._send_ready(batcher)

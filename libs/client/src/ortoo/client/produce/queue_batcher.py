@@ -7,11 +7,11 @@ from dataclasses import dataclass
 
 from ortoo.client import log_events
 from ortoo.client.core.queues import Queue
+from ortoo.client.produce.future_builder import FutureBuilder
 from ortoo.client.produce.in_flight import InFlight
 from ortoo.client.produce.producer_batch import ProducerBatch
 from ortoo.common.errors import OrtooError, Unavailable
 from ortoo.common.logs.logger import get_logger
-from ortoo.common.records.batch import BatchBuilder
 
 _log = get_logger("producer")
 
@@ -27,7 +27,7 @@ class QueueBatcher:
 
     queue: Queue
     in_flight: InFlight
-    builder: BatchBuilder
+    builder: FutureBuilder
     open_batch: ProducerBatch | None = None
     """The batch that is being filled."""
     linger_timer: asyncio.Handle | None = None

@@ -220,6 +220,12 @@ def message_of(given: object) -> Message:
     raise Invalid(f"expected bytes or a Message, got {kind} {reprlib.repr(given)}{hint}", field="message")
 
 
+def alike(given: "list[Message | bytes]") -> "list[Message | bytes]":
+    """The arguments of a send: unchanged if all are messages or all are bytes, else as messages. Errors: Invalid."""
+    kinds = set(map(type, given))
+    return given if kinds <= {bytes} or kinds <= {Message} else list(map(message_of, given))
+
+
 _COLUMNS: Sequence[MessageColumn[Any]] = (TAG, KEYS, *RARE_COLUMNS)
 _CHECKED = [(column, column.default) for column in _COLUMNS]
 _POSITIONAL = [one for one in inspect.signature(Message).parameters.values() if one.kind is not one.VAR_KEYWORD]
