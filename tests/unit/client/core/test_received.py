@@ -33,6 +33,22 @@ def test_chosen_rows_have_the_offsets_they_were_stored_at(gathered: bool) -> Non
     assert [batch.row(index) for index in range(3)] == ([0, 1, 2] if gathered else [1, 4, 9])
 
 
+@pytest.mark.parametrize("gathered", [False, True])
+def test_rows_without_a_gap_are_a_range(gathered: bool) -> None:
+    """The ends of a bounded read are parts of stored batches, whose thousands of offsets need no loop."""
+    batch = made_batch(100, 10, rows=[3, 4, 5], gathered=gathered)
+    assert batch.offsets == range(103, 106)
+    assert [(it.offset, it.body) for it in batch] == [(103, b"103"), (104, b"104"), (105, b"105")]
+    assert batch.bodies() == [it.body for it in batch.messages()]
+    assert [batch.row(index) for index in range(3)] == ([0, 1, 2] if gathered else [3, 4, 5])
+
+
+@pytest.mark.parametrize("rows", [[2, 3, 5], [2, 2, 4], [3, 1, 5]])
+def test_other_rows_stay_as_they_are(rows: list[int]) -> None:
+    """Only rows in order and without a gap are a range, even if the first and the last one suggest it."""
+    assert list(made_batch(100, 10, rows=rows).offsets) == [100 + row for row in rows]
+
+
 def test_acknowledging_is_heard_once() -> None:
     """Each acknowledgement reports the number of newly finished messages."""
     heard: list[int] = []

@@ -21,6 +21,13 @@ ReplyCall = Callable[[str, RequestOptions, int | None, Message | bytes], Awaitab
 OnFinished = Callable[["ReceivedBatch", int], None]
 
 
+def _row_numbers(rows: bytes) -> Sequence[int]:
+    """Row numbers of int32 each. Those without a gap are a range, because most callers then need no loop over rows."""
+    numbers = struct.unpack(f"<{len(rows) // 4}i", rows)
+    run = range(numbers[0], numbers[0] + len(numbers))
+    return run if numbers[-1] == run[-1] and numbers == tuple(run) else numbers
+
+
 class ReceivedBatch:
     """Messages of one queue in offset order, as their producer encoded them."""
 
@@ -59,7 +66,7 @@ class ReceivedBatch:
         """Store times of each message as int64, if they come from several stored batches; otherwise empty."""
         self.generation = generation
         self._sealed = sealed
-        self._rows: Sequence[int] = struct.unpack(f"<{len(rows) // 4}i", rows) if rows else range(sealed.count)
+        self._rows = _row_numbers(rows) if rows else range(sealed.count)
         self._columns: Sequence[int] = self._rows
         """Column index of each message. A batch that holds only the selected rows is indexed from 0."""
         if rows and len(self._rows) == sealed.count:
