@@ -1,6 +1,7 @@
 """The selected messages of a queue are the same whether rows of several stored batches are sent as one or not."""
 
 from collections.abc import Sequence
+from dataclasses import replace
 
 import numpy as np
 import pytest
@@ -146,6 +147,49 @@ def large_row() -> SealedBatch:
     """The only matching message of 100 has nearly all bytes."""
     messages = [Message(b"x", "often") for _ in range(99)]
     return encode([*messages, Message(b"y" * 500_000, "rare")], now_ms=7, codec=Codec.NONE)
+
+
+def range_of(held: Sequence[StoredBatch], begin: int, to_offset: int, columns: Sequence[str]) -> list[SelectedPart]:
+    """The parts of a read of a range, without a filter."""
+    choice = BatchSelector(Pushdown(columns=columns_of(columns), to_offset=to_offset, coalesce=True), None, begin)
+    for one in held:
+        choice.add_batch(one)
+    return list(choice.finish())
+
+
+@given(
+    shapes=st.lists(st.tuples(st.integers(1, 60), st.integers(0, 1023), st.booleans()), min_size=1, max_size=4),
+    begin=st.integers(0, 60),
+    missing=st.integers(0, 60),
+)
+def test_a_range_has_the_same_rows_with_and_without_columns(
+    shapes: list[tuple[int, int, bool]], begin: int, missing: int
+) -> None:
+    """Offsets, times and values are those of the stored batches, for all columns and codecs of batches."""
+    held = stored([batch(n, 7, kind=k, codec=Codec.LZ4 if small else Codec.NONE) for n, k, small in shapes])
+    begin, to_offset = min(begin, held[0].next_offset - 1), max(held[-1].next_offset - missing, 1)
+    held = [one for one in held if one.first_offset < to_offset]
+    names = ["body", "tag", "keys"]
+    assert rows_of(range_of(held, begin, to_offset, names), names) == rows_of(
+        range_of(held, begin, to_offset, []), names
+    )
+
+
+def test_the_ends_of_a_range_are_sent_without_other_rows() -> None:
+    """Tasks read many small ranges, so that the rest of the batches at their ends would be many bytes."""
+    parts = range_of(stored([batch(200, 7, kind=7)] * 3), 180, 410, ["body"])
+    assert [part.batch.count for part in parts] == [20, 200, 10]
+    assert [offset for offset, _, _ in rows_of(parts, ["body"])] == list(range(180, 410))
+
+
+@pytest.mark.parametrize("is_damaged", [False, True])
+def test_an_end_of_a_range_that_cannot_be_cut_is_sent_whole(is_damaged: bool) -> None:
+    """Compressed bodies stay compressed, and the reader gets the error of a damaged batch."""
+    sealed = batch(200, 7, codec=Codec.NONE if is_damaged else Codec.LZ4)
+    if is_damaged:
+        sealed = replace(sealed, records_crc32c=sealed.records_crc32c ^ 1)
+    (part,) = range_of(stored([sealed]), 180, 200, ["body", "tag", "born_at_ms"])
+    assert (part.batch, np.frombuffer(part.rows, "<i4").tolist()) == (sealed, list(range(180, 200)))
 
 
 def test_of_a_damaged_batch_nothing_is_taken() -> None:

@@ -1,5 +1,6 @@
 """A reader's filter, columns and end offset, sent to the enode and applied there to save network traffic."""
 
+import contextlib
 from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import Final, NamedTuple
@@ -8,12 +9,19 @@ import numpy as np
 
 from ortoo.common.arrays.gather import is_narrow, narrow, write_table
 from ortoo.common.arrays.message_table import MessageTable, concat_tables, take_rows
-from ortoo.common.arrays.opened_batch import Int32s
+from ortoo.common.arrays.opened_batch import Int32s, OpenedBatch
+from ortoo.common.errors import Invalid, Unsupported
 from ortoo.common.filters.message_filter import MessageFilter, compile_filter
 from ortoo.common.filters.projection import Columns, project
 from ortoo.common.filters.selection import ROW_BYTES, match_rows
 from ortoo.common.records.columns import MESSAGE_COLUMNS, Presence
-from ortoo.common.records.sealed_batch import MESSAGES_MAX, RECORDS_BYTES_MAX, SealedBatch, StoredBatch
+from ortoo.common.records.sealed_batch import (
+    COPY_RECORD_BYTES_MAX,
+    MESSAGES_MAX,
+    RECORDS_BYTES_MAX,
+    SealedBatch,
+    StoredBatch,
+)
 
 _NOT_FILLED: Final = tuple(
     column.name for column in MESSAGE_COLUMNS if column.presence in (Presence.ALWAYS, Presence.ALL_OR_NONE)
@@ -121,6 +129,8 @@ class BatchSelector:
             else:
                 if rows is not None and opened is not None:
                     batch, rows = narrow(opened, rows, columns)
+                elif rows is not None and columns:  # at an end of the range
+                    batch = _with_rows(batch, rows, columns)
                 batch = project(batch, columns)
                 named = b"" if rows is None else rows.tobytes()
                 self._flush_pending()
@@ -144,6 +154,17 @@ class BatchSelector:
     def finish(self) -> Sequence[SelectedPart]:
         """All selected messages, in order."""
         return [*self._parts, *_concat_pending(self._pending, self._pushdown.columns)]
+
+
+def _with_rows(batch: SealedBatch, rows: Int32s, columns: Columns) -> SealedBatch:
+    """A batch of only these rows, or the whole batch if they are many or its columns cannot be read here.
+
+    This costs as little as a projection, which copies all rows.
+    """
+    with contextlib.suppress(Invalid, Unsupported):  # the reader gets the error when it opens the batch
+        batch.check(single_bytes_max=COPY_RECORD_BYTES_MAX)
+        return narrow(OpenedBatch(batch), rows, columns)[0]
+    return batch
 
 
 def _concat_pending(pending: Sequence[_PendingRows], columns: Columns) -> list[SelectedPart]:
