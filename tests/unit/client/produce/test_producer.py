@@ -318,6 +318,26 @@ async def test_a_message_behind_others_is_checked_like_the_first() -> None:
     assert list(store.queues.values()) == [[b"one", b"two", b"three", b"four"]]
 
 
+async def test_enqueue_waits_at_the_limit_behind_an_open_batch() -> None:
+    """Also while another call waits, so that nothing else makes this one yield."""
+    store = SimulatedStore()
+    store.is_away.set()
+    async with asyncio.timeout(60), producer_to(store, linger_ms=60_000.0, memory_bytes_max=64 << 10) as producer:
+        for _ in range(2):
+            producer.enqueue_nowait(BODY)  # two batches in flight, so that the next one lingers
+            await SystemClock().sleep(0)
+        while producer._unacknowledged_bytes <= 64 << 10:
+            await producer.enqueue(BODY)
+        async with asyncio.TaskGroup() as group:
+            waiting = [group.create_task(producer.enqueue(BODY)) for _ in range(2)]
+            for _ in range(10):
+                await SystemClock().sleep(0)
+            assert not any(one.done() for one in waiting)
+            store.is_away.clear()
+            call: Any = producer._call  # a SimulatedCall
+            call._wake.set()
+
+
 async def test_a_closed_producer_takes_nothing() -> None:
     """Every method of sending raises an error with the remedy."""
     async with producer_to(SimulatedStore()) as producer:

@@ -122,10 +122,10 @@ class Producer(Openable):
 
         Waits while too many bytes are in flight; a call cancelled during this wait sends nothing. Errors: Invalid.
         """
-        if not self._must_yield and (filling := self._filling) is not None and (future := filling.take_plain(message)):
-            return future
         if self._must_yield or self._unacknowledged_bytes > self._settings.memory_bytes_max:
             await self._yield_and_wait()
+        elif (filling := self._filling) is not None and (future := filling.take_plain(message)):
+            return future
         return self._take(message)
 
     def enqueue_nowait(self, message: Message | bytes) -> SendFuture:
