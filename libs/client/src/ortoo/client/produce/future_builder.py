@@ -35,15 +35,14 @@ class FutureBuilder(BatchBuilder):
 
         Errors: those of `Connection.check_usable`.
         """
+        kind = type(message)
+        if kind is not bytes and (kind is not Message or message.rare is not NO_RARE_FIELDS):  # type: ignore[union-attr]
+            return None  # soon, because others call it in vain
         connection = self._connection  # its check is called only if the usual case is excluded
         if getattr(connection.loop, "_thread_id", None) != get_ident() or connection.forks != forks.count:
             connection.check_usable()
-        if type(message) is bytes:
-            size = self.size_bytes + len(message) + MESSAGE_BYTES
-        elif type(message) is Message and message.rare is NO_RARE_FIELDS:
-            size = self.size_bytes + encoded_bytes_bound(message)
-        else:
-            return None
+        bound = len(message) + MESSAGE_BYTES if kind is bytes else encoded_bytes_bound(message)  # type: ignore[arg-type]
+        size = self.size_bytes + bound
         messages = self._messages
         row = len(messages)
         if self.batch is None or size > self._bytes_max or row >= self._messages_max or self._exclusive:
