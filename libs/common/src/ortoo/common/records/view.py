@@ -13,7 +13,9 @@ import struct
 from collections import deque
 from collections.abc import Callable, Iterable, Iterator, Sequence
 from functools import partial
-from itertools import pairwise, repeat
+from io import BytesIO
+from itertools import repeat
+from operator import sub
 from typing import Any, Final
 
 from ortoo.common.errors import Invalid, Unsupported
@@ -94,8 +96,7 @@ class RecordBatchView:
         """Return all bodies."""
         block = self._bodies_block()
         places = reader.offsets(self._body_offsets, self.count, len(block), f"{_PATH}.body_offsets")
-        data = block.obj if isinstance(block.obj, bytes) and len(block.obj) == len(block) else bytes(block)
-        return [data[start:end] for start, end in pairwise(places)]
+        return list(map(BytesIO(block).read, map(sub, places[1:], places)))  # without bytecode for each body
 
     def values(self, column: MessageColumn[Value]) -> Sequence[Value]:
         """Return the values of a column, one for each row."""
