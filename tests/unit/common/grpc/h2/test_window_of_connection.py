@@ -145,6 +145,23 @@ async def test_streams_that_end_early_do_not_close_the_window(client: Client, ki
     await client.until(client.begin(b"Size", frame(bytes(2 * WINDOW_BYTES)), is_last=True), engine.StreamClosed)
 
 
+@pytest.mark.parametrize("kind", ["unknown", "late"])
+async def test_streams_that_the_server_ends_within_a_frame_do_not_close_the_window(client: Client, kind: str) -> None:
+    """libnghttp2 passes only whole frames on, and nothing of a frame whose stream was reset meanwhile."""
+    await client.until(client.begin(b"Size", frame(b""), is_last=True), engine.StreamClosed)  # settings are known
+    for _ in range(20):
+        timeout = () if kind == "unknown" else ((b"grpc-timeout", b"50m"),)
+        stream_id = client.h2.send_request((*headers(b"Unknown" if kind == "unknown" else b"Size"), *timeout))
+        client.h2.send_data(stream_id, frame(bytes(PART_BYTES)))
+        data = b"".join(iter(client.h2.data_to_send, b""))
+        assert not client.h2.queued_body_size(stream_id), "the window has become smaller"
+        client.write(data[:-1])
+        await client.until(stream_id, engine.ResponseReceived)
+        client.write(data[-1:])
+        await client.until(stream_id, engine.StreamClosed)
+    await client.until(client.begin(b"Size", frame(bytes(2 * WINDOW_BYTES)), is_last=True), engine.StreamClosed)
+
+
 async def test_no_request_is_read_after_a_too_large_one(served: tuple[Service, str], client: Client) -> None:
     """Its content is dropped, although it looks like requests. The requests before it are still read."""
     service, _ = served

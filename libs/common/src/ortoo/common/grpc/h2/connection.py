@@ -176,7 +176,7 @@ class H2Connection(Endpoint):
         """Reset the streams whose status was sent although their peer still sends, as gRPC does."""
         for stream_id in [one for one in self._ending if not self.h2.queued_body_size(one)]:
             self._ending.discard(stream_id)
-            self.h2.reset_stream(stream_id, NO_ERROR)  # no effect on a stream that has ended
+            self._reset(stream_id, NO_ERROR)
 
     def _handle(self, events: Any) -> None:
         self._turn.calls += len(events) // FRAMES_OF_CALL
@@ -366,6 +366,7 @@ class H2Connection(Endpoint):
     def _refuse(self, stream_id: int, headers: Headers) -> None:
         self.send_headers(stream_id, headers, is_last=True)
         self._ending.add(stream_id)
+        self._unopened[stream_id] = 0
 
 
 def _refusal(headers: CallHeaders) -> Headers:

@@ -9,8 +9,10 @@ from ortoo.common.grpc.limits.connection_limits import RESETS_PER_S_MAX, RESETS_
 
 STREAM_WINDOW_BYTES: Final = 1 << 20
 """Number of bytes that a peer may send on a stream before its handler has read them."""
+WINDOW_BYTES_DEFAULT: Final = (1 << 16) - 1
+"""The same until the peer has acknowledged the settings, as HTTP/2 defines it."""
 CONNECTION_WINDOW_BYTES: Final = 32 << 20
-"""The same for all streams of a connection together."""
+"""The number for all streams of a connection together."""
 FRAME_BYTES_MAX: Final = 256 << 10
 """Maximum size of a frame; larger frames need fewer events a message."""
 UNSENT_BYTES_MAX: Final = 32 << 10

@@ -3,10 +3,11 @@
 import asyncio
 import contextlib
 import threading
+from collections import defaultdict
 from typing import Any, Final
 
 from ortoo.common.grpc.h2 import engine
-from ortoo.common.grpc.h2.limits import CONNECTION_WINDOW_BYTES, WireLimits
+from ortoo.common.grpc.h2.limits import CONNECTION_WINDOW_BYTES, STREAM_WINDOW_BYTES, WINDOW_BYTES_DEFAULT, WireLimits
 from ortoo.common.grpc.h2.shared.lifetime import Lifetime, Step
 from ortoo.common.grpc.h2.shared.looks import Looks
 from ortoo.common.process.containment import record_contained
@@ -17,6 +18,8 @@ READ_BYTES: Final = 256 << 10
 """Maximum number of bytes that are read from the socket at once."""
 WRITE_BYTES: Final = 64 << 10
 """Maximum number of bytes that are given to the socket at once."""
+FRAME_WAIT_MAX_S: Final = 5.0
+"""The time after which a stream is reset although a part of its last frame is missing."""
 
 
 class _Received(threading.local):
@@ -44,9 +47,11 @@ class Endpoint(asyncio.BufferedProtocol):
         "_look_number",
         "_looks",
         "_received",
+        "_resets",
         "_taken",
         "_timers",
         "_transport",
+        "_unopened",
         "_waiting",
         "calls",
         "h2",
@@ -71,10 +76,14 @@ class Endpoint(asyncio.BufferedProtocol):
         self._timers: list[asyncio.TimerHandle] = []
         """The limits of its set-up."""
         self._is_begun = self._is_due = self._is_receiving = self._is_paused = self._is_closing = False
-        self._held: dict[int, int] = {}
+        self._held = defaultdict[int, int](int)
         """By stream: the number of received bytes by which the peer's windows were not opened again."""
         self._taken: dict[int, int] = {}
         """By stream: the part of them that was read, by which the windows are opened when frames are written."""
+        self._unopened = defaultdict[int, int](int)
+        """By stream: the number of its received bytes, in whole frames, less those by which its window was opened."""
+        self._resets: dict[int, int] = {}
+        """By stream that is reset when its frame is whole: the error code."""
         self._waiting: list[asyncio.Future[None]] = []
         """Senders that wait until their messages are sent. A stream may have several."""
 
@@ -160,6 +169,8 @@ class Endpoint(asyncio.BufferedProtocol):
         try:
             if self._taken:
                 self._open_windows()
+            if self._resets:
+                self._reset_whole()
             self._write_queued()
             self._after_write()
             if not self._is_receiving and (events := self.h2.events()):
@@ -198,8 +209,7 @@ class Endpoint(asyncio.BufferedProtocol):
 
     def reset(self, stream_id: int) -> None:
         """Cancel a stream, and drop its unsent messages."""
-        with contextlib.suppress(engine.NGH2Error):
-            self.h2.reset_stream(stream_id, CANCEL)
+        self._reset(stream_id, CANCEL)
         self.flush_soon()
 
     def consumed(self, stream_id: int, size: int) -> None:
@@ -220,7 +230,9 @@ class Endpoint(asyncio.BufferedProtocol):
 
     def _hold(self, event: Any) -> None:
         """Count data that a call gets, until it has read them."""
-        self._held[event.stream_id] = self._held.get(event.stream_id, 0) + len(event.data)
+        stream_id, size = event.stream_id, len(event.data)
+        self._held[stream_id] += size
+        self._unopened[stream_id] += size
 
     def _release(self, stream_id: int) -> None:
         """Open the connection's window by all data of a stream that has ended, whether or not its call reads them.
@@ -228,15 +240,56 @@ class Endpoint(asyncio.BufferedProtocol):
         libnghttp2 does not do that, so that each ended stream would make the window smaller for ever.
         """
         self._taken.pop(stream_id, None)
+        self._unopened.pop(stream_id, None)
+        self._resets.pop(stream_id, None)
         if size := self._held.pop(stream_id, 0):
             self._acknowledge(stream_id, size)
 
     def _open_windows(self) -> None:
         taken, self._taken = self._taken, {}
         for stream_id, size in taken.items():
-            if stream_id in self._held:
+            if stream_id in self._held and stream_id not in self._resets:
                 self._held[stream_id] -= size
-                self._acknowledge(stream_id, size)
+                with contextlib.suppress(engine.NGH2Error):  # it has ended
+                    before = self.h2.stream_local_window_size(stream_id)
+                    self._acknowledge(stream_id, size)
+                    self._unopened[stream_id] -= self.h2.stream_local_window_size(stream_id) - before
+
+    def _reset(self, stream_id: int, error_code: int) -> None:
+        """Reset a stream as soon as its last frame is whole.
+
+        Otherwise libnghttp2 would keep the received part of this frame, which would make the connection's window
+        smaller for ever. Meanwhile the peer's window stays closed. A peer that never sends the rest is not waited for.
+        """
+        if stream_id not in self._resets:
+            self._resets[stream_id] = error_code
+            if self._is_frame_whole(stream_id):
+                self._reset_now(stream_id)
+            else:
+                self.loop.call_later(FRAME_WAIT_MAX_S, self._reset_late, stream_id)
+
+    def _reset_whole(self) -> None:
+        for stream_id in [one for one in self._resets if self._is_frame_whole(one)]:
+            self._reset_now(stream_id)
+
+    def _is_frame_whole(self, stream_id: int) -> bool:
+        """Whether no part of a frame of a stream was received."""
+        whole = STREAM_WINDOW_BYTES if self._lifetime.are_settings_known else WINDOW_BYTES_DEFAULT
+        try:
+            closed = whole - int(self.h2.stream_local_window_size(stream_id))
+        except engine.NGH2Error:  # it has ended
+            return True
+        return closed <= self._unopened.get(stream_id, 0)
+
+    def _reset_now(self, stream_id: int) -> None:
+        """Reset a stream; no effect on one that has ended."""
+        with contextlib.suppress(engine.NGH2Error):
+            self.h2.reset_stream(stream_id, self._resets.pop(stream_id))
+
+    def _reset_late(self, stream_id: int) -> None:
+        if stream_id in self._resets and not self.is_lost:
+            self._reset_now(stream_id)
+            self.flush()
 
     def _acknowledge(self, stream_id: int, size: int) -> None:
         try:
@@ -305,5 +358,8 @@ class Endpoint(asyncio.BufferedProtocol):
                 one.set_result(None)
 
     def _drop(self, event: Any) -> None:
-        """Open the connection's window by data of a stream without a call."""
-        self._acknowledge(event.stream_id, len(event.data))
+        """Open the connection's window by data of a stream without a call, if it was refused when it ends."""
+        if event.stream_id in self._unopened:
+            self._hold(event)
+        else:
+            self._acknowledge(event.stream_id, len(event.data))
