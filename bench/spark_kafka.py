@@ -31,9 +31,10 @@ from bench.spark_plain import Plain
 from bench.table import ROOT
 
 METHOD = (
-    "one Spark session, local[2], one Kafka broker and three Ortoo processes, all here. The paths are measured one "
-    "after the other. In each round of a path it runs once on each system, and the systems take turns at being first. "
-    "The first round of each path warms up. A ratio is the median of the rounds' ratios"
+    "one Spark session, local[2], one Kafka broker and three Ortoo processes, all here. All paths run several times "
+    "on each system before the first is measured. Then they are measured one after the other. In each round of a path "
+    "it runs once on each system, and the systems take turns at being first. The first round of each path is not "
+    "counted. A ratio is the median of the rounds' ratios"
 )
 QUEUES = 4
 SOURCE, SMALL, WRITTEN, COPIED = "bench", "small", "written", "copied"
@@ -244,8 +245,9 @@ async def measure(arguments: argparse.Namespace) -> report.Figures:
             "rows": arguments.rows,
             "body_bytes": arguments.body_bytes,
             "rounds": arguments.rounds,
+            "warm_up_rounds": arguments.warm_up_rounds,
             "others_share": 0.0,
-        } | _timed(bench, systems, arguments.rounds, arguments.only)
+        } | _timed(bench, systems, arguments)
 
 
 def connector() -> list[Path]:
@@ -269,8 +271,13 @@ def check_equal(systems: tuple[System, ...], rows: int) -> None:
     assert found[0][0][0] == rows, found
 
 
-def _timed(bench: Bench, systems: tuple[System, ...], rounds: int, only: str) -> report.Figures:
-    paths = {name: path for name, path in bench.paths().items() if not only or name in only.split(",")}
+def _timed(bench: Bench, systems: tuple[System, ...], arguments: argparse.Namespace) -> report.Figures:
+    only = arguments.only.split(",") if arguments.only else bench.paths()
+    paths = {name: path for name, path in bench.paths().items() if name in only}
+    for _ in range(arguments.warm_up_rounds):  # compilers of the JVM and of the broker take most in the first minutes
+        for run, _ in paths.values():
+            for system in systems:
+                run(system)
     costs: dict[str, dict[str, list[Cost]]] = {name: {one.name: [] for one in systems} for name in paths}
     least: dict[str, tuple[Callable[[System], object], list[Cost]]] = {
         "plain_source": (bench.plain, []),
@@ -278,7 +285,7 @@ def _timed(bench: Bench, systems: tuple[System, ...], rounds: int, only: str) ->
     }
     loads, others = [], []
     for name, (run, _) in paths.items():
-        for turn in range(rounds + 1):
+        for turn in range(arguments.rounds + 1):
             loads.append(round(os.getloadavg()[0], 1))
             for system in systems if turn % 2 else systems[::-1]:
                 cost = _cost(partial(run, system), system)
@@ -351,7 +358,17 @@ def main() -> None:
 
         python = environment(jars.SPARK)
         os.execv(python, [python, "-m", "bench.spark_kafka", *sys.argv[1:]])
-    report.main("spark_kafka", METHOD, measure, rows=1_000_000, body_bytes=200, rounds=3, memory="2g", only="")
+    report.main(
+        "spark_kafka",
+        METHOD,
+        measure,
+        rows=1_000_000,
+        body_bytes=200,
+        rounds=3,
+        warm_up_rounds=4,
+        memory="2g",
+        only="",
+    )
 
 
 if __name__ == "__main__":
