@@ -54,6 +54,9 @@ class Service:
     async def Size(self, request: bytes, context: Any) -> bytes:
         return b"%d" % len(request)
 
+    async def Large(self, request: bytes, context: Any) -> bytes:
+        return bytes(2 * WINDOW_BYTES)
+
 
 class Client:
     """A connection of libnghttp2 to the server."""
@@ -63,6 +66,8 @@ class Client:
         self.h2 = WireLimits().client_connection()
         self.h2.initiate_connection({})
         self._seen: dict[int, list[Any]] = {}
+        self.reads = True
+        """Whether it opens the windows of answers again."""
 
     async def until(self, stream_id: int, kind: Any = None) -> None:
         """Send, until all data of a stream are sent, and an event of this kind has come for it."""
@@ -75,7 +80,7 @@ class Client:
             for event in self.h2.events():
                 if (found := getattr(event, "stream_id", 0)) != 0:
                     self._seen.setdefault(found, []).append(type(event))
-                if isinstance(event, engine.DataReceived) and event.data:
+                if isinstance(event, engine.DataReceived) and event.data and self.reads:
                     self.h2.acknowledge_received_data(len(event.data), event.stream_id)
         self.send()
 
@@ -102,7 +107,8 @@ async def served(monkeypatch: pytest.MonkeyPatch) -> AsyncIterator[tuple[Service
     service, server = Service(), H2Server()
     many = grpc.stream_stream_rpc_method_handler
     handlers: dict[str, Any] = {"Ignore": many(service.Ignore), "Late": many(service.Late)}
-    handlers["Size"] = grpc.unary_unary_rpc_method_handler(service.Size)
+    for one in (service.Size, service.Large):
+        handlers[one.__name__] = grpc.unary_unary_rpc_method_handler(one)
     server.add_generic_rpc_handlers((grpc.method_handlers_generic_handler("t.Service", handlers),))
     port = server.add_insecure_port("127.0.0.1:0")
     await server.start()
@@ -160,6 +166,35 @@ async def test_streams_that_the_server_ends_within_a_frame_do_not_close_the_wind
         client.write(data[-1:])
         await client.until(stream_id, engine.StreamClosed)
     await client.until(client.begin(b"Size", frame(bytes(2 * WINDOW_BYTES)), is_last=True), engine.StreamClosed)
+
+
+async def test_a_reset_in_the_same_read_as_the_end_of_another_stream_does_not_close_the_window(client: Client) -> None:
+    """A too large request is answered at once, when libnghttp2 has already read the reset of the other stream."""
+    message = frame(bytes(PART_BYTES // 4))
+    for _ in range(40):
+        streams = [client.begin(b"Size", data[:1]) for data in (message, TOO_LARGE)]
+        await client.until(client.begin(b"Size", frame(b""), is_last=True), engine.StreamClosed)
+        client.h2.send_data(streams[0], message[1:-1])
+        data = b"".join(iter(client.h2.data_to_send, b""))
+        assert not client.h2.queued_body_size(streams[0]), "the window has become smaller"
+        client.h2.send_data(streams[1], TOO_LARGE[1:])
+        data += client.h2.data_to_send()
+        client.h2.reset_stream(streams[0], 8)
+        client.write(data + client.h2.data_to_send())
+        await client.until(streams[1], engine.StreamClosed)
+    await client.until(client.begin(b"Size", frame(bytes(2 * WINDOW_BYTES)), is_last=True), engine.StreamClosed)
+
+
+async def test_a_stream_with_a_whole_request_is_reset_at_once(client: Client, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Its caller does not take the answer until its deadline."""
+    monkeypatch.setattr(endpoint, "FRAME_WAIT_MAX_S", 2 * WAIT_S)
+    await client.until(client.begin(b"Size", frame(b""), is_last=True), engine.StreamClosed)
+    client.reads = False
+    stream_id = client.h2.send_request((*headers(b"Large"), (b"grpc-timeout", b"50m")))
+    client.h2.send_data(stream_id, frame(b"request"), end_stream=True)
+    await client.until(stream_id, engine.ResponseReceived)
+    async with asyncio.timeout(5):
+        await client.until(stream_id, engine.StreamReset)
 
 
 async def test_no_request_is_read_after_a_too_large_one(served: tuple[Service, str], client: Client) -> None:

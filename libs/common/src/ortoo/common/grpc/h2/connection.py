@@ -178,6 +178,10 @@ class H2Connection(Endpoint):
             self._ending.discard(stream_id)
             self._reset(stream_id, NO_ERROR)
 
+    def _is_frame_whole(self, stream_id: int) -> bool:
+        call = self.calls.get(stream_id)  # the data of a request that is taken as a whole are not counted
+        return (call is not None and call.is_half_closed) or super()._is_frame_whole(stream_id)
+
     def _handle(self, events: Any) -> None:
         self._turn.calls += len(events) // FRAMES_OF_CALL
         for event in events:

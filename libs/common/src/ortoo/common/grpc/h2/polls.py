@@ -36,7 +36,7 @@ class H2Poll:
         "timeout_s",
     )
 
-    is_served = True
+    is_served = is_half_closed = True
     task = None
 
     def __init__(self, connection: "H2Connection", request: RepeatedRequest, raw: Headers) -> None:

@@ -249,9 +249,9 @@ class Endpoint(asyncio.BufferedProtocol):
         taken, self._taken = self._taken, {}
         for stream_id, size in taken.items():
             if stream_id in self._held and stream_id not in self._resets:
-                self._held[stream_id] -= size
-                with contextlib.suppress(engine.NGH2Error):  # it has ended
+                with contextlib.suppress(engine.NGH2Error):  # it has ended, and is released with all its data
                     before = self.h2.stream_local_window_size(stream_id)
+                    self._held[stream_id] -= size
                     self._acknowledge(stream_id, size)
                     self._unopened[stream_id] -= self.h2.stream_local_window_size(stream_id) - before
 
