@@ -224,3 +224,40 @@ async def test_answers_that_a_caller_does_not_read_do_not_close_the_window(serve
             assert len(await call.read()) == PART_BYTES
         call.cancel()
         await channel.close()
+
+
+async def test_a_writer_does_not_wait_for_the_rest_of_a_frame_when_its_call_is_cancelled() -> None:
+    """The server stops within a frame of an answer, and reads no further requests."""
+    is_over = asyncio.Event()
+
+    async def answer(reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
+        h2 = WireLimits().connection()
+        h2.initiate_connection({})
+        writer.write(h2.data_to_send())
+        stream_id = 0
+        while not stream_id:
+            h2.receive_data(await reader.read(1 << 16))
+            stream_id = next((one.stream_id for one in h2.events() if isinstance(one, engine.RequestReceived)), 0)
+        h2.send_response(stream_id, ((b":status", b"200"),))
+        h2.send_data(stream_id, frame(bytes(PART_BYTES)))
+        writer.write(b"".join(iter(h2.data_to_send, b""))[:-1])
+        await is_over.wait()
+        writer.close()
+
+    server = await asyncio.start_server(answer, "127.0.0.1", 0)
+    address = f"127.0.0.1:{server.sockets[0].getsockname()[1]}"
+    async with server, grpc.aio.insecure_channel(address) as other:
+        channel = H2Channel(address, (), other)
+        call: Any = channel.stream_stream("/t.Service/Ignore", bytes, bytes)()
+        await call.wait_for_connection()
+        connection, stream_id = call._connection, call._stream_id
+        await until(lambda: not connection._is_frame_whole(stream_id))
+
+        async def cancel() -> None:
+            await until(lambda: connection._waiting)
+            call.cancel()
+
+        async with asyncio.timeout(endpoint.FRAME_WAIT_MAX_S / 2):
+            await asyncio.gather(call.write(bytes(4 << 20)), cancel())
+        await channel.close()
+        is_over.set()

@@ -184,9 +184,9 @@ class Endpoint(asyncio.BufferedProtocol):
         """Do what has to follow the written frames."""
 
     async def wait_until_sent(self, stream_id: int, unsent_max: int = 0) -> None:
-        """Wait until at most `unsent_max` bytes of a stream wait for the peer's window, or the stream has ended."""
+        """Wait until at most `unsent_max` bytes of a stream wait for the peer's window, or the stream ends."""
         self.flush()
-        while stream_id in self.calls and self.h2.queued_body_size(stream_id) > unsent_max:
+        while self.unsent_bytes(stream_id) > unsent_max and stream_id not in self._resets:
             waiting: asyncio.Future[None] = self.loop.create_future()
             self._waiting.append(waiting)
             await waiting
