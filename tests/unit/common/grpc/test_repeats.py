@@ -50,7 +50,7 @@ def always(_: RepeatCaller) -> bool:
 
 
 def key_of(answers: RepeatedAnswers, request: bytes, caller: Somebody = CALLER) -> Key:
-    key = answers.key(request, caller)
+    key = answers.key(caller, request)
     assert key is not None
     return key
 
@@ -69,7 +69,7 @@ def test_an_answer_holds_for_equal_calls_only() -> None:
 
 def test_a_layer_that_has_to_see_every_call() -> None:
     """It is the default, so that a new layer is never passed by."""
-    assert RepeatedAnswers(METHOD, [Layer()]).key(b"1", CALLER) is None
+    assert RepeatedAnswers(METHOD, [Layer()]).key(CALLER, b"1") is None
 
 
 def test_the_handler_decides_whether_an_answer_holds() -> None:

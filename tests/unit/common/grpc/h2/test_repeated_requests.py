@@ -20,7 +20,7 @@ from ortoo.common.grpc.layers.layer import Layer, Layers
 from ortoo.common.grpc.layers.repeats import Repeatable
 from tests.unit.common.grpc.served import until
 
-CALLS_MAX = 32
+CALLS_MAX = 28
 """The number of functions of gRPC's layers and of h2 that a repeated request may pass."""
 HEADERS = (
     (b":method", b"POST"),

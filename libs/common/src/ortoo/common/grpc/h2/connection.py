@@ -4,7 +4,7 @@ from typing import Any, Final
 
 from ortoo.common.grpc.h2 import engine
 from ortoo.common.grpc.h2.call import H2Call
-from ortoo.common.grpc.h2.framing import OK_TRAILERS, PREFIX_BYTES, RESPONSE, Headers, trailers, whole_message
+from ortoo.common.grpc.h2.framing import OK_TRAILERS, PREFIX_BYTES, RESPONSE, Headers, frame, trailers, whole_message
 from ortoo.common.grpc.h2.headers import CallHeaders, RepeatedRequest
 from ortoo.common.grpc.h2.peers import auth_context_of, peer_name, spread_of
 from ortoo.common.grpc.h2.polls import H2Poll
@@ -12,7 +12,7 @@ from ortoo.common.grpc.h2.ports import Port
 from ortoo.common.grpc.h2.shared.endpoint import ENHANCE_YOUR_CALM, NO_ERROR, PROTOCOL_ERROR, Endpoint
 from ortoo.common.grpc.h2.shared.owner import Owner
 from ortoo.common.grpc.h2.shared.tls_session import LINGER_S
-from ortoo.common.grpc.h2.shared.turns import FRAMES_OF_CALL, Turn
+from ortoo.common.grpc.h2.shared.turns import CALLS_OF_TURN, FRAMES_OF_CALL, Turn
 from ortoo.common.grpc.layers.polls import Polls
 from ortoo.common.grpc.layers.repeats import ITEM_BYTES_MAX
 
@@ -88,7 +88,10 @@ class H2Connection(Endpoint):
     def buffer_updated(self, nbytes: int) -> None:
         """Bytes of the peer have arrived."""
         super().buffer_updated(nbytes)
-        if self._turn.on_read(nbytes) and not (self.is_lost or self._is_waiting):
+        turn = self._turn
+        if nbytes < turn.read_bytes and turn.calls < CALLS_OF_TURN:  # as usual
+            turn.calls = 0
+        elif turn.on_read(nbytes) and not (self.is_lost or self._is_waiting):
             self._is_waiting = True
             self._transport.pause_reading()
             self.server.turns.wait(self)
@@ -162,7 +165,7 @@ class H2Connection(Endpoint):
     # Internal steps.
 
     def _after_write(self) -> None:
-        if self._ending and not self._is_paused:  # the status before a reset is written
+        if not self._is_paused:  # the status before a reset is written
             self._reset_ended()
             self._write_queued()
 
@@ -270,12 +273,14 @@ class H2Connection(Endpoint):
             return False
         if room_bytes < REPEATED_BYTES_MAX:
             return False
-        if isinstance(request.method, Polls):
-            return self._wait(request.method, H2Poll(self, request, headers), event)
-        if (answer := request.answer(message, request.method)) is None:
+        method = request.method
+        if isinstance(method, Polls):
+            return self._wait(method, H2Poll(self, request, headers), event)
+        key = method.key(request, message)
+        if key is None or (answer := method.answer(key, request)) is None:
             return False
         self._acknowledge(stream_id, len(event.data))
-        self.send_answer(stream_id, answer)
+        self.send_answer(stream_id, frame(answer))
         if not self.calls:
             self._lifetime.on_calls(0, self._lifetime.heard_s)
         return True

@@ -10,7 +10,6 @@ from ortoo.common.grpc.h2.framing import (
     CONTENT_TYPE,
     Headers,
     Metadata,
-    frame,
     read_metadata,
     timeout_s,
 )
@@ -141,12 +140,6 @@ class RepeatedRequest:
     def auth_context(self) -> dict[str, list[bytes]]:
         """The TLS properties of the caller."""
         return self._connection.auth_context
-
-    def answer(self, request: bytes, answers: RepeatedAnswers) -> bytes | None:
-        """The answer with its prefix, if the request repeats."""
-        key = answers.key(request, self)
-        found = None if key is None else answers.answer(key, self)
-        return None if found is None else frame(found)
 
 
 class RepeatedRequests:

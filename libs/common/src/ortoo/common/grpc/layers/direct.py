@@ -42,7 +42,7 @@ class DirectHandler:
         """Serve a call: `finish` gets the answer, or `go_on` a coroutine, for a task in the current context."""
         key = None
         if self.repeats is not None:
-            key = self.repeats.key(data, context)
+            key = self.repeats.key(context, data)
             repeated = None if key is None else self.repeats.answer(key, context)
             if repeated is not None:
                 finish(repeated)

@@ -56,7 +56,8 @@ class Polls:
             return None
         ends: list[End] = []
         try:
-            ends.extend(observer() for observer in self._observers)  # keeps those before an error
+            for observer in self._observers:
+                ends.append(observer())  # noqa: PERF401 - keeps those before an error
         except OrtooError:
             stop = None
         else:

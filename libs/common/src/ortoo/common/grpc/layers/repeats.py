@@ -43,7 +43,8 @@ class RepeatedAnswers:
     def __init__(self, method: Method, layers: Sequence[Layer], bytes_max: int = KEPT_BYTES_MAX) -> None:
         """`layers` are those of the method."""
         self._method = method
-        self._key = layer_key(layers)
+        self.key = layer_key(layers)
+        """The key of a caller, with a request as its first part; None if a layer has to see the call."""
         self._observers = [one for one in hooks_of(layers, "on_repeated") if one is not None]
         self._kept: OrderedDict[Key, tuple[bytes, Holds]] = OrderedDict()
         self._bytes_max = bytes_max
@@ -52,11 +53,6 @@ class RepeatedAnswers:
     def __len__(self) -> int:
         """The number of kept answers."""
         return len(self._kept)
-
-    def key(self, request: bytes, caller: RepeatCaller) -> Key | None:
-        """The request, and the facts that the layers depend on; None if a layer has to see the call."""
-        of_layers = self._key(caller)
-        return None if of_layers is None else (request, *of_layers)
 
     def answer(self, key: Key, caller: RepeatCaller) -> bytes | None:
         """The answer to a repeated call, which is thereby served; None if the call has to be served as usual."""
@@ -84,12 +80,11 @@ class RepeatedAnswers:
             self._bytes -= _bytes_of(key, found[0])
 
 
-def layer_key(layers: Sequence[Layer]) -> Callable[[RepeatCaller], Key | None]:
+def layer_key(layers: Sequence[Layer]) -> Callable[..., Key | None]:
     """A function that returns the facts that layers depend on; None if one of them has to see the call."""
     keys = [one.repeat_key for one in layers if not one.always_repeats]
 
-    def found(caller: RepeatCaller) -> Key | None:
-        key: Key = ()
+    def found(caller: RepeatCaller, *key: bytes) -> Key | None:
         for one in keys:
             fact = one(caller)
             if fact is None:

@@ -48,7 +48,9 @@ The core also counts the failed calls of the whole server. But reading that numb
 while many calls arrive.
 """
 RECEIPTS_S: Final = 20.0
-"""Interval between readings of the bytes that each peer has sent. A transport may hold a request for any time."""
+"""Least interval between readings of the bytes that each peer has sent. A transport may hold a request for any time."""
+RECEIPTS_PER_S: Final = 50
+"""Many peers are read less often, so that a reading takes at most this number of them for each second."""
 _log = get_logger("connections")
 
 
@@ -73,7 +75,7 @@ class ConnectionWatch:
         self._seen: set[Peer] = set()
         """The peers that were examined for resets since the first connection of the server was examined."""
         self._receipts: dict[Peer, int] = {}
-        """The bytes that each peer had sent at the last reading, between RECEIPTS_S and twice as long ago."""
+        """The bytes that each peer had sent at the last reading, between one and two intervals ago."""
         self._receipts_next: dict[Peer, int] = {}
         self._receipts_at_s = float("-inf")
         self._log_rate = LogRateLimit()
@@ -111,7 +113,8 @@ class ConnectionWatch:
         """Check once; returns whether an address had too many connections."""
         self._check_resets()
         now_s = self._clock.monotonic_s()
-        are_receipts_due = now_s - self._receipts_at_s >= RECEIPTS_S
+        receipts_s = max(RECEIPTS_S, len(self._receipts_next) / RECEIPTS_PER_S)
+        are_receipts_due = now_s - self._receipts_at_s >= receipts_s
         may_exceed = open_descriptors() >= min(self._limits.of_address_max, self._full.full_from)
         connections = connections_to(self.ports) if may_exceed else []
         if are_receipts_due:

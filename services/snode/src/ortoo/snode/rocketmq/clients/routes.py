@@ -2,6 +2,7 @@
 
 import ipaddress
 from collections.abc import Callable, Iterable, Sequence
+from functools import partial
 
 from apache.rocketmq.v2 import service_pb2 as pb
 from apache.rocketmq.v2.definition_pb2 import (
@@ -88,7 +89,7 @@ class RouteActivity:
         topic, own = self._watch.known_topic(topic_name(request.topic)), self.own_endpoints
         if topic is None:
             return False
-        done(Repeatable(self._assignment(request, topic), lambda other: self._is_same(topic, own, other)))
+        done(Repeatable(self._assignment(request, topic), partial(self._is_same, topic, own)))
         return True
 
     def _assignment(self, request: pb.QueryAssignmentRequest, topic: Topic) -> pb.QueryAssignmentResponse:

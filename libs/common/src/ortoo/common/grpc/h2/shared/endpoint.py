@@ -4,6 +4,7 @@ import asyncio
 import contextlib
 import threading
 from collections import defaultdict
+from collections.abc import Collection
 from typing import Any, Final
 
 from ortoo.common.grpc.h2 import engine
@@ -59,6 +60,9 @@ class Endpoint(asyncio.BufferedProtocol):
         "limits",
         "loop",
     )
+
+    _ending: Collection[int] = ()
+    """Streams whose end has to follow the queued frames. Only servers have them."""
 
     def __init__(self, limits: WireLimits, h2: Any, looks: Looks) -> None:
         """`h2` is the state of a new connection, of a server or of a client, whose connections share `looks`."""
@@ -172,7 +176,8 @@ class Endpoint(asyncio.BufferedProtocol):
             if self._resets:
                 self._reset_whole()
             self._write_queued()
-            self._after_write()
+            if self._ending:
+                self._after_write()
             if not self._is_receiving and (events := self.h2.events()):
                 self._handle(events)
         except engine.NGH2Error:
@@ -181,7 +186,7 @@ class Endpoint(asyncio.BufferedProtocol):
             self._wake()
 
     def _after_write(self) -> None:
-        """Do what has to follow the written frames."""
+        """End the streams of `_ending`, after the written frames."""
 
     async def wait_until_sent(self, stream_id: int, unsent_max: int = 0) -> None:
         """Wait until at most `unsent_max` bytes of a stream wait for the peer's window, or the stream ends."""
