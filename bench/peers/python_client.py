@@ -163,6 +163,8 @@ async def by_tasks(send: Callable[[bytes], Awaitable[None]], seconds: float, bod
 THROUGHPUT = {"linger.ms": 50, "delivery.report.only.error": True}
 """Settings for throughput, by the guide of librdkafka: larger batches, and no report of each success."""
 
+READ_END_S = 2.0
+"""A reader that gets nothing for this time has reached the end. The time does not count."""
 WITHOUT_PAUSES = {"fetch.queue.backoff.ms": 1}
 """For a fast reader. By default librdkafka stops fetching for a second when its queue holds 100,000 messages."""
 
@@ -260,6 +262,8 @@ async def kafka_read(address: str, topic: str, seconds: float, _: float, bodies:
     began, last, count = 0.0, 0.0, 0
     while True:
         bodies_read = [message.value() for message in consumer.consume(CHUNK_MESSAGES, 0.1)]
+        if not bodies_read and began and time.perf_counter() - last > READ_END_S:
+            break  # retention has deleted some of the messages
         if not bodies_read:
             continue
         last = time.perf_counter()
