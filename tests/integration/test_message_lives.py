@@ -79,6 +79,8 @@ async def test_a_message_given_back_twice_by_offset_is_copied_once(cluster: InPr
         assert await copies() == 2
         await cluster.close("enode-0")
         await cluster.open_enode("enode-0")
+        async with mq.producer("t") as producer:
+            await producer.send(b"c")  # is repeated until the snode knows that the enode is back
         assert (await stub.NackMessages(request, wait_for_ready=True)).message_ids == first.message_ids
         assert await copies() == 2
         await mq.admin.groups.reset_offsets("g", "t", offset=0, force=True)
