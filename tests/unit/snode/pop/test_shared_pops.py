@@ -1,4 +1,4 @@
-"""When idle pops end: several of them together, and only so many as do not hold up other calls."""
+"""When idle pops end: several of them together, up to a number that does not hold up other calls."""
 
 from collections import Counter
 

@@ -93,7 +93,7 @@ class CallMetrics(Layer):
         if latencies is None:
             self._count(method.path[1:], "OK", 0.0)
         else:
-            latencies.counts[0] += 1
+            latencies.counts[0] += 1  # 0 ms, without the steps of `_count`
 
     def _count_open(self, method: Method, change: int) -> None:
         if method.is_response_stream:
