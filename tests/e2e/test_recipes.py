@@ -17,6 +17,7 @@ from ortoo.client import connect
 from ortoo.common.process.clock import SystemClock
 from ortoo.verification.servers import command
 from ortoo.verification.servers.ports import free_port
+from ortoo.verification.servers.valkey import valkey
 from tests.e2e.example_runs import TIMEOUT_S, Example
 from tests.repo.tree import ROOT
 
@@ -124,25 +125,18 @@ async def test_flask_sends_from_preloaded_workers_of_gunicorn(recipe: Example) -
 
 
 async def test_a_celery_task_sends_once(recipe: Example, tmp_path: Path) -> None:
-    """A task that runs twice stores one message. The broker of Celery is a folder."""
-    async with connect(recipe.address) as mq:
+    """A task that runs twice stores one message. Celery's folder broker reads files before they are written."""
+    async with connect(recipe.address) as mq, valkey(tmp_path / "valkey") as broker:
         await mq.admin.create_topic("orders")
-    (recipe.folder / "celeryconfig.py").write_text(
-        f"broker_transport_options = {{'data_folder_in': {str(tmp_path)!r}, 'data_folder_out': {str(tmp_path)!r}, "
-        f"'control_folder': {str(tmp_path / 'control')!r}}}\n"
-    )
-    recipe.environ["CELERY_BROKER"] = "filesystem://"
-    options = ("-A", "celery_tasks", "--config", "celeryconfig")
-    worker = ("-m", "celery", *options, "worker", "--concurrency", "2", "--without-mingle", "--without-gossip")
-    async with recipe.running(*worker) as running:
-        for number in ("o-1", "o-1", "o-2"):
-            call = ("-m", "celery", *options, "call", "celery_tasks.place", "--args", json.dumps([number]))
-            await recipe.run(*call)
-        assert sorted(await stored_bodies(recipe.address, "orders", 2)) == [b"o-1", b"o-2"]
-        await running.stop()
-    async with connect(recipe.address) as mq:
-        stored = [one async for one in mq.admin.tail("orders", from_beginning=True, follow=False)]
-    assert len(stored) == 2
+        recipe.environ["CELERY_BROKER"] = broker.url
+        celery = ("-m", "celery", "-A", "celery_tasks")
+        async with recipe.running(*celery, "worker", "--concurrency", "2", "--loglevel", "INFO") as worker:
+            for number in ("o-1", "o-1", "o-2"):
+                task = await recipe.run(*celery, "call", "celery_tasks.place", "--args", json.dumps([number]))
+                await worker.until(f"[{task.strip()}] succeeded")
+            await worker.stop()
+        stored = [one.message.body async for one in mq.admin.tail("orders", from_beginning=True, follow=False)]
+    assert sorted(stored) == [b"o-1", b"o-2"]
 
 
 async def test_a_notebook_keeps_its_client_from_cell_to_cell(
