@@ -2,6 +2,7 @@
 
 import os
 import struct
+from itertools import cycle, islice
 
 _NUMBER = struct.Struct(">q")
 _PATTERNS = 4096
@@ -25,6 +26,18 @@ class Bodies:
         first, self._count = self._count, self._count + count
         pack, tails = _NUMBER.pack, self._tails
         return [pack(number) + tails[number % _PATTERNS] for number in range(first, first + count)]
+
+
+class BodyPool:
+    """Distinct bodies that are made once and taken in turn, so that a load does not include their making."""
+
+    def __init__(self, bodies: Bodies, size: int) -> None:
+        """Hold the next `size` of `bodies`."""
+        self._turn = cycle(bodies.take(size))
+
+    def take(self, count: int) -> list[bytes]:
+        """The next `count` bodies; the first one follows the last one."""
+        return list(islice(self._turn, count))
 
 
 def fingerprint(bodies: list[bytes]) -> int:

@@ -7,8 +7,9 @@ because a Java machine prints its warnings among them.
 
 import asyncio
 import json
+import os
 import sys
-from collections.abc import AsyncIterator, Sequence
+from collections.abc import AsyncIterator, Mapping, Sequence
 from contextlib import asynccontextmanager
 from pathlib import Path
 
@@ -89,15 +90,20 @@ async def java_load(folder: Path, body_bytes: int) -> AsyncIterator[Load]:
         yield load
 
 
+KEPT_BUFFERS = {"MALLOC_TRIM_THRESHOLD_": str(32 << 20), "MALLOC_MMAP_THRESHOLD_": str(32 << 20)}
+"""Variables of the C library with which a program keeps freed buffers, as docs/programs.md advises."""
+
+
 @asynccontextmanager
 async def python_load(folder: Path, module: str, body_bytes: int) -> AsyncIterator[Load]:
-    """A module of this package: `python_client` or `official_python`."""
-    async with _running(folder, (sys.executable, "-m", f"bench.peers.{module}", str(body_bytes))) as load:
+    """A module of this package: `python_client` or `official_python`. It keeps freed buffers, whatever it measures."""
+    words = (sys.executable, "-m", f"bench.peers.{module}", str(body_bytes))
+    async with _running(folder, words, KEPT_BUFFERS) as load:
         yield load
 
 
 @asynccontextmanager
-async def _running(folder: Path, words: Sequence[str]) -> AsyncIterator[Load]:
+async def _running(folder: Path, words: Sequence[str], environ: Mapping[str, str] | None = None) -> AsyncIterator[Load]:
     said = folder / "load.out"
     with said.open("ab") as log:
         process = await asyncio.create_subprocess_exec(
@@ -105,6 +111,7 @@ async def _running(folder: Path, words: Sequence[str]) -> AsyncIterator[Load]:
             stdin=asyncio.subprocess.PIPE,
             stdout=asyncio.subprocess.PIPE,
             stderr=log,
+            env={**os.environ, **(environ or {})},
         )
     try:
         load = Load(process, said)

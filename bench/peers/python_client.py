@@ -1,8 +1,8 @@
 """Ortoo's client and librdkafka under the same loads: `python -m bench.peers.python_client BODY_BYTES`.
 
 Each line on standard input is a command: SYSTEM WAY ADDRESS TOPIC SECONDS [RATE]. The answer has the format that
-`bench.peers.load` reads. Ortoo's client has its default settings. Kafka's has those that its guide gives for
-throughput or latency, and `acks=all`.
+`bench.peers.load` reads. Each client has the settings that its guide gives for throughput or latency, and Kafka's has
+`acks=all`.
 """
 
 import asyncio
@@ -15,13 +15,14 @@ from typing import Any
 from bench.percentiles import latency_figures
 from bench.report import Figures
 from bench.traffic import ticks
-from bench.workload import Bodies
+from bench.workload import Bodies, BodyPool
 from ortoo.client import Client, ConsumerSettings, connect
 
 WARM_UP_S = 1.0
 CHUNK_MESSAGES = 8_192
+POOL_BODIES = 65_536
 TASKS = 1_000
-Way = Callable[[str, str, float, float, Bodies], Coroutine[Any, Any, Figures]]
+Way = Callable[[str, str, float, float, BodyPool], Coroutine[Any, Any, Figures]]
 
 
 def begin() -> float:
@@ -44,7 +45,7 @@ def stopping(seconds: float) -> Callable[[], bool]:
 # ------------------------------------------------------------------------------------------------------------ Ortoo
 
 
-async def ortoo_many(address: str, topic: str, seconds: float, _: float, bodies: Bodies) -> Figures:
+async def ortoo_many(address: str, topic: str, seconds: float, _: float, bodies: BodyPool) -> Figures:
     """`send_many` of lists of bodies, then `flush`."""
     async with connect(address) as mq, mq.producer(topic) as producer:
 
@@ -61,7 +62,7 @@ async def ortoo_many(address: str, topic: str, seconds: float, _: float, bodies:
         return rate(await send(seconds), began)
 
 
-async def ortoo_each(address: str, topic: str, seconds: float, _: float, bodies: Bodies) -> Figures:
+async def ortoo_each(address: str, topic: str, seconds: float, _: float, bodies: BodyPool) -> Figures:
     """`enqueue` of each body, then `flush`."""
     async with connect(address) as mq, mq.producer(topic) as producer:
 
@@ -79,7 +80,7 @@ async def ortoo_each(address: str, topic: str, seconds: float, _: float, bodies:
         return rate(await send(seconds), began)
 
 
-async def ortoo_tasks(address: str, topic: str, seconds: float, _: float, bodies: Bodies) -> Figures:
+async def ortoo_tasks(address: str, topic: str, seconds: float, _: float, bodies: BodyPool) -> Figures:
     """Many tasks that each `await send`, one message after another."""
     async with connect(address) as mq, mq.producer(topic) as producer:
 
@@ -91,13 +92,17 @@ async def ortoo_tasks(address: str, topic: str, seconds: float, _: float, bodies
         return rate(await by_tasks(send, seconds, bodies), began)
 
 
-async def ortoo_read(address: str, topic: str, seconds: float, _: float, bodies: Bodies) -> Figures:
+GUIDED = ConsumerSettings(from_beginning=True, unacknowledged_messages_max=131_072)
+"""As docs/programs.md advises for high rates."""
+
+
+async def ortoo_read(address: str, topic: str, seconds: float, _: float, bodies: BodyPool) -> Figures:
     """A consumer that reads each stored body and acknowledges."""
     end = 0
     async with connect(address) as mq:
         end = await stored(mq, topic)
         group = f"read-{time.time_ns()}"
-        async with mq.consumer(group, topic, ConsumerSettings(from_beginning=True)) as consumer:
+        async with mq.consumer(group, topic, GUIDED) as consumer:
             began, last, count = 0.0, 0.0, 0
             async for batch in consumer.batches():
                 read = len(batch.bodies())
@@ -118,7 +123,7 @@ async def stored(mq: Client, topic: str) -> int:
     return sum(one.end_offset - one.begin_offset for one in (await mq.admin.describe_topic(topic)).queues)
 
 
-async def ortoo_steady(address: str, topic: str, seconds: float, per_s: float, bodies: Bodies) -> Figures:
+async def ortoo_steady(address: str, topic: str, seconds: float, per_s: float, bodies: BodyPool) -> Figures:
     """Delays from the planned send to its acknowledgement, at a steady rate."""
     delays: list[float] = []
     async with connect(address) as mq, mq.producer(topic) as producer:
@@ -141,7 +146,7 @@ async def ortoo_steady(address: str, topic: str, seconds: float, per_s: float, b
         return {"messages": await send(seconds), **latency_figures(delays)}
 
 
-async def by_tasks(send: Callable[[bytes], Awaitable[None]], seconds: float, bodies: Bodies) -> int:
+async def by_tasks(send: Callable[[bytes], Awaitable[None]], seconds: float, bodies: BodyPool) -> int:
     """The number of messages that a thousand tasks sent, each awaiting one answer at a time."""
     is_over, sent = stopping(seconds), 0
 
@@ -182,7 +187,7 @@ def refuse(error: object, message: object) -> None:
         raise RuntimeError(f"not delivered: {error}")
 
 
-async def kafka_many(address: str, topic: str, seconds: float, _: float, bodies: Bodies) -> Figures:
+async def kafka_many(address: str, topic: str, seconds: float, _: float, bodies: BodyPool) -> Figures:
     """`produce_batch` of lists, then `flush`."""
     producer = kafka_producer(address, **THROUGHPUT)
 
@@ -205,7 +210,7 @@ async def kafka_many(address: str, topic: str, seconds: float, _: float, bodies:
     return rate(send(seconds), began)
 
 
-async def kafka_each(address: str, topic: str, seconds: float, _: float, bodies: Bodies) -> Figures:
+async def kafka_each(address: str, topic: str, seconds: float, _: float, bodies: BodyPool) -> Figures:
     """`produce` of each body, then `flush`."""
     producer = kafka_producer(address, **THROUGHPUT)
 
@@ -229,7 +234,7 @@ async def kafka_each(address: str, topic: str, seconds: float, _: float, bodies:
     return rate(send(seconds), began)
 
 
-async def kafka_tasks(address: str, topic: str, seconds: float, _: float, bodies: Bodies) -> Figures:
+async def kafka_tasks(address: str, topic: str, seconds: float, _: float, bodies: BodyPool) -> Figures:
     """Many tasks that each await `AIOProducer.produce` and then its answer, one message after another."""
     from confluent_kafka.aio import AIOProducer
 
@@ -248,7 +253,7 @@ async def kafka_tasks(address: str, topic: str, seconds: float, _: float, bodies
         await producer.close()
 
 
-async def kafka_read(address: str, topic: str, seconds: float, _: float, bodies: Bodies) -> Figures:
+async def kafka_read(address: str, topic: str, seconds: float, _: float, bodies: BodyPool) -> Figures:
     """A consumer that reads each stored value, with its automatic commits."""
     from confluent_kafka import Consumer, TopicPartition
 
@@ -278,7 +283,7 @@ async def kafka_read(address: str, topic: str, seconds: float, _: float, bodies:
     return {"messages": count, "per_s": round(count / (last - began))}
 
 
-async def kafka_steady(address: str, topic: str, seconds: float, per_s: float, bodies: Bodies) -> Figures:
+async def kafka_steady(address: str, topic: str, seconds: float, per_s: float, bodies: BodyPool) -> Figures:
     """Delays from the planned send to its acknowledgement, at a steady rate; the client does not linger."""
     producer = kafka_producer(address, **{"linger.ms": 0})
     delays: list[float] = []
@@ -314,7 +319,7 @@ WAYS: dict[str, Way] = {
 
 def main() -> None:
     """Execute commands until standard input ends."""
-    bodies = Bodies(int(sys.argv[1]))
+    bodies = BodyPool(Bodies(int(sys.argv[1])), POOL_BODIES)
     print("end {}", flush=True)
     for line in sys.stdin:
         system, way, address, topic, seconds, *per_s = line.split()

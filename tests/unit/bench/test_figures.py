@@ -4,7 +4,7 @@ import pytest
 
 from bench.memory import slope
 from bench.percentiles import latency_figures, percentile
-from bench.workload import Bodies, fingerprint
+from bench.workload import Bodies, BodyPool, fingerprint
 
 
 def test_percentiles_are_values_that_were_measured() -> None:
@@ -31,3 +31,11 @@ def test_bodies_are_distinct_and_in_order_as_bytes() -> None:
     changed = [*first[:-1], first[-1][:-1] + bytes((first[-1][-1] ^ 1,))]
     assert fingerprint(first) != fingerprint(changed)
     assert (fingerprint(first) + fingerprint(second)) % (1 << 64) == fingerprint(both[::-1])
+
+
+def test_a_pool_gives_each_body_before_it_repeats_one() -> None:
+    """So no batch has a body twice, whatever the numbers that are taken."""
+    pool = BodyPool(Bodies(64), 100)
+    taken = [body for count in (1, 60, 150, 89) for body in pool.take(count)]
+    assert len(set(taken[:100])) == 100
+    assert taken == taken[:100] * 3
