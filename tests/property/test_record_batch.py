@@ -98,7 +98,9 @@ def test_a_builder_takes_as_many_bodies_as_fit(sent: list[bytes], bytes_max: int
         while count := builder.extend(left[:8]):
             left = left[count:]
         size_bytes = builder.size_bytes
-        batches.append(batch := builder.take())
+        batch, sizes = builder.take()
+        batches.append(batch)
+        assert encode(batch, sizes, now_ms=1) == encode(batch, now_ms=1)
         assert len(batch) == 1 or (batch and size_bytes <= bytes_max)
         assert not left or len(batch) == 20 or size_bytes + len(left[0]) + 40 > bytes_max
     assert [body for batch in batches for body in batch] == sent

@@ -208,14 +208,31 @@ def test_a_builder_fills_and_starts_again() -> None:
     assert builder.add(b"x") == 2
     assert builder.add(Message(b"x")) is None
     assert builder.add(b"x") is None
-    assert encode(builder.take(), now_ms=1).count == 3
+    assert encode(*builder.take(), now_ms=1).count == 3
     assert len(builder) == 0
     assert builder.add(Message(b"x", priority=1)) == 0
     assert builder.add(b"x") is None
     builder.take()
     assert builder.add(b"x" * 100_000) == 0
     with pytest.raises(Invalid):
-        encode(BatchBuilder().take(), now_ms=1)
+        encode(*BatchBuilder().take(), now_ms=1)
+
+
+def test_a_builder_knows_the_sizes_of_bare_bodies_only() -> None:
+    """A batch of bare bodies is not measured twice. Other messages between the bodies make the sizes unusable."""
+    for between in ((), (b"x",), (Message(b"x"),)):
+        builder = BatchBuilder()
+        builder.extend([b"a", b"bc"])
+        for message in between:
+            builder.add(message)
+        builder.extend([b"def"])
+        messages, sizes = builder.take()
+        assert messages == [b"a", b"bc", *between, b"def"]
+        assert sizes == ([] if between else [1, 2, 3])
+        assert encode(messages, sizes, now_ms=1) == encode(messages, now_ms=1)
+    builder = BatchBuilder()
+    builder.extend([Message(b"a")])
+    assert builder.take() == ([Message(b"a")], [])
 
 
 def test_what_is_newer_is_unsupported_not_damaged() -> None:

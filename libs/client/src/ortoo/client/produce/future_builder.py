@@ -25,7 +25,7 @@ class FutureBuilder(BatchBuilder):
         self.batch: ProducerBatch | None = None
         """The batch of the messages that `take_plain` takes."""
 
-    def take(self) -> list[Message | bytes]:
+    def take(self) -> tuple[list[Message | bytes], list[int]]:
         """As every builder, return the taken messages and start again; the large batch is not kept in memory."""
         self.batch = None
         return super().take()

@@ -282,7 +282,7 @@ class Producer(Openable):
         self._lingering.pop(batcher, None)
         if batcher is self._sticky or self._route.has_priority_levels:
             self._choose_next_queue()
-        if not batch.encode(batcher.builder.take(), now_ms=self._clock.now_ms(), codec=self._settings.codec):
+        if not batch.encode(*batcher.builder.take(), now_ms=self._clock.now_ms(), codec=self._settings.codec):
             batch.complete(-1, 0)
             self._batch_done.set()
             return

@@ -54,13 +54,15 @@ class ProducerBatch:
         """Set the sealed batch, which is already encoded."""
         self._sealed = sealed
 
-    def encode(self, messages: Sequence[Message | bytes], *, now_ms: int, codec: Codec) -> bool:
+    def encode(
+        self, messages: Sequence[Message | bytes], sizes: Sequence[int] = (), *, now_ms: int, codec: Codec
+    ) -> bool:
         """Encode the messages that keep every limit; returns False if there are no such messages.
 
-        Messages are checked together, and one by one only after a failure.
+        Messages are checked together, and one by one only after a failure. `sizes` are those of `records.batch.encode`.
         """
         try:
-            self._sealed = encode(messages, now_ms=now_ms, codec=codec)
+            self._sealed = encode(messages, sizes, now_ms=now_ms, codec=codec)
         except Invalid:
             good = []
             for row, message in enumerate(messages):

@@ -8,7 +8,7 @@
 
     builder = BatchBuilder()                               # one by one, until a batch is full
     if builder.add(message) is None:                       # it does not fit any more
-        sealed = encode(builder.take(), now_ms=...)
+        sealed = encode(*builder.take(), now_ms=...)
         builder.add(message)                               # an empty builder takes any message
 
     view = open_batch(sealed)                              # see view.py
@@ -84,6 +84,7 @@ _RARE_TEXTS: Final = [
 
 def encode(
     messages: Sequence[Message | bytes],
+    sizes: Sequence[int] = (),
     *,
     now_ms: int,
     codec: Codec = Codec.NONE,
@@ -91,18 +92,19 @@ def encode(
 ) -> SealedBatch:
     """Encode 1 to 4,096 messages into one batch; a message without a birth time gets `now_ms`.
 
-    Bare bytes stand for a message that has only this body.
+    Bare bytes stand for a message that has only this body. `sizes` are their lengths, given only if all messages are
+    bare bytes that the caller has measured already.
 
     Raises Invalid, naming the message and the field, when a message breaks a limit. It also raises Invalid when only
     some messages have a deliver-at time or a priority. If the messages may be too many or too large for one batch, use
     `split_messages` first.
     """
-    kinds, described = set(map(type, messages)), messages
+    kinds, described = {bytes} if sizes else set(map(type, messages)), messages
     if bytes in kinds:
         described = [Message(one) if isinstance(one, bytes) else one for one in messages] if len(kinds) > 1 else ()
     bodies = [message.body for message in described] if described else messages  # type: ignore[union-attr]
     try:
-        return _encode(bodies, described, now_ms, codec, limits)  # type: ignore[arg-type]
+        return _encode(bodies, described, sizes, now_ms, codec, limits)  # type: ignore[arg-type]
     except (Invalid, TypeError, AttributeError, OverflowError, struct.error) as error:
         _explain(described or [Message(body) for body in bodies], limits)  # type: ignore[arg-type]
         if isinstance(error, Invalid):
@@ -133,7 +135,12 @@ def _texts_bound(value: Any, layout: Layout) -> int:
 
 
 def _encode(
-    bodies: Sequence[bytes], messages: Sequence[Message], now_ms: int, codec: Codec, limits: text_rules.MessageLimits
+    bodies: Sequence[bytes],
+    messages: Sequence[Message],
+    sizes: Sequence[int],
+    now_ms: int,
+    codec: Codec,
+    limits: text_rules.MessageLimits,
 ) -> SealedBatch:
     """Encode `bodies` and the other fields of `messages`; if `messages` is empty, only bodies and birth times."""
     count = len(bodies)
@@ -141,7 +148,7 @@ def _encode(
         raise Invalid(
             f"{count} messages; a batch holds 1 to {MESSAGES_MAX}: use split_messages first", field="messages"
         )
-    sizes = list(map(len, bodies))
+    sizes = sizes or list(map(len, bodies))
     inflated_bytes = sum(sizes)
     if inflated_bytes > BODY_BYTES_MAX or not all(sizes) or (messages and set(map(type, bodies)) != {bytes}):
         for row, body in enumerate(bodies):
@@ -213,13 +220,15 @@ def _explain(messages: Sequence[Message], limits: text_rules.MessageLimits) -> N
 class BatchBuilder:
     """Collects the messages of one batch: at most as many as fit, and only messages that can share a batch."""
 
-    __slots__ = ("_bytes_max", "_exclusive", "_messages", "_messages_max", "size_bytes")
+    __slots__ = ("_bytes_max", "_exclusive", "_messages", "_messages_max", "_sizes", "size_bytes")
 
     def __init__(self, bytes_max: int = RECORDS_BYTES_MAX, messages_max: int = MESSAGES_MAX) -> None:
         """Make batches of at most `bytes_max` bytes as stored and `messages_max` messages."""
         self._bytes_max = min(bytes_max, RECORDS_BYTES_MAX)
         self._messages_max = min(messages_max, MESSAGES_MAX)
         self._messages: list[Message | bytes] = []
+        self._sizes: list[int] = []
+        """The sizes of the bare bodies that `extend` has taken."""
         self.size_bytes = _BATCH_BYTES
         """The maximum size of the batch, uncompressed."""
         self._exclusive = 0
@@ -271,15 +280,21 @@ class BatchBuilder:
                 count = 1
             total = ends[count - 1] + extra * count if count else 0
         if count:
+            if type(messages[0]) is bytes:
+                self._sizes += sizes[:count]
             self._messages += messages[:count]
             self.size_bytes += total
             self._exclusive = 0
         return count
 
-    def take(self) -> list[Message | bytes]:
-        """Return the taken messages, unchecked, and start an empty batch. Bare bodies are returned unchanged."""
+    def take(self) -> tuple[list[Message | bytes], list[int]]:
+        """Return the taken messages, unchecked, and start an empty batch. Bare bodies are returned unchanged.
+
+        The second list has their sizes if all are bare bodies that `extend` has taken; otherwise it is empty.
+        """
         messages, self._messages, self.size_bytes = self._messages, [], _BATCH_BYTES
-        return messages
+        sizes, self._sizes = self._sizes, []
+        return messages, sizes if len(sizes) == len(messages) else []
 
 
 def split_messages(messages: Sequence[Message]) -> Iterator[list[Message]]:
@@ -287,10 +302,10 @@ def split_messages(messages: Sequence[Message]) -> Iterator[list[Message]]:
     builder = BatchBuilder()
     for message in messages:
         if builder.add(message) is None:
-            yield builder.take()  # type: ignore[misc]  # no bare body was added
+            yield builder.take()[0]  # type: ignore[misc]  # no bare body was added
             builder.add(message)
     if builder:
-        yield builder.take()  # type: ignore[misc]
+        yield builder.take()[0]  # type: ignore[misc]
 
 
 def _usual(messages: Sequence[Message]) -> Sequence[Message]:
