@@ -18,6 +18,7 @@ from ortoo.common.records.message import Message
 from ortoo.common.records.sealed_batch import crc32c
 from ortoo.common.records.text_rules import is_system_property
 from ortoo.common.records.wire import read_fields
+from ortoo.common.records.writer import offsets_buffer
 from ortoo.v1 import record_pb2
 
 TEXT = st.text(st.characters(exclude_categories=["Cc", "Cs"], exclude_characters="|"), max_size=12)
@@ -104,6 +105,13 @@ def test_a_builder_takes_as_many_bodies_as_fit(sent: list[bytes], bytes_max: int
         assert len(batch) == 1 or (batch and size_bytes <= bytes_max)
         assert not left or len(batch) == 20 or size_bytes + len(left[0]) + 40 > bytes_max
     assert [body for batch in batches for body in batch] == sent
+
+
+@given(st.integers(0, 99), st.integers(0, 300), st.lists(st.integers(0, 2), max_size=2))
+def test_offsets_of_rows_of_one_size_and_of_others(rows: int, size: int, others: list[int]) -> None:
+    """Row i begins where the rows before it end. Rows of one size take a shorter path to the same bytes."""
+    sizes = [size] * rows + others + [size] * rows
+    assert np.frombuffer(offsets_buffer(sizes), "<i4").tolist() == [sum(sizes[:row]) for row in range(len(sizes) + 1)]
 
 
 @given(st.binary(max_size=200))
