@@ -321,5 +321,5 @@ def _extra_bytes(messages: Sequence[Message]) -> int:
     tags = {message.tag for message in messages}
     keys = [message.keys for message in messages if message.keys]
     longest_tag = max([len(tag) for tag in tags if tag], default=0)
-    longest_keys = max([sum([4 * len(key) + 4 for key in several]) for several in keys], default=0)
-    return _EXTENDED_BYTES + 4 * longest_tag + longest_keys
+    longest_keys = max([sum(map(len, several)) + len(several) for several in keys], default=0)
+    return _EXTENDED_BYTES + 4 * longest_tag + 4 * longest_keys
