@@ -50,8 +50,8 @@ async def test_each_connection_is_listed_with_its_resets(monkeypatch: pytest.Mon
         assert listed()[0] == (0, 1)
         [[first], _] = sockets.next()
         await stranger.close()
+    await until(lambda: sockets.next() == ([], True))  # the core forgets a socket some time after its end
     assert sockets.resets(first).count == 0
-    assert sockets.next() == ([], True)
 
 
 async def test_a_peer_that_resets_streams_is_disconnected(monkeypatch: pytest.MonkeyPatch) -> None:

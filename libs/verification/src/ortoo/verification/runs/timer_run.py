@@ -178,9 +178,9 @@ class TimerRun:
         due = begin_ms + self._random.integers(0, int(self._seconds * 1000), self._timers)
         columns = np.stack([np.arange(self._timers, dtype="<i8"), due.astype("<i8")], axis=1)
         singles = min(200, self._timers // 10)
-        for number in range(singles):
-            message = Message(columns[number].tobytes(), deliver_at_ms=int(due[number]))
-            await link.append(TOPIC, number % QUEUES, encode([message], now_ms=1))
+        messages = [Message(columns[number].tobytes(), deliver_at_ms=int(due[number])) for number in range(singles)]
+        appends = [link.append(TOPIC, at % QUEUES, encode([message], now_ms=1)) for at, message in enumerate(messages)]
+        await asyncio.gather(*appends)  # together, because a sync for each takes seconds on a busy disk
         for start in range(singles, self._timers, BATCH):
             rows = columns[start : start + BATCH]
             batch = encode([Message(row.tobytes(), deliver_at_ms=int(row[1])) for row in rows], now_ms=1)
