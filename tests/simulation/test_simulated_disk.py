@@ -43,6 +43,18 @@ def test_a_kill_leaves_what_was_written_and_a_power_cut_what_was_synced() -> Non
     assert disk.open().open(FILE).read(0, 100) == b"synced"
 
 
+def test_failing_reads_fail_no_zeros_ahead() -> None:
+    """A disk writes them without a read. Otherwise the store would refuse writes although only reads fail."""
+    disk = machine_disk().current
+    file = disk.open(FILE, create=True)
+    file.write(0, [b"abc"])
+    disk.platter.failing_reads = 1
+    file.zero_ahead(1)
+    with pytest.raises(OSError, match="Input/output error"):
+        file.read(0, 3)
+    assert file.read(0, 3) == b"a\0\0"
+
+
 def test_the_dead_write_nothing() -> None:
     """A killed process cannot change its disk."""
     disk = machine_disk()

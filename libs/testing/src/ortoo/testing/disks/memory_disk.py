@@ -67,7 +67,7 @@ class MemoryFile:
     def zero_ahead(self, position: int) -> None:
         """Write zeros as a real disk does; zeros over zeros are no operation, so that runs stay short."""
         self._check(writing=True)
-        if any(data := self._disk.read(self._number, position, len(ZEROS))):
+        if any(data := self._disk.content(self._number, position, len(ZEROS))):
             self._disk.apply(WriteFile(self._number, position, bytes(len(data))))
 
     def read_ahead(self, position: int, length: int) -> None:
@@ -225,7 +225,11 @@ class MemoryDisk:
                 self.operations.append(operation)
 
     def read(self, number: int, position: int, length: int) -> bytes:
-        """Bytes of a file as programs see them."""
+        """Bytes of a file as programs see them; a disk with faults may fail here."""
+        return self.content(number, position, length)
+
+    def content(self, number: int, position: int, length: int) -> bytes:
+        """Bytes of a file as programs see them, for the disk itself."""
         with self._mutex:
             return bytes(self.image.contents[number].current[position : position + length])
 
