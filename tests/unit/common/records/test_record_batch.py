@@ -235,6 +235,23 @@ def test_a_builder_knows_the_sizes_of_bare_bodies_only() -> None:
     assert builder.take() == ([Message(b"a")], [])
 
 
+@pytest.mark.parametrize("place", [0, 1_500])
+@pytest.mark.parametrize("in_bulk", [True, False])
+@pytest.mark.parametrize("plain", [b"x" * 228, Message(b"x" * 228)])
+def test_a_builder_counts_empty_rows(plain: Message | bytes, in_bulk: bool, place: int) -> None:
+    """One message with all fields adds a row in each column to the plain messages of its batch, on both sides."""
+    builder = BatchBuilder()
+    builder.extend([plain] * place)  # type: ignore[arg-type]
+    assert builder.add(FULL.replace(deliver_at_ms=None, priority=None, expire_at_ms=9)) == place
+    while builder.extend([plain] * 500) if in_bulk else builder.add(plain) is not None:  # type: ignore[arg-type]
+        pass
+    size_bytes = builder.size_bytes
+    sealed = encode(*builder.take(), now_ms=1)
+    assert len(sealed.records) <= size_bytes <= 1 << 20
+    builder.extend([plain] * 5_000)  # type: ignore[arg-type]
+    assert len(builder) > sealed.count, "the next batch has no such rows"
+
+
 def test_what_is_newer_is_unsupported_not_damaged() -> None:
     """Newer formats, features and codecs are refused as Unsupported; unknown columns are skipped."""
     batch = record_pb2.RecordBatch.FromString(encode([FULL], now_ms=1).records)

@@ -41,8 +41,10 @@ class FutureBuilder(BatchBuilder):
         connection = self._connection  # its check is called only if the usual case is excluded
         if getattr(connection.loop, "_thread_id", None) != get_ident() or connection.forks != forks.count:
             connection.check_usable()
-        bound = len(message) + MESSAGE_BYTES if kind is bytes else encoded_bytes_bound(message)  # type: ignore[arg-type]
-        size = self.size_bytes + bound
+        if kind is bytes:
+            size = self.size_bytes + len(message) + self._row_bytes  # type: ignore[arg-type]
+        else:
+            size = self.size_bytes + encoded_bytes_bound(message) + self._row_bytes - MESSAGE_BYTES  # type: ignore[arg-type]
         messages = self._messages
         row = len(messages)
         if self.batch is None or size > self._bytes_max or row >= self._messages_max or self._exclusive:

@@ -76,6 +76,12 @@ _ROW_BYTES: Final = {
 """Maximum size of a row in a column besides its texts."""
 _RARE_BYTES: Final = max(64, sum(_ROW_BYTES[column.layout] + 1 for column in RARE_COLUMNS))
 """Maximum size of a message's rare columns besides their texts; a bit for validity counts as a byte."""
+_EMPTY_BYTES: Final = 1 + sum(
+    4 if column.layout is Layout.DICTIONARY else _ROW_BYTES[column.layout]
+    for column in RARE_COLUMNS
+    if column.presence is not Presence.ALWAYS and column.presence is not Presence.ALL_OR_NONE
+)
+"""Maximum size of a plain message's empty rows in the rare columns of other messages; the validity bits are a byte."""
 _STAMPED: Final = tuple((column, ()) for column in MESSAGE_COLUMNS if column.presence is Presence.ALWAYS)
 _RARE_TEXTS: Final = [
     (place, column.layout) for place, column in enumerate(RARE_COLUMNS) if not column.layout.is_number
@@ -220,7 +226,7 @@ def _explain(messages: Sequence[Message], limits: text_rules.MessageLimits) -> N
 class BatchBuilder:
     """Collects the messages of one batch: at most as many as fit, and only messages that can share a batch."""
 
-    __slots__ = ("_bytes_max", "_exclusive", "_messages", "_messages_max", "_sizes", "size_bytes")
+    __slots__ = ("_bytes_max", "_exclusive", "_messages", "_messages_max", "_row_bytes", "_sizes", "size_bytes")
 
     def __init__(self, bytes_max: int = RECORDS_BYTES_MAX, messages_max: int = MESSAGES_MAX) -> None:
         """Make batches of at most `bytes_max` bytes as stored and `messages_max` messages."""
@@ -232,6 +238,8 @@ class BatchBuilder:
         self.size_bytes = _BATCH_BYTES
         """The maximum size of the batch, uncompressed."""
         self._exclusive = 0
+        self._row_bytes = MESSAGE_BYTES
+        """MESSAGE_BYTES for a plain message in this batch: larger if another message has rare fields."""
 
     def __len__(self) -> int:
         return len(self._messages)
@@ -241,18 +249,25 @@ class BatchBuilder:
 
         An empty builder takes any message.
         """
-        if isinstance(message, bytes):
-            size, exclusive = self.size_bytes + len(message) + MESSAGE_BYTES, 0
-        else:
-            size, exclusive = self.size_bytes + encoded_bytes_bound(message), exclusive_columns(message.rare)
         messages = self._messages
-        row = len(messages)
+        row, row_bytes, exclusive = len(messages), self._row_bytes, 0
+        if isinstance(message, bytes):
+            size = self.size_bytes + len(message) + row_bytes
+        else:
+            size, rare = self.size_bytes + encoded_bytes_bound(message), message.rare
+            if rare is NO_RARE_FIELDS:
+                size += row_bytes - MESSAGE_BYTES
+            else:
+                exclusive = exclusive_columns(rare)
+                if row_bytes == MESSAGE_BYTES:
+                    row_bytes += _EMPTY_BYTES
+                    size += _EMPTY_BYTES * row  # all messages before it are plain
         if not row:
             self._exclusive = exclusive
         elif size > self._bytes_max or exclusive != self._exclusive or row >= self._messages_max:
             return None
         messages.append(message)
-        self.size_bytes = size
+        self.size_bytes, self._row_bytes = size, row_bytes
         return row
 
     def extend(self, messages: Sequence[Message] | Sequence[bytes]) -> int:
@@ -272,6 +287,7 @@ class BatchBuilder:
             if not messages:
                 return 0
             sizes, extra = [len(message.body) for message in messages], _extra_bytes(messages)
+        extra += self._row_bytes - MESSAGE_BYTES
         count, total = len(sizes), sum(sizes) + extra * len(sizes)
         if total > room:
             ends = list(accumulate(sizes))
@@ -293,7 +309,7 @@ class BatchBuilder:
         The second list has their sizes if all are bare bodies that `extend` has taken; otherwise it is empty.
         """
         messages, self._messages, self.size_bytes = self._messages, [], _BATCH_BYTES
-        sizes, self._sizes = self._sizes, []
+        sizes, self._sizes, self._row_bytes = self._sizes, [], MESSAGE_BYTES
         return messages, sizes if len(sizes) == len(messages) else []
 
 
