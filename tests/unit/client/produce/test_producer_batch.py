@@ -8,6 +8,7 @@ from ortoo.client import Invalid, SendFutures, Unavailable
 from ortoo.client.produce.producer_batch import ProducerBatch
 from ortoo.common.records.compression import Codec
 from ortoo.common.records.message import Message
+from ortoo.common.records.view import open_batch
 from tests.unit.client.made_batches import QUEUE
 
 
@@ -37,6 +38,18 @@ async def test_a_message_that_was_left_out_shifts_those_behind_it() -> None:
     assert [batch.send_future(row).result().offset for row in (0, 2)] == [100, 101]
     with pytest.raises(Invalid):
         await batch.send_future(1)
+
+
+async def test_keys_are_refused_alone_if_only_some_messages_have_a_text() -> None:
+    """A text is a key only if all messages have one. Otherwise its message is left out, and the others are stored."""
+    batch = ProducerBatch(QUEUE, 7, asyncio.get_running_loop().create_future(), 10.0)
+    assert batch.encode([b"a", Message(b"b", keys="text"), b"", Message(b"c")], now_ms=1, codec=Codec.NONE)
+    batch.complete(100, 5)
+    assert open_batch(batch.sealed).bodies() == [b"a", b"c"]
+    assert [batch.send_future(row).result().offset for row in (0, 3)] == [100, 101]
+    for row, error in ((1, "keys are a str"), (2, "body is empty")):
+        with pytest.raises(Invalid, match=error):
+            batch.send_future(row).result()
 
 
 async def test_a_failed_batch_fails_all_its_messages_and_only_once() -> None:

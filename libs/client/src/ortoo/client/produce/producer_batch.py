@@ -12,7 +12,7 @@ from ortoo.common.groups.system_topics import DELAYED_TOPIC_ID
 from ortoo.common.records.batch import encode
 from ortoo.common.records.columns import DELIVER_AT
 from ortoo.common.records.compression import Codec
-from ortoo.common.records.message import Message
+from ortoo.common.records.message import Message, message_of
 from ortoo.common.records.message_id import message_id_text
 from ortoo.common.records.sealed_batch import SealedBatch
 from ortoo.common.records.view import open_batch
@@ -67,6 +67,7 @@ class ProducerBatch:
             good = []
             for row, message in enumerate(messages):
                 try:
+                    message_of(message).check("messages[0]")  # a text for keys would pass alone
                     encode((message,), now_ms=now_ms)
                     good.append(message)
                 except Invalid as error:
