@@ -20,6 +20,7 @@ from ortoo.common.records.columns import (
     TAG,
 )
 from ortoo.common.records.message import BODY_BYTES_MAX
+from ortoo.common.records.writer import offsets_buffer
 from ortoo.v1 import record_pb2
 
 FULL = Message(
@@ -179,6 +180,13 @@ def test_what_is_too_much_for_one_batch_is_refused() -> None:
     for bodies in ([], [b"x"] * 4_097, [b"x" * 600_000] * 2, [b"x" * 1_000_000] * 5):
         with pytest.raises(Invalid):
             encode(bodies, now_ms=1)
+
+
+def test_offsets_of_a_batch_are_remembered_but_not_of_any_number_of_keys() -> None:
+    """So refused messages take no memory."""
+    assert offsets_buffer([3] * 4_096) is offsets_buffer([3] * 4_096)
+    assert offsets_buffer([1] * 20_000) == offsets_buffer([1] * 20_000)
+    assert offsets_buffer([1] * 20_000) is not offsets_buffer([1] * 20_000)
 
 
 def test_the_largest_message_travels_alone() -> None:

@@ -23,6 +23,8 @@ NOTHING: Final[Written] = (b"", 0)
 """An absent column."""
 _FEW_ROWS: Final = 64
 """Up to this number of rows, nothing is gained by remembering their offsets."""
+_MANY_ROWS: Final = 16_384
+"""Above this number of rows, their offsets are not remembered, because a message may have any number of keys."""
 
 
 def batch_bytes(
@@ -75,7 +77,7 @@ def times_buffer(numbers: Sequence[int]) -> bytes:
 
 def offsets_buffer(sizes: Sequence[int]) -> bytes:
     """Write the int32 offsets of rows with these sizes: the start of each row, and the end of the last row."""
-    if len(sizes) > _FEW_ROWS and sizes[0] == sizes[-1] and sizes.count(sizes[0]) == len(sizes):
+    if _FEW_ROWS < len(sizes) <= _MANY_ROWS and sizes[0] == sizes[-1] and sizes.count(sizes[0]) == len(sizes):
         return _equal_offsets(len(sizes), sizes[0])
     return struct.pack(f"<{len(sizes) + 1}i", *accumulate(sizes, initial=0))
 
