@@ -34,7 +34,7 @@ def test_bodies_are_distinct_and_in_order_as_bytes() -> None:
 
 
 def test_a_pool_gives_each_body_before_it_repeats_one() -> None:
-    """So no batch has a body twice, whatever the numbers that are taken."""
+    """Whatever the numbers that are taken. A list has a body twice only if it is longer than the pool."""
     pool = BodyPool(Bodies(64), 100)
     taken = [body for count in (1, 60, 150, 89) for body in pool.take(count)]
     assert len(set(taken[:100])) == 100
