@@ -166,7 +166,7 @@ async def by_tasks(send: Callable[[bytes], Awaitable[None]], seconds: float, bod
 
 
 THROUGHPUT = {"linger.ms": 50, "delivery.report.only.error": True}
-"""Settings for throughput, by the guide of librdkafka: larger batches, and no report of each success."""
+"""Larger batches, and no report of each success. The guide of librdkafka advises more than 50 ms for throughput."""
 
 READ_END_S = 2.0
 """A reader that gets nothing for this time has reached the end. The time does not count."""
