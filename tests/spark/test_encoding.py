@@ -40,6 +40,7 @@ ROW = st.fixed_dictionaries(
     }
 )
 TIME = pa.timestamp("us", tz="UTC")
+TEXTS, TIMES = ("tag", "message_group", "message_id", "trace_context", "born_host"), ("expire_at", "deliver_at")
 KINDS = {"body": pa.binary(), "keys": pa.list_(pa.string()), "properties": MAP, "born_at": TIME, "expire_at": TIME}
 READ = pa.schema(
     [
@@ -122,6 +123,26 @@ def test_batches_are_cut_in_the_same_places_however_rows_come(sizes: list[int], 
     whole = batches([])
     assert batches(sorted({edge for edge in splits if edge < len(sizes)})) == whole
     assert all(len(each) <= RECORDS_BYTES_MAX for each in whole)
+
+
+@pytest.mark.parametrize("body_bytes", [150, 200, 1_000])
+def test_batches_with_all_columns_keep_their_limit(body_bytes: int) -> None:
+    """A copy of a whole topic has a row in each column for each message, and each text may be a new one."""
+    numbers = range(9_000)
+    texts = {name: pa.array([f"{name}-{at}" for at in numbers]) for name in (*TEXTS, "keys")}
+    columns = {
+        "body": pa.array([b"x" * body_bytes for _ in numbers]),
+        **texts,
+        "properties": pa.array([[(f"name-{at}", "value")] for at in numbers], MAP),
+        **{name: pa.array([EPOCH + datetime.timedelta(1) for _ in numbers], TIME) for name in ("born_at", *TIMES)},
+        "priority": pa.array([1 for _ in numbers], pa.int32()),
+    }
+    cutter = BatchCutter(Codec.NONE)
+    made = [*cutter.add(pa.RecordBatch.from_pydict(columns), 1), *cutter.finish(1)]
+    for batch in made:
+        batch.check()
+    assert sum(batch.count for batch in made) == 9_000
+    assert len(made[0].records) > RECORDS_BYTES_MAX * 0.85
 
 
 @pytest.mark.parametrize(("body", "said"), [(None, "is null"), (b"", "is empty"), (b"x" * (4 << 20) + b"x", "at most")])

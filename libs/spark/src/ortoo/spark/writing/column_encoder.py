@@ -94,13 +94,13 @@ def number_bytes(array: Any, layout: Layout) -> bytes:
 
 
 def text_bytes(array: Any) -> Any:
-    """The number of text bytes of each row, as int64 of shape (rows,)."""
+    """The maximum size of each row's texts, and of their places in lists and maps, as int64 of shape (rows,)."""
     kind = array.type
     if pa.types.is_string(kind) or pa.types.is_binary(kind):
         return pc.binary_length(array).fill_null(0).to_numpy(zero_copy_only=False).astype("i8")
     if pa.types.is_map(kind):
         entries = array.cast(pa.list_(pa.struct([("key", pa.string()), ("value", pa.string())]))).flatten()
-        return _per_row(array, text_bytes(entries.field(0)) + text_bytes(entries.field(1)) + 8)
+        return _per_row(array, text_bytes(entries.field(0)) + text_bytes(entries.field(1)) + 12)
     if pa.types.is_list(kind):
         return _per_row(array, text_bytes(array.flatten()) + 4)
     return np.full(len(array), 8, "i8")

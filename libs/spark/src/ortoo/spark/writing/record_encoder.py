@@ -21,7 +21,25 @@ from ortoo.spark.core.columns import MESSAGE_TABLE
 from ortoo.spark.writing import column_encoder as encode
 
 _MESSAGE_BYTES = 40
-"""Upper estimate of a message's bytes beside body and texts."""
+"""Upper estimate of a message's bytes beside body and texts, if it has few columns."""
+_STAMPED_BYTES = 16
+"""Size of a message's body offset and birth time, and of the bits that tell which texts it has."""
+_ROW_BYTES: Final = {
+    Layout.INT8: 1,
+    Layout.INT32: 4,
+    Layout.TIMES: 8,
+    Layout.TEXTS: 4,
+    Layout.DICTIONARY: 8,  # a code, and the offset of its text
+    Layout.LISTS: 8,  # also a text, which counts as a list of one text
+    Layout.MAPS: 4,
+}
+"""Maximum size of a row in a column beside its texts."""
+_LAYOUTS: Final = {
+    column.name: column.field.layout
+    for column in MESSAGE_TABLE
+    if column.field and column.field.presence is not Presence.ALWAYS
+}
+"""The layout of each column that a batch may lack."""
 _CUT_BYTES = RECORDS_BYTES_MAX - (16 << 10)
 """Limit of the bytes of a batch."""
 _TEXTS: Final = [column.name for column in MESSAGE_TABLE if column.field and not column.field.layout.is_number]
@@ -78,10 +96,12 @@ def _sizes(rows: Any) -> Any:
         raise Invalid("a body is empty, expected at least 1 byte; use filter(length(body) > 0)", field="body")
     if len(sizes) and sizes.max() > BODY_BYTES_MAX:
         raise Invalid(f"a body has {sizes.max()} bytes; expected at most {BODY_BYTES_MAX}", field="body")
+    names = rows.schema.names
     for name in _TEXTS:
-        if name in rows.schema.names:
+        if name in names:
             sizes = sizes + encode.text_bytes(rows.column(name))
-    return sizes + _MESSAGE_BYTES
+    used = [_LAYOUTS[name] for name in names if name in _LAYOUTS]
+    return sizes + max(_MESSAGE_BYTES, _STAMPED_BYTES + sum(_ROW_BYTES[layout] for layout in used))
 
 
 def _next_digest(digest: int, batch: SealedBatch) -> int:
