@@ -7,10 +7,12 @@ from unittest import mock
 
 import pytest
 
-from ortoo.client import ClientClosed, Conflict, Invalid, Message, Overloaded, Queue, Unavailable, connect
+from ortoo.client import ClientClosed, Conflict, Invalid, Message, Overloaded, Queue, Unavailable, Unsupported, connect
 from ortoo.client.produce.routes import Route
 from ortoo.common.process.clock import SystemClock
 from ortoo.common.process.retry import Backoff
+from ortoo.common.records import compression
+from ortoo.common.records.compression import Codec
 from tests.unit.client.simulated_store import REFUSALS, TOPIC_ID, Fault, SimulatedStore, producer_to
 
 BODY = b"x" * 1000
@@ -160,6 +162,19 @@ async def test_bodies_and_messages_share_a_batch_and_each_is_refused_alone() -> 
     assert stored == [b"a", b"b", b"c", b"d", b"e", b"f"]
     assert len({receipt.queue for receipt in receipts[:5]}) == 1
     assert receipts[3].message_id == "mine"
+
+
+async def test_messages_that_cannot_be_compressed_are_refused(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Without the library of the codec, each send has its error instead of no outcome."""
+    monkeypatch.setitem(compression._LIBRARIES, Codec.ZSTD, ("no_such_library_here", "zstd"))
+    async with asyncio.timeout(10), producer_to(SimulatedStore(), codec=Codec.ZSTD) as producer:
+        sendings = [producer.enqueue_nowait(body) for body in (b"a", b"", b"c")]
+        for sending, error in zip(sendings, (Unsupported, Invalid, Unsupported), strict=True):
+            with pytest.raises(error):
+                await sending
+        await producer.enqueue(b"d")
+        with pytest.raises(Unsupported):
+            await producer.flush()
 
 
 async def test_a_bare_body_goes_to_the_queue_of_the_least_priority() -> None:

@@ -40,7 +40,7 @@ class ProducerBatch:
     recall_seal: bytes = b""
     """The data for recall handles of a delayed batch."""
     rejected: dict[int, OrtooError] = field(default_factory=dict)
-    """Messages that exceeded a limit and were left out, by row."""
+    """Messages that exceeded a limit or could not be encoded and were left out, by row."""
     _sealed: SealedBatch | None = None
     _waiters: "dict[asyncio.Future[None], None]" = field(default_factory=dict)
 
@@ -63,18 +63,25 @@ class ProducerBatch:
         """
         try:
             self._sealed = encode(messages, sizes, now_ms=now_ms, codec=codec)
-        except Invalid:
-            good = []
+        except OrtooError:
+            good = {}
             for row, message in enumerate(messages):
                 try:
                     message_of(message).check("messages[0]")  # a text for keys would pass alone
                     encode((message,), now_ms=now_ms)
-                    good.append(message)
+                    good[row] = message
                 except Invalid as error:
-                    self.rejected[row] = error
-                    self.unreported.add(self, row, error)
-            self._sealed = encode(good, now_ms=now_ms, codec=codec) if good else None
+                    self._reject(row, error)
+            try:
+                self._sealed = encode(list(good.values()), now_ms=now_ms, codec=codec) if good else None
+            except OrtooError as error:  # of all messages together, such as a missing library
+                for row in good:
+                    self._reject(row, error)
         return self._sealed is not None
+
+    def _reject(self, row: int, error: OrtooError) -> None:
+        self.rejected[row] = error
+        self.unreported.add(self, row, error)
 
     def number(self, producer_id: int, first_sequence: int) -> None:
         """Set the producer id and the sequence, by which the enode recognises a retry."""
