@@ -11,6 +11,7 @@ from ortoo.common.grpc.h2.connection import H2Connection
 from ortoo.common.grpc.h2.limits import WireLimits
 from ortoo.common.grpc.h2.ports import Port
 from ortoo.common.grpc.h2.server import H2Server
+from ortoo.common.grpc.layers.coding import Decoding, Encoding
 from ortoo.common.grpc.layers.error_translation import ErrorTranslation
 from ortoo.common.grpc.layers.layer import Layers
 from ortoo.common.process.clock import SystemClock
@@ -78,7 +79,7 @@ async def both(requests: AsyncIterator[bytes], context: Any) -> AsyncIterator[by
 
 async def to_server(data: bytes) -> None:
     """Let a server read these bytes, then end the connection. Errors: AssertionError if it has a defect."""
-    server = H2Server([Layers([ErrorTranslation()])])
+    server = H2Server([Layers([ErrorTranslation(), Encoding(), Decoding()])])
     handlers: dict[str, Any] = {
         "One": grpc.unary_unary_rpc_method_handler(one),
         "Many": grpc.unary_stream_rpc_method_handler(many),

@@ -2,7 +2,7 @@
 
 import asyncio
 
-from hypothesis import given
+from hypothesis import example, given
 from hypothesis import strategies as st
 
 from tests.hostile.frames import PATHS, to_client, to_server
@@ -63,6 +63,7 @@ def answer(draw: st.DrawFn) -> bytes:
 
 
 @given(st.lists(st.one_of(call(), data(), any_frame()), max_size=20))
+@example([opening(1, headers(PATHS[1])), frame(DATA, 0, 1, bytes(5))])  # a request without bytes, answered by three
 def test_a_server_takes_any_frames(frames: list[bytes]) -> None:
     """Behind the preface of a client."""
     asyncio.run(to_server(PREFACE + frame(SETTINGS, 0, 0) + b"".join(frames)))
