@@ -30,6 +30,7 @@ from ortoo.common.records.columns import (
     KEYS,
     MESSAGE_COLUMNS,
     RARE_COLUMNS,
+    ROW_BYTES,
     TAG,
     Layout,
     MessageColumn,
@@ -67,17 +68,10 @@ _EXTENDED_BYTES: Final = 40
 """The same for messages that are taken in bulk, whose tag and keys are measured together."""
 _BATCH_BYTES: Final = 1024
 """Maximum size of a batch without messages."""
-_ROW_BYTES: Final = {
-    **dict.fromkeys(Layout, 4),
-    Layout.INT8: 1,
-    Layout.TIMES: 8,
-    Layout.DICTIONARY: 8,  # a code, and the offset of its text
-}
-"""Maximum size of a row in a column besides its texts."""
-_RARE_BYTES: Final = max(64, sum(_ROW_BYTES[column.layout] + 1 for column in RARE_COLUMNS))
+_RARE_BYTES: Final = max(64, sum(ROW_BYTES[column.layout] + 1 for column in RARE_COLUMNS))
 """Maximum size of a message's rare columns besides their texts; a bit for validity counts as a byte."""
 _EMPTY_BYTES: Final = 1 + sum(
-    4 if column.layout is Layout.DICTIONARY else _ROW_BYTES[column.layout]
+    4 if column.layout is Layout.DICTIONARY else ROW_BYTES[column.layout]
     for column in RARE_COLUMNS
     if column.presence is not Presence.ALWAYS and column.presence is not Presence.ALL_OR_NONE
 )

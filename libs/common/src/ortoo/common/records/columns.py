@@ -58,6 +58,13 @@ class Presence(StrEnum):
     IF_NOT_ZERO = "if a row is not 0"
 
 
+ROW_BYTES: Final = {
+    **dict.fromkeys(Layout, 4),
+    Layout.INT8: 1,
+    Layout.TIMES: 8,
+    Layout.DICTIONARY: 8,  # a code, and the offset of its text
+}
+"""Maximum size of a row in a column besides its texts."""
 _LARGEST: Final = {Layout.INT8: (1 << 7) - 1, Layout.INT32: (1 << 31) - 1, Layout.TIMES: (1 << 63) - 1}
 
 

@@ -12,7 +12,7 @@ import pyarrow as pa
 import pyarrow.compute as pc
 
 from ortoo.common.errors import Invalid
-from ortoo.common.records.columns import DELIVER_AT, Layout, MessageColumn, Presence
+from ortoo.common.records.columns import DELIVER_AT, ROW_BYTES, Layout, MessageColumn, Presence
 from ortoo.common.records.compression import Codec
 from ortoo.common.records.message import BODY_BYTES_MAX
 from ortoo.common.records.sealed_batch import MESSAGES_MAX, RECORDS_BYTES_MAX, SealedBatch, crc32c
@@ -24,15 +24,7 @@ _MESSAGE_BYTES = 40
 """Upper estimate of a message's bytes beside body and texts, if it has few columns."""
 _STAMPED_BYTES = 16
 """Size of a message's body offset and birth time, and of the bits that tell which texts it has."""
-_ROW_BYTES: Final = {
-    Layout.INT8: 1,
-    Layout.INT32: 4,
-    Layout.TIMES: 8,
-    Layout.TEXTS: 4,
-    Layout.DICTIONARY: 8,  # a code, and the offset of its text
-    Layout.LISTS: 8,  # also a text, which counts as a list of one text
-    Layout.MAPS: 4,
-}
+_ROW_BYTES: Final = ROW_BYTES | {Layout.LISTS: 8}  # a text counts as a list of one text
 """Maximum size of a row in a column beside its texts."""
 _LAYOUTS: Final = {
     column.name: column.field.layout
