@@ -47,7 +47,7 @@ def test_few_zeros_are_written_between_large_groups(tmp_path: Path, monkeypatch:
     monkeypatch.setattr(RealFile, "write", count)
     with SegmentFiles(RealDisk()) as files:
         segment = Segment(files, tmp_path, 0, 16 << 20)
-        segment.create(16 << 20)
+        segment.create()
         for position in range(0, rounds * (large + small), large + small):
             FlushGroup([SegmentPart(segment, position, [bytes(large)])]).write()
             FlushGroup([SegmentPart(segment, position + large, [bytes(small)])]).write()
@@ -63,7 +63,7 @@ def test_large_groups_are_followed_by_no_zeros(
     monkeypatch.setattr(RealFile, "zero_ahead", lambda _, position: found.append(position))
     with SegmentFiles(RealDisk()) as files:
         segment = Segment(files, tmp_path, 0, 1 << 20)
-        segment.create(1 << 20)
+        segment.create()
         FlushGroup([SegmentPart(segment, 0, [bytes(length)])]).write()
         segment.stop_writing()
     assert found == zeroed
@@ -75,7 +75,7 @@ def test_the_end_of_a_full_segment_is_followed_by_no_zeros(tmp_path: Path, monke
     monkeypatch.setattr(RealFile, "zero_ahead", lambda _, position: found.append(position))
     with SegmentFiles(RealDisk()) as files:
         segment = Segment(files, tmp_path, 0, 1 << 20)
-        segment.create(1 << 20)
+        segment.create()
         segment.end = 1_000
         FlushGroup([SegmentPart(segment, 0, [bytes(1_000)])]).write()
     assert not found
@@ -95,7 +95,7 @@ def test_a_disk_without_space_for_zeros_takes_the_frames(
 
     with SegmentFiles(RealDisk()) as files:
         segment = Segment(files, tmp_path, 0, 1 << 20)
-        segment.create(1 << 20)
+        segment.create()
         monkeypatch.setattr(os, "pwritev", refuse_zeros)
         group = FlushGroup([SegmentPart(segment, 0, [b"x" * 1_000])])
         if fails:

@@ -186,6 +186,10 @@ class FaultyDisk:
             raise _fault(error, path)
         self.inner.remove(path)
 
+    def is_shared(self, path: Path) -> bool:
+        """As the disk inside."""
+        return self.inner.is_shared(path)
+
     def sync_directory(self, folder: Path) -> None:
         """Make names durable, or succeed without doing so."""
         if not self.lose_folder_syncs:

@@ -8,6 +8,7 @@ after = disk.crashed(Randomness(7))      # the disk after the power cut
 import errno
 import os
 import threading
+from collections import Counter
 from collections.abc import Iterable, Sequence
 from contextlib import ExitStack
 from pathlib import Path
@@ -102,7 +103,9 @@ class MemoryFile:
 
     def close(self) -> None:
         """Release the file; a second call does nothing."""
-        self._closed = True
+        if not self._closed:
+            self._closed = True
+            self._disk.open_files[self._number] -= 1
 
     def _check(self, *, writing: bool = False) -> None:
         if self._closed or (writing and not self._writable):
@@ -121,6 +124,8 @@ class MemoryDisk:
         self.operations: list[Operation] = []
         self.image = image if image is not None else DiskImage()
         self._record = record
+        self.open_files: Counter[int] = Counter()
+        """The number of descriptors of each open file."""
         self._locked: set[Path] = set()
         self._mutex = threading.RLock()
 
@@ -154,6 +159,7 @@ class MemoryDisk:
                 self.apply(CreateFile(path, number))
             elif number is None:
                 raise _missing(path)
+            self.open_files[number] += 1
             return MemoryFile(self, number, path, writable=writable)
 
     def list(self, folder: Path) -> list[str]:
@@ -185,6 +191,14 @@ class MemoryDisk:
             if self.image.number_of(path) is None:
                 raise _missing(path)
             self.apply(RemoveFile(path))
+
+    def is_shared(self, path: Path) -> bool:
+        """Whether the file is open; it has one name."""
+        with self._mutex:
+            number = self.image.number_of(path)
+            if number is None:
+                raise _missing(path)
+            return self.open_files[number] > 0
 
     def sync_directory(self, folder: Path) -> None:
         """Make created, renamed and removed names in this folder durable."""

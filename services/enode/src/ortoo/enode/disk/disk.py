@@ -10,6 +10,7 @@ import contextlib
 import errno
 import fcntl
 import os
+import signal
 from collections.abc import Iterator, Sequence
 from contextlib import ExitStack
 from dataclasses import dataclass
@@ -27,6 +28,8 @@ ZEROED_BYTES_MAX = 64 << 10
 BUFFERS_PER_WRITE_MAX = 1024  # IOV_MAX of Linux
 FULL = (errno.ENOSPC, errno.EDQUOT)
 """The error numbers of a disk, or a quota, without free space."""
+_F_SETSIG = 10
+"""The command of Linux that chooses the signal for a broken lease."""
 RETRY_AFTER_MS = 1_000
 """The retry delay for a call that needs a descriptor when none is free."""
 
@@ -122,6 +125,12 @@ class Disk(Protocol):
 
     def remove(self, path: Path) -> None:
         """Remove a file's name; durable after `sync_directory` of the folder."""
+
+    def is_shared(self, path: Path) -> bool:
+        """Whether another name or an open descriptor leads to the file too, or the disk cannot tell.
+
+        A reader of such a file would see it change, so it must be removed and not overwritten. Errors: OSError.
+        """
 
     def sync_directory(self, folder: Path) -> None:
         """Make created, renamed and removed names in this folder durable. Errors: NoDescriptor."""
@@ -279,6 +288,22 @@ class RealDisk:
     def remove(self, path: Path) -> None:
         """Remove a file's name."""
         os.remove(path)
+
+    def is_shared(self, path: Path) -> bool:
+        """Count the names, and ask the system for a lease, which it gives only for the only open descriptor."""
+        if not hasattr(fcntl, "F_SETLEASE"):
+            return True
+        with opening(path):
+            descriptor = os.open(path, os.O_RDWR | os.O_CLOEXEC)
+        try:
+            fcntl.fcntl(descriptor, _F_SETSIG, signal.SIGURG)  # ignored; the usual signal ends the process
+            fcntl.fcntl(descriptor, fcntl.F_SETLEASE, fcntl.F_WRLCK)
+            fcntl.fcntl(descriptor, fcntl.F_SETLEASE, fcntl.F_UNLCK)
+            return os.fstat(descriptor).st_nlink != 1
+        except OSError:  # another descriptor is open, or the file system has no leases
+            return True
+        finally:
+            os.close(descriptor)
 
     def sync_directory(self, folder: Path) -> None:
         """Make created, renamed and removed names in this folder durable."""

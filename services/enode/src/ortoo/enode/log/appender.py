@@ -21,6 +21,7 @@ from ortoo.enode.log.frame import (
     FrameHeader,
     FrameKind,
     frame_bytes,
+    may_resemble_frame,
 )
 from ortoo.enode.log.segment import Segment
 
@@ -161,6 +162,7 @@ class Appender(Flusher):
         header = entry.header
         self.stored_at_ms, self.store_open, self.epoch = header.stored_at_ms, header.store_open, header.leader_epoch
         self.active.limit = max(self.active.limit, header.end_position)
+        self.active.is_reusable = False  # the body was not searched for bytes that resemble a frame
         self._put(entry, (frame,), is_copy=True)
 
     def end_segment(self, segment: Segment) -> None:
@@ -233,6 +235,8 @@ class Appender(Flusher):
     def _append(self, entry: FlushEntry, body: tuple[Buffer, ...]) -> None:
         header = entry.header
         body_bytes = header.length + header.prefix_length
+        if self.active.is_reusable and may_resemble_frame(bytes(body[0]) if len(body) == 1 else b"".join(body)):
+            self.active.is_reusable = False
         if padding := frame_bytes(body_bytes) - HEADER_BYTES - body_bytes:
             body = (*body, PADDING[padding])
         self._put(entry, (header.encoded(), *body))

@@ -3,12 +3,14 @@
 from collections.abc import Callable, Iterator
 from dataclasses import dataclass
 
+from ortoo.common.errors import Unsupported
 from ortoo.enode.log.frame import (
     ALIGNMENT_BYTES,
     HEADER_BYTES,
     MAGIC_BYTES,
     BadFrame,
     FrameHeader,
+    StaleFrame,
     body_problem,
     decode_header,
 )
@@ -106,6 +108,24 @@ def walk(
         position = header.end_position
     if hole_at >= 0:
         yield Hole(hole_at, end - hole_at, reason)
+
+
+def find_stale_frame(data: bytes, position: int) -> int:
+    """The position of the first whole header in `data` that belongs to another position; -1 if there is none.
+
+    `data` lies at `position`.
+    """
+    base = position
+    window = ReadWindow(lambda at, length: data[at - base : at - base + length], position + len(data))
+    while (position := window.find_magic(position)) >= 0:
+        try:
+            decode_header(window.bytes_at(position, HEADER_BYTES), position)
+        except StaleFrame:
+            return position
+        except (BadFrame, Unsupported):
+            pass
+        position += ALIGNMENT_BYTES
+    return -1
 
 
 def read_body(read: Read, header: FrameHeader) -> bytes:

@@ -68,6 +68,10 @@ class Segment:
     """The begin of the next segment; None while this one is the last."""
     last_stored_at_ms: int = 0
     is_retired: bool = False
+    is_reusable: bool = False
+    """Whether its file may become a later segment: this process wrote it, and no body in it resembles a frame."""
+    is_reused: bool = False
+    """Whether its file holds bytes of an earlier segment, which the log overwrites."""
     _reading: ReadFile = field(init=False)
     _writing: File | None = None
 
@@ -87,11 +91,15 @@ class Segment:
             self._writing = self.files.open_to_write(self.path)
         return self._writing
 
-    def create(self, size_bytes: int) -> None:
-        """Make the file of a spare segment with synced zeros. Errors: OSError, NoDescriptor."""
-        file = self._writing = self.files.open_to_write(self.path, create=True)
+    def create(self, *, is_reused: bool = False) -> None:
+        """Make the file of a spare segment with its whole size, synced.
+
+        It has zeros, or with `is_reused` the bytes of the earlier segment that it was. Errors: OSError, NoDescriptor.
+        """
+        self.is_reused = is_reused
+        file = self._writing = self.files.open_to_write(self.path, create=not is_reused)
         try:
-            file.allocate(size_bytes)
+            file.allocate(self.limit)
             file.sync_data()
         except OSError:
             self.stop_writing()

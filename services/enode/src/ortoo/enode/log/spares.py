@@ -1,14 +1,22 @@
-"""Spare segments: space is reserved before frames for it are accepted, so a full disk is detected early."""
+"""Spare segments: space is reserved before frames for it are accepted, so a full disk is detected early.
+
+A spare is a file of zeros, or the file of a deleted segment. The pages of a deleted segment are in memory and its
+blocks are allocated, so that writes to it cost less. docs/adr/0030 explains why its old bytes do no harm.
+"""
 
 import contextlib
+from collections.abc import Iterable, Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
 
 from ortoo.common.errors import Overloaded
-from ortoo.enode.disk.disk import FULL
+from ortoo.enode.disk.disk import FULL, NoDescriptor
 from ortoo.enode.disk.segment_files import SegmentFiles
 from ortoo.enode.log.flushing.disk_work import DiskWork
 from ortoo.enode.log.segment import SPARE_SUFFIX, Segment
+
+REUSED_MAX = 4
+"""Maximum number of deleted segments that are kept as spares: retention may delete several at once."""
 
 
 @dataclass(eq=False)
@@ -28,6 +36,8 @@ class SpareSegments:
     """Spares that were made ahead, or were returned or not fetched by a cancelled caller."""
     _number: int = 0
     _making: bool = False
+    _unused: frozenset[Segment] = frozenset()
+    """The reused spares that no segment needed at the last call of `drop_unused`."""
 
     async def prepare(self) -> bool:
         """Make a spare before it is needed; returns whether a spare is ready. A full disk raises no error here."""
@@ -77,17 +87,51 @@ class SpareSegments:
         ready_bytes = sum(one.limit for one in self._available)
         return ready_bytes + (await self.work.run(self.files.disk.space, self.folder)).free_bytes
 
+    def reuse(self, segments: Sequence[Segment]) -> None:
+        """Keep the files of deleted segments as spares, unless they are not wanted or another reader has them open.
+
+        The caller has recorded the log's begin, retired the segments, and removes the files that are not kept. An
+        error of the disk only means that a file is not kept.
+        """
+        for segment in segments:
+            kept = sum(one.is_reused for one in self._available)
+            if kept >= REUSED_MAX or not segment.is_reusable or segment.end is None:
+                continue
+            if (segment.end - segment.base) * 8 < self.segment_bytes * 7:
+                continue
+            spare = self._next(self.segment_bytes)
+            try:
+                self.files.disk.rename(segment.path, spare.path)
+                if self.files.disk.is_shared(spare.path):
+                    self._remove([spare])
+                else:
+                    self._create(spare, is_reused=True)
+            except (OSError, NoDescriptor):
+                self._remove([spare])
+
+    async def drop_unused(self) -> None:
+        """Remove the reused spares that were not used since the last call, because they hold deleted messages."""
+        dropped = self._unused.intersection(self._available)
+        for one in dropped:
+            self._available.remove(one)  # in place, because a thread may append to the list
+        self._unused = frozenset(one for one in self._available if one.is_reused)
+        if dropped:
+            await self.work.run(self._remove, dropped)
+
     def put_back(self, spare: Segment) -> None:
         """Return an unused spare."""
         self._available.append(spare)
 
     def close(self) -> None:
         """Remove unused spares. The next start removes the spares for which this fails."""
-        for spare in self._available:
+        self._remove(self._available)
+        self._available.clear()
+
+    def _remove(self, spares: Iterable[Segment]) -> None:
+        for spare in spares:
             spare.retire()
             with contextlib.suppress(OSError):
                 self.files.disk.remove(spare.path)
-        self._available.clear()
 
     def _fitting(self, size_bytes: int) -> Segment | None:
         return next((one for one in self._available if one.limit >= size_bytes), None)
@@ -101,15 +145,20 @@ class SpareSegments:
                 "space or shorten retention",
                 retry_after_ms=1000,
             )
-        self._number += 1
-        path = self.folder / f"{self._number:06d}{SPARE_SUFFIX}"
-        spare = Segment(self.files, self.folder, 0, size_bytes, source=path)
         try:
-            spare.create(size_bytes)
+            self._create(self._next(size_bytes))
         except OSError as error:
             if error.errno in FULL:
                 self.is_short = True
                 raise Overloaded(f"the disk is full: {error}", retry_after_ms=1000) from error
             raise
         self.is_short = False
+
+    def _next(self, size_bytes: int) -> Segment:
+        self._number += 1
+        path = self.folder / f"{self._number:06d}{SPARE_SUFFIX}"
+        return Segment(self.files, self.folder, 0, size_bytes, source=path, is_reusable=True)
+
+    def _create(self, spare: Segment, *, is_reused: bool = False) -> None:
+        spare.create(is_reused=is_reused)
         self._available.append(spare)

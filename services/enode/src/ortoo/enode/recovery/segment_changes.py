@@ -9,6 +9,7 @@ from ortoo.enode import log_events
 from ortoo.enode.disk.disk import Disk
 from ortoo.enode.disk.durable_mark import DurableMark, read_committed_mark, read_durable_mark
 from ortoo.enode.disk.segment_files import SegmentFiles
+from ortoo.enode.log.scan import find_stale_frame
 from ortoo.enode.log.segment import (
     INDEX_SUFFIX,
     KEYS_SUFFIX,
@@ -56,12 +57,18 @@ def rewrite_unsynced(segment: Segment, position: int, end: int) -> None:
 
 
 def zero_behind(segment: Segment, position: int) -> int:
-    """Overwrite the bytes behind the log's end with zeros, so that they never return; returns their number."""
-    cut = 0
+    """Overwrite the bytes behind the log's end with zeros, so that they never return.
+
+    Returns their number, without those of the earlier segment that the file may have been.
+    """
+    cut, is_new = 0, True
     for at, chunk in _chunks(segment, position, segment.limit):
         if chunk.count(0) != len(chunk):
             segment.writer.write(at - segment.base, [bytes(len(chunk))])
-            cut += len(chunk)
+            if is_new:
+                old_at = find_stale_frame(chunk, at)
+                is_new = old_at < 0
+                cut += len(chunk) if is_new else old_at - at
     return cut
 
 

@@ -182,6 +182,7 @@ class Housekeeping:
         elif count:
             self._rescued_bytes, self._rescued_at = rescued_bytes, self.checkpoints.content
         begin = catalog.segments[count].base if count else self._begin_position
+        await self.appender.spares.drop_unused()
         delete = self.move_log_begin if count else self.delete_below
         await delete(begin)
 
@@ -200,6 +201,7 @@ class Housekeeping:
                 await self.work.run(write_log_begin, self.disk, folder, begin)
                 self._begin_position = position
             begins = {key: queue.begin_offset for key, queue in catalog.queues.items()} if count else {}
+            indexed = [one for one in catalog.segments[:count] if one.base in catalog.contents]
             for _ in range(count):
                 segment = catalog.drop_first_segment()
                 self.reader.forget(segment)
@@ -208,6 +210,8 @@ class Housekeeping:
                 self.deleted_segments += 1
             if count:
                 self.on_deleted(begins)
+            if indexed:
+                await self.work.run(self.appender.spares.reuse, indexed)
             has_removed = await self.work.run(remove_below, self.disk, catalog.active.folder, self._begin_position)
         if has_removed:
             await self._check_disk()

@@ -107,7 +107,7 @@ class FlushGroup:
             file = segment.writer
             length = file.write(part.position - segment.base, part.buffers)
             is_full = segment.end == part.position + length
-            if length <= ZEROED_BYTES_MAX and not is_full:
+            if length <= ZEROED_BYTES_MAX and not is_full and not segment.is_reused:
                 file.zero_ahead(part.position - segment.base + length)
             try:
                 file.sync_data()
