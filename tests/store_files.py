@@ -190,7 +190,13 @@ FILES = (
         "Makes the reserve again, if the disk has space.",
         NEVER_THERE,
     ),
-    StoreFile("`<number>.spare`", r"\d+\.spare", "A future segment, all zeros.", "yes", "Allocates another spare."),
+    StoreFile(
+        "`<number>.spare`",
+        r"\d+\.spare",
+        "A future segment: zeros, or a deleted segment.",
+        "yes",
+        "Allocates another spare.",
+    ),
     StoreFile(
         "`*.tmp`", r".*\.tmp", "A small file that is being written.", "yes", "Starts in the same way as with it."
     ),

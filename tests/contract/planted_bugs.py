@@ -15,7 +15,7 @@ from ortoo.enode.disk.disk import Disk
 from ortoo.enode.disk.log_begin import LogBegin, write_log_begin
 from ortoo.enode.index import survey
 from ortoo.enode.index.survey import SegmentSurvey
-from ortoo.enode.log import scan
+from ortoo.enode.log import scan, spares
 from ortoo.enode.log.appender import Appender
 from ortoo.enode.log.checkpoint import CheckpointSlice
 from ortoo.enode.log.flushing.flush_group import FlushGroup
@@ -192,7 +192,7 @@ def beginning_recorded_too_late(patch: pytest.MonkeyPatch) -> None:
             write_log_begin(*removed.pop())
         return count
 
-    patch.setattr(housekeeping, "remove_below", remove)
+    patch.setattr(spares, "remove_below", remove)
 
 
 def small_files_not_synced(patch: pytest.MonkeyPatch) -> None:

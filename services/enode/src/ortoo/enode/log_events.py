@@ -223,8 +223,8 @@ REPLICA_REPORT_FAILED_RETRYING = warning(
 STORE_OPENED = info(
     "store_opened",
     "The store was opened.",
-    "None. `clean` is true after a graceful stop. `truncated_bytes` above zero means that an unacknowledged tail was "
-    "truncated.",
+    "None. `clean` is true after a graceful stop. `truncated_bytes` is the length of an unacknowledged tail that was "
+    "truncated. If the file is that of a deleted segment, bytes of one old frame may count, too.",
 )
 FOREIGN_SEGMENT_IGNORED = error(
     "foreign_segment_ignored",

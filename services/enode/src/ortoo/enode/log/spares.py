@@ -1,7 +1,7 @@
 """Spare segments: space is reserved before frames for it are accepted, so a full disk is detected early.
 
-A spare is a file of zeros, or the file of a deleted segment. The pages of a deleted segment are in memory and its
-blocks are allocated, so that writes to it cost less. docs/adr/0030 explains why its old bytes do no harm.
+A spare is a file of zeros, or the file of a deleted segment. Writes to the latter cost less, because its pages are in
+memory and its blocks are written. Decision 30 (docs/adr) explains why its old bytes do no harm.
 """
 
 import contextlib
@@ -13,7 +13,7 @@ from ortoo.common.errors import Overloaded
 from ortoo.enode.disk.disk import FULL, NoDescriptor
 from ortoo.enode.disk.segment_files import SegmentFiles
 from ortoo.enode.log.flushing.disk_work import DiskWork
-from ortoo.enode.log.segment import SPARE_SUFFIX, Segment
+from ortoo.enode.log.segment import SPARE_SUFFIX, Segment, remove_below
 
 REUSED_MAX = 4
 """Maximum number of deleted segments that are kept as spares: retention may delete several at once."""
@@ -87,12 +87,17 @@ class SpareSegments:
         ready_bytes = sum(one.limit for one in self._available)
         return ready_bytes + (await self.work.run(self.files.disk.space, self.folder)).free_bytes
 
-    def reuse(self, segments: Sequence[Segment]) -> None:
-        """Keep the files of deleted segments as spares, unless they are not wanted or another reader has them open.
+    def delete_below(self, position: int, indexed: Sequence[Segment]) -> int:
+        """Remove the segments below `position`; returns the number of removed files. Errors: OSError.
 
-        The caller has recorded the log's begin, retired the segments, and removes the files that are not kept. An
-        error of the disk only means that a file is not kept.
+        Some of those with index files (`indexed`) are kept as spares. A segment without one may still be truncated. The
+        caller has recorded the log's begin and retired the segments.
         """
+        self._reuse(indexed)
+        return remove_below(self.files.disk, self.folder, position)
+
+    def _reuse(self, segments: Sequence[Segment]) -> None:
+        """Keep the files that may be overwritten. After an error of the disk, a file is not kept."""
         for segment in segments:
             kept = sum(one.is_reused for one in self._available)
             if kept >= REUSED_MAX or not segment.is_reusable or segment.end is None:

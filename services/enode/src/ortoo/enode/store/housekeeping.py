@@ -23,7 +23,7 @@ from ortoo.enode.index.key_process import KeyIndex
 from ortoo.enode.index.key_search import LogStretch
 from ortoo.enode.log.appender import Appender
 from ortoo.enode.log.queue_index import QueueKey, SegmentContents
-from ortoo.enode.log.segment import INDEX_SUFFIX, KEYS_SUFFIX, Segment, remove_below, segment_bases, segment_name
+from ortoo.enode.log.segment import INDEX_SUFFIX, KEYS_SUFFIX, Segment, segment_bases, segment_name
 from ortoo.enode.log.settings import RETENTION_SETTINGS, StoreSettings
 from ortoo.enode.log.space_trend import SpaceTrend
 from ortoo.enode.reading.reader import Reader
@@ -88,7 +88,7 @@ class Housekeeping:
         self.marking = asyncio.Lock()
         """Held while the durable mark is written or the log is truncated; a mark beyond the end claims lost data."""
         self._deleting = asyncio.Lock()
-        """Held while segments are deleted: retention and the replication protocol both request it."""
+        """Held while segments are counted and deleted: retention and the replication protocol both request it."""
         self._marked_position, self._marked_committed, self._marked_s = -1, -1, 0.0
         self.checkpoints = Checkpoints(
             appender=appender, catalog=catalog, state=self.state, size_bytes=self.state_bytes
@@ -182,16 +182,11 @@ class Housekeeping:
         elif count:
             self._rescued_bytes, self._rescued_at = rescued_bytes, self.checkpoints.content
         begin = catalog.segments[count].base if count else self._begin_position
-        await self.appender.spares.drop_unused()
         delete = self.move_log_begin if count else self.delete_below
         await delete(begin)
 
     async def delete_below(self, position: int) -> None:
-        """Delete the sealed segments that end at or below a position, and files that an earlier run could not remove.
-
-        Two callers may request the same deletion: retention, and the replication protocol. The segments are counted
-        under the lock, so that the second caller finds the first one's work done.
-        """
+        """Delete the sealed segments that end at or below a position, and files that an earlier run left."""
         catalog = self.catalog
         async with self._deleting:
             count = sum(one.end is not None and one.end <= position for one in catalog.segments[:-1])
@@ -210,9 +205,7 @@ class Housekeeping:
                 self.deleted_segments += 1
             if count:
                 self.on_deleted(begins)
-            if indexed:
-                await self.work.run(self.appender.spares.reuse, indexed)
-            has_removed = await self.work.run(remove_below, self.disk, catalog.active.folder, self._begin_position)
+            has_removed = await self.work.run(self.appender.spares.delete_below, self._begin_position, indexed)
         if has_removed:
             await self._check_disk()
 
@@ -364,6 +357,7 @@ class Housekeeping:
             appender.retry()
 
     async def _request_retention(self) -> None:
+        await self.appender.spares.drop_unused()
         self._retention_due.set()
 
     async def _run_on(self, event: asyncio.Event, *steps: Callable[[], Awaitable[None]]) -> None:
