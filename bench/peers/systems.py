@@ -22,6 +22,7 @@ IN_FLIGHT, IN_FLIGHT_OF_PYTHON = (1, 16, 64), (1, 16)
 THREADS, BATCH = 16, 32
 STEADY_PER_S = 200
 WAYS, WAYS_OF_THREE = ("many", "each", "tasks", "read", "steady"), ("many", "steady")
+BULK_SENDS = ("many", "each")
 TICK_S = 1 / os.sysconf("SC_CLK_TCK")
 """The unit of measured processor time: zero means less than one tick."""
 SETTLE_S = 1.0
@@ -185,12 +186,19 @@ class Bulk(System):
         return figures
 
     async def measure(self, plan: Plan) -> Figures:
-        """Every way of every topic; reading takes the whole time of the plan, the others half of it."""
-        return {
-            f"{topic} {way}": await self._run(topic, way, plan.seconds if way == "read" else plan.seconds / 2)
-            for topic, ways in self._ways.items()
-            for way in ways
-        }
+        """Every way of every topic; reading takes the whole time of the plan, the others half of it.
+
+        Bulk sends are measured after a window that does not count, because memory is slow after a pause.
+        """
+        figures: Figures = {}
+        for topic, ways in self._ways.items():
+            for way in ways:
+                if way in BULK_SENDS:
+                    await self._run(topic, way, plan.window_s)
+                figures[f"{topic} {way}"] = await self._run(
+                    topic, way, plan.seconds if way == "read" else plan.seconds / 2
+                )
+        return figures
 
     async def _run(self, topic: str, way: str, seconds: float) -> Figures:
         command = (self._client, way, self._servers.address, topic, seconds, STEADY_PER_S)
