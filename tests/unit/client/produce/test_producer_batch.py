@@ -40,8 +40,8 @@ async def test_a_message_that_was_left_out_shifts_those_behind_it() -> None:
         await batch.send_future(1)
 
 
-async def test_keys_are_refused_alone_if_only_some_messages_have_a_text() -> None:
-    """A text is a key only if all messages have one. Otherwise its message is left out, and the others are stored."""
+async def test_a_message_with_a_text_for_keys_is_refused_alone() -> None:
+    """Its message is left out, and the others are stored."""
     batch = ProducerBatch(QUEUE, 7, asyncio.get_running_loop().create_future(), 10.0)
     assert batch.encode([b"a", Message(b"b", keys="text"), b"", Message(b"c")], now_ms=1, codec=Codec.NONE)
     batch.complete(100, 5)

@@ -92,11 +92,11 @@ def test_views_answer_by_row_and_in_bulk_alike() -> None:
 
 
 def test_bulk_encoding_is_encoding() -> None:
-    """Bodies give the same bytes as messages, and texts instead of tuples of keys the bytes of one key each."""
+    """Bodies give the same bytes as messages, and lists of keys the bytes of tuples."""
     bodies = [b"1", b"22", b"333"]
     assert encode(bodies, now_ms=1) == encode([Message(body) for body in bodies], now_ms=1)
-    assert encode([Message(body, "t", key) for body, key in zip(bodies, "abc", strict=True)], now_ms=1) == encode(
-        [Message(body, "t", (key,)) for body, key in zip(bodies, "abc", strict=True)], now_ms=1
+    assert encode([Message(body, "t", ["k"]) for body in bodies], now_ms=1) == encode(
+        [Message(body, "t", ("k",)) for body in bodies], now_ms=1
     )
     assert encode([b"1", Message(b"22", "t"), b"333"], now_ms=1) == encode(
         [Message(b"1"), Message(b"22", "t"), Message(b"333")], now_ms=1

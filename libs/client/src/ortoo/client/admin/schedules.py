@@ -76,6 +76,8 @@ class ScheduleAdmin:
         schedule whose rule stays the same continues.
         Errors: Invalid, AlreadyExists (another definition), NotFound (the topic), Conflict (too many schedules).
         """
+        sent = message_of(message)
+        sent.check()
         request = schedule_pb2.CreateScheduleRequest(
             topic=topic,
             name=name,
@@ -83,7 +85,7 @@ class ScheduleAdmin:
             timezone=timezone,
             period_ms=_milliseconds(every),
             catch_up=_CATCH_UPS.number(catch_up),
-            message=write(record_pb2.Message, message_of(message)),
+            message=write(record_pb2.Message, sent),
             replace=replace,
         )
         return _schedule_info((await self._call("CreateSchedule", request)).schedule)

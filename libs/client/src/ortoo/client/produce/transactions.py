@@ -137,6 +137,8 @@ class TransactionalProducer(Openable):
             return await self._begin([stamp(message) for message in messages], check_after_ms)
 
     async def _begin(self, messages: Sequence[Message], check_after_ms: int) -> Transaction:
+        for row, message in enumerate(messages):
+            message.check(f"messages[{row}]")
         queue = self._queue(messages)
         request = producer_pb2.BeginTransactionRequest(
             topic=self._topic,

@@ -76,6 +76,8 @@ _EMPTY_BYTES: Final = 1 + sum(
     if column.presence is not Presence.ALWAYS and column.presence is not Presence.ALL_OR_NONE
 )
 """Maximum size of a plain message's empty rows in the rare columns of other messages; the validity bits are a byte."""
+_WRONG_TYPE: Final = (TypeError, AttributeError, ValueError)
+"""The errors of the bounds for a value of a wrong type."""
 _STAMPED: Final = tuple((column, ()) for column in MESSAGE_COLUMNS if column.presence is Presence.ALWAYS)
 _RARE_TEXTS: Final = [
     (place, column.layout) for place, column in enumerate(RARE_COLUMNS) if not column.layout.is_number
@@ -113,19 +115,25 @@ def encode(
 
 
 def encoded_bytes_bound(message: Message) -> int:
-    """Return the maximum number of bytes that the message adds to an uncompressed batch; an empty batch has 1 KiB."""
-    size = len(message.body) + MESSAGE_BYTES
-    if message.tag:
-        size += len(message.tag) * 4 + 4
-    for key in message.keys:
-        size += len(key) * 4 + 4
-    rare = message.rare
-    if rare is not NO_RARE_FIELDS:
-        size += _RARE_BYTES
-        for place, layout in _RARE_TEXTS:
-            if value := rare[place]:
-                size += _texts_bound(value, layout)
-    return size
+    """Return the maximum number of bytes that the message adds to an uncompressed batch; an empty batch has 1 KiB.
+
+    A message with a value of a wrong type counts as empty, because `encode` refuses it.
+    """
+    try:
+        size = len(message.body) + MESSAGE_BYTES
+        if message.tag:
+            size += len(message.tag) * 4 + 4
+        if keys := message.keys:
+            size += (len(keys) + len("".join(keys))) * 4  # `len` first, because it refuses what can be read only once
+        rare = message.rare
+        if rare is not NO_RARE_FIELDS:
+            size += _RARE_BYTES
+            for place, layout in _RARE_TEXTS:
+                if value := rare[place]:
+                    size += _texts_bound(value, layout)
+        return size
+    except _WRONG_TYPE:
+        return MESSAGE_BYTES
 
 
 def _texts_bound(value: Any, layout: Layout) -> int:
@@ -188,7 +196,7 @@ def _values(messages: Sequence[Message]) -> Iterable[tuple[MessageColumn[Any], S
     """The columns of a batch with these messages, and their values. The birth times are empty if no message has one."""
     if not messages:
         return _STAMPED
-    tags, keys = [message.tag for message in messages], _keys(messages)
+    tags, keys = [message.tag for message in messages], [message.keys for message in messages]
     rare = [message.rare for message in messages]
     if rare.count(NO_RARE_FIELDS) == len(rare):
         return (*_STAMPED, (TAG, tags), (KEYS, keys))
@@ -204,17 +212,10 @@ def _values(messages: Sequence[Message]) -> Iterable[tuple[MessageColumn[Any], S
     return used
 
 
-def _keys(messages: Sequence[Message]) -> Sequence[Sequence[str]]:
-    """Each message's keys. If every message has a text instead of a tuple of keys, the text is its only key."""
-    keys = [message.keys for message in messages]
-    is_text = bool(keys) and isinstance(keys[0], str) and set(map(type, keys)) == {str}
-    return [(str(key),) for key in keys] if is_text else keys
-
-
 def _explain(messages: Sequence[Message], limits: text_rules.MessageLimits) -> None:
     """Check each message and raise Invalid for the first that breaks a limit on its own."""
-    for row, (message, keys) in enumerate(zip(messages[:MESSAGES_MAX], _keys(messages), strict=False)):
-        check_parts(message.body, message.tag, keys, message.rare, f"messages[{row}]", limits)
+    for row, message in enumerate(messages[:MESSAGES_MAX]):
+        check_parts(message.body, message.tag, message.keys, message.rare, f"messages[{row}]", limits)
 
 
 class BatchBuilder:
@@ -280,7 +281,10 @@ class BatchBuilder:
             messages = _usual(messages)  # type: ignore[arg-type]
             if not messages:
                 return 0
-            sizes, extra = [len(message.body) for message in messages], _extra_bytes(messages)
+            try:
+                sizes, extra = [len(message.body) for message in messages], _extra_bytes(messages)
+            except _WRONG_TYPE:
+                sizes, extra = list(map(encoded_bytes_bound, messages)), 0
         extra += self._row_bytes - MESSAGE_BYTES
         count, total = len(sizes), sum(sizes) + extra * len(sizes)
         if total > room:
@@ -329,7 +333,7 @@ def _usual(messages: Sequence[Message]) -> Sequence[Message]:
 def _extra_bytes(messages: Sequence[Message]) -> int:
     """The maximum size of a message besides its body."""
     tags = {message.tag for message in messages}
-    keys = [message.keys for message in messages if message.keys]
+    keys = [several for message in messages if (several := message.keys)]
     longest_tag = max([len(tag) for tag in tags if tag], default=0)
-    longest_keys = max([sum(map(len, several)) + len(several) for several in keys], default=0)
+    longest_keys = max([len(several) + len("".join(several)) for several in keys], default=0)
     return _EXTENDED_BYTES + 4 * longest_tag + 4 * longest_keys

@@ -110,7 +110,7 @@ class Message(ColumnFields):
         if self.tag is not None:
             parts.append(f"tag={self.tag!r}")
         if self.keys:
-            parts.append(f"keys={tuple(self.keys)!r}")
+            parts.append(f"keys={self.keys!r}")
         parts += [
             f"{name}={value!r}"
             for name, value in self.rare._asdict().items()
@@ -176,13 +176,12 @@ def _checked_texts(column: MessageColumn[Any], value: Any, field: str, limits: M
     if layout is Layout.MAPS:
         check_map(value, rule, path, limits)
         return (*value, *value.values())
-    if not isinstance(value, (tuple, list)):
-        given = type(value).__name__
-        raise Invalid(f"{column.name} are a {given}; give a tuple of texts, such as ('a',)", field=path)
-    for at, text in enumerate(value):
+    rule.check_list(value, path)
+    texts: Sequence[str] = value
+    for at, text in enumerate(texts):
         if not rule.quickly_holds(text):
             rule.check(text, f"{path}[{at}]")
-    return value
+    return texts
 
 
 def check_body(body: object, field: str) -> None:

@@ -132,6 +132,14 @@ class TextRule:
         if size > self.bytes_max:
             raise Invalid(f"the {self.what} has {size} bytes as UTF-8; at most {self.bytes_max} fit", field=field)
 
+    def check_list(self, texts: object, field: str) -> None:
+        """Raise Invalid, naming `field`, unless `texts` is a tuple or a list. Its texts are not checked."""
+        if not isinstance(texts, (tuple, list)):
+            raise Invalid(
+                f"{self.what}s are a {type(texts).__name__}; give a tuple or a list of texts, such as ('a',)",
+                field=field,
+            )
+
     def quickly_holds(self, text: object) -> bool:
         """A fast check of one text. True means that it certainly keeps the rule; False means that `check` decides."""
         return (

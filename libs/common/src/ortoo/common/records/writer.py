@@ -153,8 +153,9 @@ def dictionary_column(texts: Sequence[str | None], rule: TextRule) -> Written:
 
 def list_column(lists: Sequence[Sequence[str]], rule: TextRule) -> Written:
     """Write lists in Arrow's list<utf8> layout; no bytes if all are empty. Raises Invalid if a text breaks the rule."""
-    if str in set(map(type, lists)):
-        raise Invalid(f"got a text; expected a tuple of {rule.what}s, such as ('a',)", field=f"{rule.what}s")
+    if not set(map(type, lists)) <= _LISTS:
+        for several in lists:
+            rule.check_list(several, f"{rule.what}s")
     texts = list(chain.from_iterable(lists))
     if not texts:
         return NOTHING
@@ -196,6 +197,8 @@ def _texts(texts: list[str], rule: TextRule, check: list[str] | None = None, val
     return nested(validity, offsets_buffer(sizes), data), longest
 
 
+_LISTS: Final = {tuple, list}
+"""The usual types of a row's texts. Others, such as a text or a generator, are checked row by row."""
 _CODES: Final = {Layout.INT8: "b", Layout.INT32: "i", Layout.TIMES: "q"}
 """The format of a number in `struct`."""
 _TEXT_WRITERS: Final[dict[Layout, Callable[[Sequence[Any], TextRule], Written]]] = {
