@@ -280,6 +280,22 @@ async def test_requests_share_batches_again_when_those_that_go_apart_have_failed
     assert [stored.batch.count for stored in enode.queues[0]] == [3]
 
 
+@pytest.mark.parametrize("place", [0, 2_000, 3_999])
+async def test_plain_messages_among_others_make_batches_that_fit(place: int) -> None:
+    """A plain message has empty rows in the columns of the others, so fewer fit. No batch is refused and sent apart."""
+    enode = FakeEnode()
+    batcher = batcher_to(enode)
+    messages = [Message(b"x" * 228)] * 4_000
+    messages[place] = Message(
+        b"x", message_group="g", properties={"p": "v"}, message_id="m", born_host="h", trace_context="t", expire_at_ms=9
+    )
+    sent = [put(batcher, messages[at : at + 10]) for at in range(0, len(messages), 10)]
+    await batcher.drain()
+    assert [future.result() for future in sent] == list(range(0, len(messages), 10))
+    assert len(enode.seen) == 2
+    assert len(enode.seen[0].records) > 800_000, "it is filled"
+
+
 async def test_what_waits_is_bounded() -> None:
     """Beyond the bound senders are throttled, and none of their messages are kept."""
     batcher = batcher_to(FakeEnode(), waiting_bytes_max=1000)

@@ -76,6 +76,17 @@ async def test_idle_time_spreads_single_messages_over_all_queues() -> None:
     assert sorted(placed) == [0, 0, 1, 1, 2, 2, 3, 3]
 
 
+async def test_a_request_whose_batch_would_be_too_large_is_refused_before_it_is_sent() -> None:
+    """A message with rare fields enlarges the plain messages of its request. The error gives the size and the limit."""
+    enode, large = FakeEnode(), Message(b"x", "t", ("k",), properties={"p": "v"}, message_id="m", expire_at_ms=9)
+    async with Background("test") as background:
+        publisher = publisher_to(enode, background)
+        assert len(await publisher.publish("t", [Message(b"x" * 228)] * 4_000, None)) == 4_000
+        with pytest.raises(Invalid, match=r"4001 messages with up to \d+ bytes in all; send at most 1048576"):
+            await publisher.publish("t", [*[Message(b"x" * 228)] * 4_000, large], None)
+    assert [batch.count for batch in enode.seen] == [4_000]
+
+
 async def test_messages_of_one_moment_share_batches() -> None:
     """Single messages that come in one iteration of the event loop are one append, and get consecutive offsets."""
     enode = FakeEnode()

@@ -50,12 +50,15 @@ from ortoo.common.records.view import RecordBatchView, open_batch
 from ortoo.common.records.writer import batch_bytes, offsets_buffer, times_buffer, write_column
 
 __all__ = [
+    "BATCH_BYTES",
+    "EMPTY_BYTES",
     "MESSAGE_BYTES",
     "BatchBuilder",
     "Codec",
     "Message",
     "RecordBatchView",
     "SealedBatch",
+    "batch_bytes_bound",
     "encode",
     "encoded_bytes_bound",
     "open_batch",
@@ -66,11 +69,11 @@ MESSAGE_BYTES: Final = 28
 """Maximum size of a message's offsets, born-at and tag code, besides its body and texts."""
 _EXTENDED_BYTES: Final = 40
 """The same for messages that are taken in bulk, whose tag and keys are measured together."""
-_BATCH_BYTES: Final = 1024
+BATCH_BYTES: Final = 1024
 """Maximum size of a batch without messages."""
 _RARE_BYTES: Final = max(64, sum(ROW_BYTES[column.layout] + 1 for column in RARE_COLUMNS))
 """Maximum size of a message's rare columns besides their texts; a bit for validity counts as a byte."""
-_EMPTY_BYTES: Final = 1 + sum(
+EMPTY_BYTES: Final = 1 + sum(
     4 if column.layout is Layout.DICTIONARY else ROW_BYTES[column.layout]
     for column in RARE_COLUMNS
     if column.presence is not Presence.ALWAYS and column.presence is not Presence.ALL_OR_NONE
@@ -134,6 +137,13 @@ def encoded_bytes_bound(message: Message) -> int:
         return size
     except _WRONG_TYPE:
         return MESSAGE_BYTES
+
+
+def batch_bytes_bound(messages: Sequence[Message]) -> int:
+    """Return the maximum size of an uncompressed batch of these messages."""
+    size = BATCH_BYTES + sum(map(encoded_bytes_bound, messages))
+    plain_count = [message.rare for message in messages].count(NO_RARE_FIELDS)
+    return size if plain_count == len(messages) else size + plain_count * EMPTY_BYTES
 
 
 def _texts_bound(value: Any, layout: Layout) -> int:
@@ -230,7 +240,7 @@ class BatchBuilder:
         self._messages: list[Message | bytes] = []
         self._sizes: list[int] = []
         """The sizes of the bare bodies that `extend` has taken."""
-        self.size_bytes = _BATCH_BYTES
+        self.size_bytes = BATCH_BYTES
         """The maximum size of the batch, uncompressed."""
         self._exclusive = 0
         self._row_bytes = MESSAGE_BYTES
@@ -255,8 +265,8 @@ class BatchBuilder:
             else:
                 exclusive = exclusive_columns(rare)
                 if row_bytes == MESSAGE_BYTES:
-                    row_bytes += _EMPTY_BYTES
-                    size += _EMPTY_BYTES * row  # all messages before it are plain
+                    row_bytes += EMPTY_BYTES
+                    size += EMPTY_BYTES * row  # all messages before it are plain
         if not row:
             self._exclusive = exclusive
         elif size > self._bytes_max or exclusive != self._exclusive or row >= self._messages_max:
@@ -306,7 +316,7 @@ class BatchBuilder:
 
         The second list has their sizes if all are bare bodies that `extend` has taken; otherwise it is empty.
         """
-        messages, self._messages, self.size_bytes = self._messages, [], _BATCH_BYTES
+        messages, self._messages, self.size_bytes = self._messages, [], BATCH_BYTES
         sizes, self._sizes, self._row_bytes = self._sizes, [], MESSAGE_BYTES
         return messages, sizes if len(sizes) == len(messages) else []
 

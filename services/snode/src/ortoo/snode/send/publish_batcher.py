@@ -11,7 +11,7 @@ from ortoo.common.process.containment import as_ortoo_error
 from ortoo.common.process.memory_budget import MemoryShare
 from ortoo.common.process.randomness import Randomness
 from ortoo.common.process.retry import Backoff
-from ortoo.common.records.batch import encode, encoded_bytes_bound
+from ortoo.common.records.batch import BATCH_BYTES, EMPTY_BYTES, encode, encoded_bytes_bound
 from ortoo.common.records.message import Message
 from ortoo.common.records.sealed_batch import MESSAGES_MAX, RECORDS_BYTES_MAX, SealedBatch
 from ortoo.common.records.text_rules import REQUEST_LIMITS
@@ -19,9 +19,6 @@ from ortoo.snode.cluster.routes import Queue, Topic
 from ortoo.snode.enodes.link import AppendedBatch, EnodeLinks, explain_error
 from ortoo.snode.enodes.serial_batcher import SerialBatcher
 from ortoo.snode.send.ambiguous_outcome import AmbiguousOutcome
-
-BATCH_OVERHEAD_BYTES = 1024
-"""Fixed memory of a batch."""
 
 
 @dataclass(slots=True)
@@ -145,11 +142,11 @@ class PublishBatcher(SerialBatcher):
     def _take_batch(self) -> list[_PendingMessages]:
         """Take the requests that fit into one batch. No request is split."""
         part: list[_PendingMessages] = []
-        size, count = BATCH_OVERHEAD_BYTES, 0
+        size, count = BATCH_BYTES, 0
         while self._waiting:
             item = self._waiting[0]
             count += len(item.messages)
-            size += item.size_bytes
+            size += item.size_bytes + len(item.messages) * EMPTY_BYTES  # as if all were plain, and one more were not
             if part and (self._single_count or count > MESSAGES_MAX or size > RECORDS_BYTES_MAX):
                 break
             part.append(self._waiting.popleft())

@@ -16,7 +16,7 @@ from ortoo.common.groups.queue_choice import queue_of_group
 from ortoo.common.groups.requests import RequestOptions
 from ortoo.common.process.memory_budget import MemoryShare
 from ortoo.common.process.retry import Backoff
-from ortoo.common.records.batch import encode, encoded_bytes_bound
+from ortoo.common.records.batch import batch_bytes_bound, encode
 from ortoo.common.records.message import Message
 from ortoo.common.records.message_id import message_id_text
 from ortoo.common.records.sealed_batch import MESSAGES_MAX, RECORDS_BYTES_MAX
@@ -27,7 +27,7 @@ from ortoo.snode.cluster.runtime import Runtime
 from ortoo.snode.enodes.link import EnodeLinks, explain_error
 from ortoo.snode.send.ambiguous_outcome import AmbiguousOutcome
 from ortoo.snode.send.delayed import delayed_message_id, make_recall_handle
-from ortoo.snode.send.publish_batcher import BATCH_OVERHEAD_BYTES, PublishBatcher, QueueChoice
+from ortoo.snode.send.publish_batcher import PublishBatcher, QueueChoice
 from ortoo.snode.send.queue_choice import (
     DEDUP_ID,
     ID_BYTES_MAX,
@@ -379,10 +379,7 @@ def _check_batch(messages: Sequence[Message]) -> None:
     for row, message in enumerate(messages):
         if (chosen := message.properties.get(DEDUP_ID)) is not None and not 1 <= len(chosen.encode()) <= ID_BYTES_MAX:
             raise Invalid(f"give 1 to {ID_BYTES_MAX} bytes", field=f"messages[{row}].properties['{DEDUP_ID}']")
-    if (
-        len(messages) > 1
-        and (size := BATCH_OVERHEAD_BYTES + sum(map(encoded_bytes_bound, messages))) > RECORDS_BYTES_MAX
-    ):
+    if len(messages) > 1 and (size := batch_bytes_bound(messages)) > RECORDS_BYTES_MAX:
         raise Invalid(
             f"{len(messages)} messages with up to {size} bytes in all; send at most {RECORDS_BYTES_MAX} bytes at once",
             field="messages",
