@@ -37,6 +37,23 @@ async def test_a_request_times_out_at_its_time(broker: Broker, mq: Client) -> No
         assert 600_000 <= broker.clock.now_ms() - begun_ms < 601_000
 
 
+@pytest.mark.parametrize("size", [3_000, 4_060, 4_096, 8_100])
+async def test_many_requests_of_one_moment_share_calls_that_fit(mq: Client, size: int) -> None:
+    """The snode adds properties to each request, so a call has fewer requests than messages would fit."""
+
+    async def handle(message: PoppedMessage) -> None:
+        await message.reply(b"!")
+
+    async with (
+        mq.pop_consumer("g", "jobs") as consumer,
+        Background("replier") as background,
+        mq.producer("jobs") as producer,
+    ):
+        background.spawn("run", consumer.run(handle, concurrency=64))
+        replies = await asyncio.gather(*[producer.request(b"x" * size, timeout_s=60) for _ in range(600)])
+    assert {reply.body for reply in replies} == {b"!"}
+
+
 async def test_a_request_without_a_snode_times_out_at_its_time(broker: Broker, mq: Client) -> None:
     """The error tells that no snode has confirmed the request."""
     async with mq.producer("jobs") as producer, Background("ask") as background:

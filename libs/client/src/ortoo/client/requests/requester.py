@@ -13,14 +13,15 @@ from ortoo.client.core.closed import ClientClosed
 from ortoo.client.core.connection import Connection
 from ortoo.client.requests.replies import RequestTimeout
 from ortoo.common.errors import Forbidden, Invalid, OrtooError, Overloaded, Unavailable
-from ortoo.common.groups.requests import TIMEOUT_MS_MAX
+from ortoo.common.groups.requests import TIMEOUT_MS_MAX, RequestOptions
 from ortoo.common.grpc.messages import write
 from ortoo.common.grpc.request_batcher import RequestBatcher
 from ortoo.common.logs.logger import get_logger
 from ortoo.common.process.background import Background
-from ortoo.common.records.batch import encoded_bytes_bound
+from ortoo.common.records.batch import BATCH_BYTES, encoded_bytes_bound
 from ortoo.common.records.message import Message, message_of
 from ortoo.common.records.message_fields import exclusive_columns
+from ortoo.common.records.sealed_batch import RECORDS_BYTES_MAX
 from ortoo.v1 import producer_pb2, record_pb2
 from ortoo.v1.producer_pb2_grpc import ProducerServiceStub
 
@@ -39,7 +40,7 @@ SPECIAL_PUBLISHES_MAX = 64
 
 Otherwise a snode could store the call in part, and a retry for one request would store the others again.
 """
-PUBLISH_BYTES_MAX = 1 << 20
+PUBLISH_BYTES_MAX = RECORDS_BYTES_MAX - BATCH_BYTES
 MESSAGE_BYTES_MIN = PUBLISH_BYTES_MAX // 256
 """The least size with which a message counts, so that a call has at most 256 messages."""
 _log = get_logger("requester")
@@ -77,10 +78,14 @@ class _Sent:
     """One request on its way to a snode."""
 
     message: Message
-    correlation_id: str
-    timeout_ms: int
+    options: RequestOptions
     deadline_s: float
-    size_bytes: int
+
+    @property
+    def size_bytes(self) -> int:
+        """The size with which the request counts in a call, at least that of the stored message."""
+        properties = {**self.message.properties, **self.options.properties()}
+        return max(MESSAGE_BYTES_MIN, encoded_bytes_bound(self.message.replace(properties=properties)))
 
     @property
     def is_plain(self) -> bool:
@@ -161,11 +166,9 @@ class Requester:
     async def _send(self, topic: str, message: Message, correlation_id: str, timeout_s: float) -> None:
         """Store the request. After a lost answer it is sent again, and may then be stored twice."""
         deadline_s = self._connection.clock.monotonic_s() + timeout_s
-        await self._register()
-        size_bytes = max(MESSAGE_BYTES_MIN, encoded_bytes_bound(message))
-        sent = _Sent(message, correlation_id, round(timeout_s * 1000), deadline_s, size_bytes)
+        options = RequestOptions(correlation_id, await self._register(), round(timeout_s * 1000))
         try:
-            await self._store(topic, sent)
+            await self._store(topic, _Sent(message, options, deadline_s))
         except Unavailable as error:
             if self._is_closed:
                 raise _closed_error() from None
@@ -198,18 +201,12 @@ class Requester:
 
     async def _publish(self, topic: str, sent: Sequence[_Sent]) -> list[None]:
         """Store requests of one topic, without those that have ended meanwhile."""
-        waiting = [one for one in sent if one.correlation_id in self._waiting]
+        waiting = [one for one in sent if one.options.correlation_id in self._waiting]
         if waiting:
-            reply_to = await self._register()
             request = producer_pb2.PublishRequest(
                 topic=topic,
                 messages=[write(record_pb2.Message, one.message) for one in waiting],
-                requests=[
-                    producer_pb2.RequestOptions(
-                        correlation_id=one.correlation_id, reply_to=reply_to, timeout_ms=one.timeout_ms
-                    )
-                    for one in waiting
-                ],
+                requests=[write(producer_pb2.RequestOptions, one.options) for one in waiting],
             )
             deadline_s = max(one.deadline_s for one in waiting)
             await self._connection.call(ProducerServiceStub, "Publish", request, deadline_s=deadline_s)
