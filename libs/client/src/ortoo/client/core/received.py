@@ -8,6 +8,7 @@ from ortoo.client.core.progress import BatchProgress
 from ortoo.client.core.queues import Queue
 from ortoo.common.errors import Invalid, Unsupported
 from ortoo.common.groups.group_topics import RETRY_PREFIX, group_of_topic
+from ortoo.common.groups.pop import run_of
 from ortoo.common.groups.requests import RequestOptions, request_of
 from ortoo.common.records.columns import BORN_AT, KEYS, MESSAGE_GROUP, MESSAGE_ID, PROPERTIES, TAG, TRACE_CONTEXT
 from ortoo.common.records.message import Message
@@ -24,8 +25,7 @@ OnFinished = Callable[["ReceivedBatch", int], None]
 def _row_numbers(rows: bytes) -> Sequence[int]:
     """Row numbers of int32 each. Those without a gap are a range, because most callers then need no loop over rows."""
     numbers = struct.unpack(f"<{len(rows) // 4}i", rows)
-    run = range(numbers[0], numbers[0] + len(numbers))
-    return run if numbers[-1] == run[-1] and numbers == tuple(run) else numbers
+    return run_of(numbers) or numbers
 
 
 class ReceivedBatch:

@@ -215,6 +215,14 @@ def merge_ranges(ranges: Iterable[tuple[int, ...]]) -> list[tuple[int, int]]:
 
 def ranges_of(offsets: Sequence[int]) -> tuple[tuple[int, int], ...]:
     """Offsets, in any order, as sorted (first, count) ranges. Fast for consecutive offsets, the usual case."""
-    if offsets and list(offsets) == list(range(offsets[0], offsets[0] + len(offsets))):
-        return ((offsets[0], len(offsets)),)
+    if (run := run_of(offsets)) is not None:
+        return ((run.start, len(run)),)
     return tuple(merge_ranges((offset, 1) for offset in offsets))
+
+
+def run_of(numbers: Sequence[int]) -> range | None:
+    """The numbers as a range, if they are ascending without a gap; None if they are not, or if there are none."""
+    if not numbers:
+        return None
+    run = range(numbers[0], numbers[0] + len(numbers))
+    return run if numbers[-1] == run[-1] and tuple(numbers) == tuple(run) else None
