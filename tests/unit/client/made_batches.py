@@ -4,7 +4,7 @@ import struct
 from collections.abc import Sequence
 
 from ortoo.client import Queue, ReceivedBatch
-from ortoo.client.core.received import OnFinished
+from ortoo.client.core.received import BatchOwner, OnFinished
 from ortoo.common.records.batch import encode
 from ortoo.common.records.message import Message
 
@@ -34,5 +34,5 @@ def made_batch(
         next_offset=first_offset + count if next_offset is None else next_offset,
         stored_at_ms=5,
         rows=b"" if rows is None else struct.pack(f"<{len(rows)}i", *rows),
-        on_finished=finished,
+        owner=BatchOwner(on_finished=finished),
     )

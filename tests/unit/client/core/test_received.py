@@ -61,6 +61,16 @@ def test_acknowledging_is_heard_once() -> None:
     assert batch.progress.first_unfinished_offset == 5
 
 
+def test_the_first_unfinished_offset_is_that_of_a_chosen_row() -> None:
+    """Acknowledgements in any order move it to the next unfinished row, and at the end to the next delivery."""
+    batch = made_batch(100, 10, rows=[1, 4, 9])
+    firsts = []
+    for index in (1, 0, 0, 2):
+        firsts.append(batch.progress.first_unfinished_offset)
+        batch[index].ack()
+    assert [*firsts, batch.progress.first_unfinished_offset] == [101, 101, 109, 109, 110]
+
+
 def test_a_message_without_an_id_is_named_by_its_place() -> None:
     """Two messages have two ids, the same ones in each delivery."""
     ids = [it.message_id for it in made_batch(0, 2)]

@@ -1,7 +1,8 @@
 """The life of the client's objects, and errors for their use after the end or from another event loop."""
 
 import asyncio
-from collections.abc import Coroutine, Generator
+from collections.abc import Callable, Coroutine, Generator
+from functools import partial
 from typing import Any, Self, TypeVar
 
 from ortoo.common.errors import Conflict
@@ -37,6 +38,11 @@ def check_loop(owner: asyncio.AbstractEventLoop | None) -> None:
             "asyncio.run_coroutine_threadsafe from a thread, or use ortoo.client.blocking, which takes calls from any "
             "thread"
         )
+
+
+def running_loop_check() -> Callable[[], None]:
+    """Return the check that a call is made on the event loop that runs now. Errors of the check: as `check_loop`."""
+    return partial(check_loop, asyncio._get_running_loop())
 
 
 def check_not_forked() -> None:

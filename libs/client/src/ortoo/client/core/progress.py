@@ -9,43 +9,66 @@ from collections.abc import Sequence
 
 
 class BatchProgress:
-    """The finished and unfinished messages of one delivery. An index is a message's position in the delivery."""
+    """The finished and unfinished messages of one delivery. An index is a message's position in the delivery.
 
-    __slots__ = ("_finished", "_unfinished_index", "count", "next_offset", "offsets", "size_bytes")
+    A consumer may hold one for each message, so it has no set while messages finish in order.
+    """
 
-    def __init__(self, offsets: Sequence[int], next_offset: int, size_bytes: int = 0) -> None:
-        """`offsets` of the messages, ascending; `next_offset` is the first offset of the next delivery."""
-        self.count = len(offsets)
+    __slots__ = ("_finished", "_first_offset", "_rows", "_unfinished_index", "next_offset", "size_bytes")
+
+    def __init__(self, rows: Sequence[int], next_offset: int, size_bytes: int = 0, *, first_offset: int = 0) -> None:
+        """`rows` of the messages, ascending; row 0 has the offset `first_offset`.
+
+        `next_offset` is the first offset of the next delivery.
+        """
         self.size_bytes = size_bytes
-        self.offsets = offsets
         self.next_offset = next_offset
+        self._first_offset = first_offset
+        self._rows = rows
         self._unfinished_index = 0
-        self._finished: set[int] = set()
+        self._finished: set[int] | None = None
+        """Indexes of finished messages behind the first unfinished one; None = there was none yet."""
+
+    @property
+    def count(self) -> int:
+        """Number of messages."""
+        return len(self._rows)
 
     @property
     def is_finished(self) -> bool:
         """Whether every message is finished."""
-        return self._unfinished_index >= self.count
+        return self._unfinished_index >= len(self._rows)
+
+    @property
+    def is_begun(self) -> bool:
+        """Whether the first message is finished."""
+        return self._unfinished_index > 0
 
     @property
     def first_unfinished_offset(self) -> int:
         """The offset of the first unfinished message; `next_offset` when all messages are finished."""
-        return self.next_offset if self.is_finished else self.offsets[self._unfinished_index]
+        return self.next_offset if self.is_finished else self._first_offset + self._rows[self._unfinished_index]
 
     def finish(self, index: int) -> int:
         """Mark the message at `index` as finished; returns the number of newly finished messages, 0 or 1."""
-        if index < self._unfinished_index or index in self._finished:
+        finished = self._finished
+        if index < self._unfinished_index or (finished and index in finished):
             return 0
-        self._finished.add(index)
-        while self._unfinished_index in self._finished:
-            self._finished.discard(self._unfinished_index)
+        if index > self._unfinished_index:
+            if finished is None:
+                finished = self._finished = set()
+            finished.add(index)
+            return 1
+        self._unfinished_index += 1
+        while finished and self._unfinished_index in finished:
+            finished.discard(self._unfinished_index)
             self._unfinished_index += 1
         return 1
 
     def finish_all(self) -> int:
         """Mark all messages as finished; returns the number of newly finished messages."""
-        newly_finished = self.count - self._unfinished_index - len(self._finished)
-        self._finished.clear()
+        newly_finished = self.count - self._unfinished_index - len(self._finished or ())
+        self._finished = None
         self._unfinished_index = self.count
         return newly_finished
 
@@ -91,7 +114,7 @@ class QueueProgress:
         """The offset to commit; -1 = unknown. All offsets before it are finished."""
         oldest = self.first_unfinished_offset
         # Messages before the first one of a delivery were filtered out; they count as finished.
-        if oldest is not None and oldest != self._batches[0].offsets[0]:
+        if oldest is not None and self._batches[0].is_begun:
             self._commit_offset = oldest
         return self._commit_offset
 

@@ -2,7 +2,7 @@
 
 import struct
 from collections.abc import Awaitable, Callable, Iterator, Mapping, Sequence
-from functools import cached_property
+from functools import lru_cache
 
 from ortoo.client.core.progress import BatchProgress
 from ortoo.client.core.queues import Queue
@@ -20,6 +20,8 @@ from ortoo.common.records.view import RecordBatchView, open_batch
 ReplyCall = Callable[[str, RequestOptions, int | None, Message | bytes], Awaitable[bool]]
 """Sends a reply: (topic and options of the request, time of its creation, reply)."""
 OnFinished = Callable[["ReceivedBatch", int], None]
+_all_rows = lru_cache(maxsize=64)(range)
+"""The rows of a whole batch. Consumers may hold a hundred thousand batches, most of them with one message."""
 
 
 def _row_numbers(rows: bytes) -> Sequence[int]:
@@ -28,8 +30,51 @@ def _row_numbers(rows: bytes) -> Sequence[int]:
     return run_of(numbers) or numbers
 
 
+class BatchOwner:
+    """The consumer of batches, as they see it. The batches of a queue share one, because they may be many."""
+
+    __slots__ = ("check_current", "check_use", "on_finished", "reply_call")
+
+    def __init__(
+        self,
+        *,
+        on_finished: OnFinished | None = None,
+        check_current: Callable[[], bool] | None = None,
+        check_use: Callable[[], None] | None = None,
+        reply_call: ReplyCall | None = None,
+    ) -> None:
+        """`on_finished` is called for acknowledgements; `check_current` returns whether the consumer owns the queue.
+
+        `check_use` refuses acknowledgements in another thread than the consumer's. `reply_call` sends replies to
+        requests; None = this reader cannot reply.
+        """
+        self.on_finished = on_finished
+        self.check_current = check_current
+        self.check_use = check_use
+        self.reply_call = reply_call
+
+
+_NO_OWNER = BatchOwner()
+
+
 class ReceivedBatch:
     """Messages of one queue in offset order, as their producer encoded them."""
+
+    __slots__ = (
+        "_columns",
+        "_rows",
+        "_sealed",
+        "_view",
+        "first_offset",
+        "generation",
+        "next_offset",
+        "owner",
+        "progress",
+        "queue",
+        "row_stored_at_ms",
+        "stored_at_ms",
+        "topic_id",
+    )
 
     def __init__(
         self,
@@ -43,19 +88,13 @@ class ReceivedBatch:
         rows: bytes = b"",
         row_stored_at_ms: bytes = b"",
         generation: int = 0,
-        on_finished: OnFinished | None = None,
-        check_current: Callable[[], bool] | None = None,
-        check_use: Callable[[], None] | None = None,
-        reply_call: ReplyCall | None = None,
+        owner: BatchOwner | None = None,
     ) -> None:
         """`rows`: the rows of the stored batch, as int32; empty = all rows. Row 0 has the offset `first_offset`.
 
         `row_stored_at_ms`: the store time of each row, as int64; empty = all were stored at `stored_at_ms`.
-        `on_finished` is called for acknowledgements; `check_current` returns whether this consumer still owns the
-        queue. `check_use` refuses acknowledgements in another thread than the consumer's.
-        `reply_call` sends replies to requests; None = this reader cannot reply.
+        `owner` is the consumer that acknowledges the batch and replies to requests; None = there is none.
         """
-        self.reply_call = reply_call
         self.queue = queue
         self.topic_id = topic_id
         self.first_offset = first_offset
@@ -66,15 +105,14 @@ class ReceivedBatch:
         """Store times of each message as int64, if they come from several stored batches; otherwise empty."""
         self.generation = generation
         self._sealed = sealed
-        self._rows = _row_numbers(rows) if rows else range(sealed.count)
+        self._rows = _row_numbers(rows) if rows else _all_rows(sealed.count)
         self._columns: Sequence[int] = self._rows
         """Column index of each message. A batch that holds only the selected rows is indexed from 0."""
         if rows and len(self._rows) == sealed.count:
-            self._columns = range(sealed.count)
-        self._on_finished = on_finished
-        self._check_current = check_current
-        self._check_use = check_use
-        self.progress = BatchProgress(self.offsets, next_offset, self.size_bytes)
+            self._columns = _all_rows(sealed.count)
+        self.owner = owner or _NO_OWNER
+        self._view: RecordBatchView | None = None
+        self.progress = BatchProgress(self._rows, next_offset, self.size_bytes, first_offset=first_offset)
 
     def __len__(self) -> int:
         return len(self._rows)
@@ -101,20 +139,23 @@ class ReceivedBatch:
     @property
     def is_current(self) -> bool:
         """Whether this consumer still owns the queue. If it does not, the messages are delivered again."""
-        return self._check_current is None or self._check_current()
+        check = self.owner.check_current
+        return check is None or check()
 
     @property
     def sealed(self) -> SealedBatch:
         """The encoded batch, which may include rows that the filter excluded."""
         return self._sealed
 
-    @cached_property
+    @property
     def view(self) -> RecordBatchView:
         """The columns of the batch, which may include rows that the filter excluded.
 
         Errors: Invalid and Unsupported when this client cannot decode them.
         """
-        return open_batch(self._sealed)
+        if self._view is None:
+            self._view = open_batch(self._sealed)
+        return self._view
 
     def bodies(self) -> list[bytes]:
         """All bodies."""
@@ -151,12 +192,12 @@ class ReceivedBatch:
         self._finish(self.progress.finish(index))
 
     def _check_usable(self) -> None:
-        if self._check_use is not None:
-            self._check_use()
+        if (check := self.owner.check_use) is not None:
+            check()
 
     def _finish(self, count: int) -> None:
-        if count and self._on_finished is not None:
-            self._on_finished(self, count)
+        if count and (on_finished := self.owner.on_finished) is not None:
+            on_finished(self, count)
 
 
 class MessageFields:
@@ -259,7 +300,7 @@ class MessageFields:
         Errors: Invalid if the message is no request, Unsupported if it was read outside a consumer. Forbidden without
         the permission to consume the topic. Unavailable if the requester did not confirm the reply in time.
         """
-        request, call = self.request, self._batch.reply_call
+        request, call = self.request, self._batch.owner.reply_call
         if request is None:
             raise Invalid("this message is no request and has no requester; check `request` before `reply`")
         if call is None:

@@ -1,11 +1,8 @@
 """Conversions between plain values and protobuf, where names differ or performance matters."""
 
-import asyncio
-from collections.abc import Callable
-from functools import partial
+from functools import lru_cache, partial
 from typing import TYPE_CHECKING, Any
 
-from ortoo.client.core.closed import check_loop
 from ortoo.client.core.filters import Filter, filter_expressions
 from ortoo.client.core.queues import Queue
 from ortoo.common.errors import Invalid
@@ -13,12 +10,16 @@ from ortoo.common.errors.findings import process_version
 from ortoo.v1 import consumer_pb2, pull_pb2, topic_pb2
 
 if TYPE_CHECKING:
-    from ortoo.client.core.received import OnFinished, ReceivedBatch, ReplyCall
+    from ortoo.client.core.received import BatchOwner, ReceivedBatch
 
 LANGUAGE = "python"
 
 client_version = partial(process_version, "ortoo-client")
 """The version of this client, as text."""
+
+
+_shared_id = lru_cache(maxsize=256)(int)
+"""The same object for the same id. A consumer may hold a hundred thousand batches of a few topics and producers."""
 
 
 # fields of requests
@@ -64,9 +65,7 @@ def received_batch(
     records: bytes | None = None,
     *,
     generation: int = 0,
-    on_finished: "OnFinished | None" = None,
-    check_current: Callable[[], bool] | None = None,
-    reply_call: "ReplyCall | None" = None,
+    owner: "BatchOwner | None" = None,
 ) -> "ReceivedBatch":
     """The batch of a response; `records` are the bytes of the batch if they came outside the protobuf message.
 
@@ -76,20 +75,18 @@ def received_batch(
     from ortoo.client.core.received import ReceivedBatch
     from ortoo.common.grpc.bulk_calls import batch_of
 
+    batch = answer.batch
     return ReceivedBatch(
         queue,
-        batch_of(answer.batch, records),
-        topic_id=answer.topic_id,
+        batch_of(batch, records, producer_id=_shared_id(batch.producer_id)),
+        topic_id=_shared_id(answer.topic_id),
         first_offset=answer.first_offset,
         next_offset=answer.next_offset,
         stored_at_ms=answer.stored_at_ms,
         rows=answer.rows,
         row_stored_at_ms=getattr(answer, "row_stored_at_ms", b""),
         generation=generation,
-        on_finished=on_finished,
-        check_current=check_current,
-        reply_call=reply_call,
-        check_use=None if on_finished is None else partial(check_loop, asyncio._get_running_loop()),
+        owner=owner,
     )
 
 

@@ -12,7 +12,7 @@ from ortoo.client.core.closed import ConsumerClosed, Openable, check_loop
 from ortoo.client.core.connection import Connection
 from ortoo.client.core.filters import Filter, filter_expressions
 from ortoo.client.core.handlers import ERROR_LENGTH_MAX
-from ortoo.client.core.received import ReplyCall
+from ortoo.client.core.received import BatchOwner
 from ortoo.client.handling.calls import HandlerCalls
 from ortoo.client.handling.loop_watch import LoopWatch
 from ortoo.client.handling.runs import FINISH_TIMEOUT_S, HandlerRuns
@@ -56,7 +56,7 @@ class PopConsumer(Openable):
         self._group = group
         self._connection = connection
         self._clock = connection.clock
-        self._reply_call: ReplyCall = partial(send_reply, connection)
+        self._batch_owner = BatchOwner(reply_call=partial(send_reply, connection))
         self._settings = settings
         self._client_id = settings.client_id or connection.client_id
         start_from = pop_pb2.POP_START_LAST if settings.from_last else pop_pb2.POP_START_FIRST
@@ -177,7 +177,7 @@ class PopConsumer(Openable):
         request.cancel = cancel
         answer = await (self._calls.cancel(request) if cancel else self._calls.pop(request))
         now_s = self._clock.monotonic_s()
-        return [lease_of(popped, now_s, self._reply_call) for popped in answer.batches]
+        return [lease_of(popped, now_s, self._batch_owner) for popped in answer.batches]
 
     async def _pop_shared(self, counts: Sequence[int]) -> list[list[PopLease]]:
         """Pop for several tasks at once, without waiting for messages, so that later calls are not delayed."""

@@ -5,7 +5,7 @@ from collections import deque
 from collections.abc import Iterable, Mapping, Sequence
 from typing import Protocol
 
-from ortoo.client.core.received import MessageFields, ReceivedBatch, ReplyCall
+from ortoo.client.core.received import BatchOwner, MessageFields, ReceivedBatch
 from ortoo.client.core.wire import queue_of
 from ortoo.common.groups.pop import SETTLED_OFFSETS_MAX
 from ortoo.common.grpc.bulk_calls import batch_of
@@ -66,7 +66,7 @@ class PopLease:
         return part
 
 
-def lease_of(answer: pop_pb2.PoppedMessages, popped_at_s: float, reply_call: ReplyCall | None = None) -> PopLease:
+def lease_of(answer: pop_pb2.PoppedMessages, popped_at_s: float, owner: BatchOwner | None = None) -> PopLease:
     """Convert a lease from protobuf; `popped_at_s` is the monotonic time of its arrival."""
     offsets = list(answer.offsets)
     first = offsets[0]
@@ -79,7 +79,7 @@ def lease_of(answer: pop_pb2.PoppedMessages, popped_at_s: float, reply_call: Rep
         next_offset=offsets[-1] + 1,
         stored_at_ms=answer.stored_at_ms,
         rows=struct.pack(f"<{len(offsets)}i", *(offset - first for offset in offsets)),
-        reply_call=reply_call,
+        owner=owner,
     )
     return PopLease(answer.receipt_handle, batch, attempts, range(len(offsets)), popped_at_s)
 

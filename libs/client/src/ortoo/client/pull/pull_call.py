@@ -4,10 +4,11 @@ from dataclasses import dataclass
 from enum import Enum
 from functools import partial
 
+from ortoo.client.core.closed import running_loop_check
 from ortoo.client.core.connection import Connection
 from ortoo.client.core.filters import Filter, filter_expressions
 from ortoo.client.core.queues import Queue
-from ortoo.client.core.received import OnFinished, ReceivedBatch
+from ortoo.client.core.received import BatchOwner, OnFinished, ReceivedBatch
 from ortoo.client.core.wire import EnumNames, received_batch, wire_queue
 from ortoo.client.requests.replies import send_reply
 from ortoo.common.grpc.enum_values import known_or
@@ -87,10 +88,11 @@ async def pull(
     # `next_offset` continues the pull whatever a newer server's status means.
     default = PullStatus.FOUND if answer.batches else PullStatus.NO_NEW
     status = known_or(PullStatus, _STATUSES.name(answer.status), default)
-    reply_call = partial(send_reply, connection)
-    batches = tuple(
-        received_batch(it, queue, generation=generation, on_finished=on_finished, reply_call=reply_call)
-        for it in answer.batches
+    owner = BatchOwner(
+        on_finished=on_finished,
+        check_use=None if on_finished is None else running_loop_check(),
+        reply_call=partial(send_reply, connection),
     )
+    batches = tuple(received_batch(it, queue, generation=generation, owner=owner) for it in answer.batches)
     positions = (answer.next_offset, answer.begin_offset, answer.end_offset)
     return PullResult(status, *positions, batches, answer.commit_soon)

@@ -6,11 +6,11 @@ from collections.abc import Collection, Sequence
 from functools import partial
 
 from ortoo.client import log_events
-from ortoo.client.core.closed import ConsumerClosed
+from ortoo.client.core.closed import ConsumerClosed, running_loop_check
 from ortoo.client.core.connection import Connection
 from ortoo.client.core.progress import BatchProgress, QueueProgress
 from ortoo.client.core.queues import Queue
-from ortoo.client.core.received import ReceivedBatch
+from ortoo.client.core.received import BatchOwner, ReceivedBatch
 from ortoo.client.core.reconnecting_session import ReconnectingSession
 from ortoo.client.core.suspension import QueueHold, Suspension
 from ortoo.client.core.wire import queue_of, received_batch, subscription, wire_queue
@@ -28,6 +28,15 @@ from ortoo.common.logs.logger import get_logger
 from ortoo.v1 import consumer_pb2
 
 _log = get_logger("consumer")
+
+
+class _QueueDeliveries(QueueProgress):
+    """The deliveries of one queue during one assignment, and the objects that all of them share."""
+
+    def __init__(self, queue: Queue, owner: BatchOwner) -> None:
+        super().__init__()
+        self.queue = queue
+        self.owner = owner
 
 
 class PushMember(ReconnectingSession[consumer_pb2.PushRequest, BulkMessage]):
@@ -64,7 +73,7 @@ class PushMember(ReconnectingSession[consumer_pb2.PushRequest, BulkMessage]):
         self._messages_max = messages_max
         self._bytes_max = bytes_max
         self._generation = 0
-        self._progress: dict[Queue, QueueProgress] = {}
+        self._progress: dict[Queue, _QueueDeliveries] = {}
         self._buffer: deque[ReceivedBatch] = deque()
         self._arrived = asyncio.Event()
         self._pending_credit_messages = 0
@@ -291,7 +300,7 @@ class PushMember(ReconnectingSession[consumer_pb2.PushRequest, BulkMessage]):
 
     def _on_delivery(self, delivery: consumer_pb2.Delivery, records: bytes, queue: Queue) -> None:
         """Handle a batch, or an offset that advanced without a batch."""
-        progress = self._progress.setdefault(queue, QueueProgress())
+        progress = self._progress.get(queue) or self._begin_deliveries(queue)
         if not delivery.HasField("batch"):
             if delivery.HasField("failure"):
                 reason = delivery.failure.message
@@ -299,20 +308,22 @@ class PushMember(ReconnectingSession[consumer_pb2.PushRequest, BulkMessage]):
             progress.add_batch(BatchProgress([], delivery.next_offset))
             self.has_progress.set()
             return
-        batch = received_batch(
-            delivery,
-            queue,
-            records,
-            generation=delivery.generation,
-            reply_call=partial(send_reply, self._connection),
-            on_finished=self._on_finished,
-            check_current=lambda: self._progress.get(queue) is progress,
-        )
+        batch = received_batch(delivery, progress.queue, records, generation=delivery.generation, owner=progress.owner)
         progress.add_batch(batch.progress)
         self._buffer.append(batch)
         if self._suspension:
             self._update_early_credit(batch)
         self._arrived.set()
+
+    def _begin_deliveries(self, queue: Queue) -> _QueueDeliveries:
+        owner = BatchOwner(
+            on_finished=self._on_finished,
+            check_current=lambda: self._progress.get(queue) is deliveries,
+            check_use=running_loop_check(),
+            reply_call=partial(send_reply, self._connection),
+        )
+        deliveries = self._progress[queue] = _QueueDeliveries(queue, owner)
+        return deliveries
 
     def _on_finished(self, batch: ReceivedBatch, count: int) -> None:
         if not batch.is_current:

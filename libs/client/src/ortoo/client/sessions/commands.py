@@ -8,7 +8,7 @@ from functools import partial
 from typing import Protocol
 
 from ortoo.client.core.connection import Connection
-from ortoo.client.core.received import ReceivedBatch, ReceivedMessage
+from ortoo.client.core.received import BatchOwner, ReceivedBatch, ReceivedMessage
 from ortoo.client.core.wire import LANGUAGE, client_version, queue_of
 from ortoo.client.requests.replies import send_reply
 from ortoo.client.requests.requester import ReplyOutcome, Requester
@@ -124,7 +124,7 @@ def _received_message(request: session_pb2.ConsumeMessage, connection: Connectio
         first_offset=request.offset,
         next_offset=request.offset + 1,
         stored_at_ms=request.stored_at_ms,
-        reply_call=partial(send_reply, connection),
+        owner=BatchOwner(reply_call=partial(send_reply, connection)),
     )
     return batch[0]
 

@@ -21,17 +21,19 @@ FETCH_RESPONSE = BulkField(consumer_pb2.FetchResponse, "batch", "records")
 MEMBER_MESSAGE = BulkField(replication_pb2.ReplicaMessage, "frames", "content", views=True)
 
 
-def batch_of(batch: record_pb2.SealedBatch, records: bytes | None = None) -> SealedBatch:
+def batch_of(
+    batch: record_pb2.SealedBatch, records: bytes | None = None, *, producer_id: int | None = None
+) -> SealedBatch:
     """Read a sealed batch; `records` are its bytes if they were received outside of the message.
 
-    Each access to a bytes field of a message makes a copy.
+    Each access to a bytes field of a message makes a copy. `producer_id` is an object with the number of the message.
     """
     return SealedBatch(
         batch.records if records is None else records,
         batch.records_crc32c,
         batch.count,
         batch.body_inflated_bytes,
-        batch.producer_id,
+        batch.producer_id if producer_id is None else producer_id,
         batch.first_sequence,
         batch.delayed,
     )
