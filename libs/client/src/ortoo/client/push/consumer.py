@@ -37,7 +37,7 @@ class ConsumerSettings:
     """Start of the group in a queue without an offset: the oldest message if True, otherwise the end."""
     from_time_ms: int | None = None
     """Replaces `from_beginning`: the first message stored at or after this time, milliseconds since 1970-01-01 UTC."""
-    unacknowledged_messages_max: int = 32_768
+    unacknowledged_messages_max: int = 131_072
     """Largest number of delivered and unacknowledged messages; may be exceeded by one batch."""
     unacknowledged_bytes_max: int = 32 << 20
     ack_interval_ms: float = 100.0

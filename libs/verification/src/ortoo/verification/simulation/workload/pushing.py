@@ -10,8 +10,8 @@ from ortoo.verification.simulation.workload.scenario import Scenario
 HANDLED_S = 0.02
 ROW_BYTES = 4
 """Bytes of a row number in a delivery that leaves rows out."""
-CREDITS = (12, 32_768)
-"""The messages and bytes that a group member takes before it has finished some."""
+CREDITS = (12, 131_072)
+"""The messages that a group member takes before it has finished some."""
 
 
 async def push_member(application: Application, client: Client, group: str, topic: str) -> None:
