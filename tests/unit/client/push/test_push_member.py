@@ -1,5 +1,7 @@
 """A push consumer's group membership: its credit and offsets in all orders of events."""
 
+import gc
+import weakref
 from pathlib import Path
 from types import SimpleNamespace
 from typing import Any
@@ -57,6 +59,30 @@ async def test_what_an_earlier_session_delivered_gives_no_credit_to_the_next() -
     old.ack()
     assert server.all_is_back
     assert server.acknowledged == []
+
+
+async def test_the_deliveries_of_a_lost_queue_need_no_garbage_collection() -> None:
+    """They may be a hundred thousand. A batch that the application still keeps is not current and holds none of them.
+
+    When the queue comes back, the batch stays as it was.
+    """
+    server = Server()
+    server.assign(A)
+    server.deliver(A, 0, 2)
+    kept = await server.member.next_batch()
+    deliveries = weakref.ref(server.member._progress[A])
+    gc.disable()
+    try:
+        server.assign(B)
+        assert deliveries() is None
+    finally:
+        gc.enable()
+    server.assign(A, B)
+    server.deliver(A, 0, 2)
+    kept.ack()
+    server.member.report_progress()
+    assert not kept.is_current
+    assert not server.acknowledged
 
 
 async def test_what_is_wanted_later_counts_as_later_also_when_the_clock_was_set_back() -> None:

@@ -316,9 +316,14 @@ class PushMember(ReconnectingSession[consumer_pb2.PushRequest, BulkMessage]):
         self._arrived.set()
 
     def _begin_deliveries(self, queue: Queue) -> _QueueDeliveries:
+        def is_current() -> bool:
+            current = self._progress.get(queue)
+            # Without a reference to the deliveries, which are then freed with their assignment.
+            return current is not None and current.owner is owner
+
         owner = BatchOwner(
             on_finished=self._on_finished,
-            check_current=lambda: self._progress.get(queue) is deliveries,
+            check_current=is_current,
             check_use=running_loop_check(),
             reply_call=partial(send_reply, self._connection),
         )
