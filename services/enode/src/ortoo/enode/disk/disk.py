@@ -297,8 +297,9 @@ class RealDisk:
             descriptor = os.open(path, os.O_RDWR | os.O_CLOEXEC)
         try:
             fcntl.fcntl(descriptor, _F_SETSIG, signal.SIGURG)  # ignored; the usual signal ends the process
-            fcntl.fcntl(descriptor, fcntl.F_SETLEASE, fcntl.F_WRLCK)
-            fcntl.fcntl(descriptor, fcntl.F_SETLEASE, fcntl.F_UNLCK)
+            for _ in range(2):  # an `open` that found the file by an earlier name may wait for the first lease
+                fcntl.fcntl(descriptor, fcntl.F_SETLEASE, fcntl.F_WRLCK)
+                fcntl.fcntl(descriptor, fcntl.F_SETLEASE, fcntl.F_UNLCK)
             return os.fstat(descriptor).st_nlink != 1
         except OSError:  # another descriptor is open, or the file system has no leases
             return True

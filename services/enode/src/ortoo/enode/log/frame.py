@@ -144,6 +144,8 @@ FIELDS: tuple[tuple[str, str, str], ...] = tuple(
 HEADER = struct.Struct("<" + "".join(code for _, code, _ in FIELDS))
 HEADER_BYTES = HEADER.size
 _CHECKED_BYTES = HEADER_BYTES - 4
+POSITION_AT = 8
+"""The place of `position` in a header."""
 _DURABLE_BELOW_AT = 16
 RESEMBLING_MAX = 1024
 """Maximum number of places in a body that are compared with the magic number."""

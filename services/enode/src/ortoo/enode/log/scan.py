@@ -8,6 +8,7 @@ from ortoo.enode.log.frame import (
     ALIGNMENT_BYTES,
     HEADER_BYTES,
     MAGIC_BYTES,
+    POSITION_AT,
     BadFrame,
     FrameHeader,
     StaleFrame,
@@ -53,14 +54,17 @@ class ReadWindow:
             self._start, at = position, 0
         return self._data[at : at + length]
 
-    def find_magic(self, position: int) -> int:
-        """The next aligned position from `position` on with a frame's magic number; -1 if there is none."""
+    def find_magic(self, position: int, *, is_own: bool = False) -> int:
+        """The next aligned position from `position` on with a frame's magic number; -1 if there is none.
+
+        With `is_own`, headers of another position are passed over. A reused file may have very many of them.
+        """
         while position < self.end:
             is_here = self._start <= position < self._start + len(self._data)
             if not is_here and not self.bytes_at(position, ALIGNMENT_BYTES):
                 return -1
             at = self._data.find(MAGIC_BYTES, position - self._start)
-            while at >= 0 and (self._start + at) % ALIGNMENT_BYTES:
+            while at >= 0 and ((self._start + at) % ALIGNMENT_BYTES or (is_own and self._is_stale(at))):
                 at = self._data.find(MAGIC_BYTES, at + 1)
             if at >= 0:
                 return self._start + at
@@ -68,6 +72,10 @@ class ReadWindow:
             if position % ALIGNMENT_BYTES:
                 position += ALIGNMENT_BYTES - position % ALIGNMENT_BYTES
         return -1
+
+    def _is_stale(self, at: int) -> bool:
+        found = self._data[at + POSITION_AT : at + POSITION_AT + 8]
+        return len(found) == 8 and int.from_bytes(found, "little") != self._start + at
 
 
 def walk(
@@ -98,7 +106,7 @@ def walk(
         except BadFrame as problem:
             if hole_at < 0:
                 hole_at, reason = position, str(problem)
-            position = window.find_magic(resume)
+            position = window.find_magic(resume, is_own=True)
             continue
         if hole_at >= 0:
             yield Hole(hole_at, position - hole_at, reason)

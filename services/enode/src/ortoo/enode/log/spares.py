@@ -5,8 +5,9 @@ memory and its blocks are written. Decision 30 (docs/adr) explains why its old b
 """
 
 import contextlib
-from collections.abc import Iterable, Sequence
+from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass, field
+from itertools import count
 from pathlib import Path
 
 from ortoo.common.errors import Overloaded
@@ -34,7 +35,8 @@ class SpareSegments:
     """Whether the disk had no space for the last spare."""
     _available: list[Segment] = field(default_factory=list)
     """Spares that were made ahead, or were returned or not fetched by a cancelled caller."""
-    _number: int = 0
+    _numbers: Iterator[int] = field(default_factory=lambda: count(1))
+    """The numbers of the next spares; two threads never get the same one."""
     _making: bool = False
     _unused: frozenset[Segment] = frozenset()
     """The reused spares that no segment needed at the last call of `drop_unused`."""
@@ -97,7 +99,11 @@ class SpareSegments:
         return remove_below(self.files.disk, self.folder, position)
 
     def _reuse(self, segments: Sequence[Segment]) -> None:
-        """Keep the files that may be overwritten. After an error of the disk, a file is not kept."""
+        """Keep the files that may be overwritten. After an error of the disk, a file is not kept.
+
+        A nearly full disk gets its space back. Otherwise the kept files would be filled with messages while the
+        reserved space for state records is used up.
+        """
         for segment in segments:
             kept = sum(one.is_reused for one in self._available)
             if kept >= REUSED_MAX or not segment.is_reusable or segment.end is None:
@@ -106,6 +112,8 @@ class SpareSegments:
                 continue
             spare = self._next(self.segment_bytes)
             try:
+                if self._is_nearly_full(self.segment_bytes, self.headroom_bytes):
+                    return
                 self.files.disk.rename(segment.path, spare.path)
                 if self.files.disk.is_shared(spare.path):
                     self._remove([spare])
@@ -143,7 +151,7 @@ class SpareSegments:
 
     def _make(self, size_bytes: int, headroom_bytes: int) -> None:
         """Make one more ready spare, for the caller, or for the next caller if this one is cancelled meanwhile."""
-        if self.files.disk.space(self.folder).free_bytes < size_bytes + headroom_bytes:
+        if self._is_nearly_full(size_bytes, headroom_bytes):
             self.is_short = True
             raise Overloaded(
                 f"the disk is full: a segment needs {size_bytes} bytes and {headroom_bytes} must stay free. Free some "
@@ -157,13 +165,15 @@ class SpareSegments:
                 self.is_short = True
                 raise Overloaded(f"the disk is full: {error}", retry_after_ms=1000) from error
             raise
-        self.is_short = False
+
+    def _is_nearly_full(self, size_bytes: int, headroom_bytes: int) -> bool:
+        return self.files.disk.space(self.folder).free_bytes < size_bytes + headroom_bytes
 
     def _next(self, size_bytes: int) -> Segment:
-        self._number += 1
-        path = self.folder / f"{self._number:06d}{SPARE_SUFFIX}"
+        path = self.folder / f"{next(self._numbers):06d}{SPARE_SUFFIX}"
         return Segment(self.files, self.folder, 0, size_bytes, source=path, is_reusable=True)
 
     def _create(self, spare: Segment, *, is_reused: bool = False) -> None:
         spare.create(is_reused=is_reused)
         self._available.append(spare)
+        self.is_short = False

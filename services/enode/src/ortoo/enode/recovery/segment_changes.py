@@ -57,18 +57,21 @@ def rewrite_unsynced(segment: Segment, position: int, end: int) -> None:
 
 
 def zero_behind(segment: Segment, position: int) -> int:
-    """Overwrite the bytes behind the log's end with zeros, so that they never return.
+    """Overwrite the bytes behind the log's end with synced zeros, so that they never return.
 
     Returns their number, without those of the earlier segment that the file may have been.
     """
-    cut, is_new = 0, True
+    cut, is_new, is_zero = 0, True, True
     for at, chunk in _chunks(segment, position, segment.limit):
         if chunk.count(0) != len(chunk):
             segment.writer.write(at - segment.base, [bytes(len(chunk))])
+            is_zero = False
             if is_new:
                 old_at = find_stale_frame(chunk, at)
                 is_new = old_at < 0
                 cut += len(chunk) if is_new else old_at - at
+    if not is_zero:
+        segment.writer.sync_data()
     return cut
 
 
@@ -90,8 +93,7 @@ def truncate_files(disk: Disk, folder: Path, position: int) -> None:
             segment = Segment(files, folder, base, base)
             segment.limit = base + segment.size_bytes()
             if base <= position < segment.limit:
-                if zero_behind(segment, position):
-                    segment.writer.sync_data()
+                zero_behind(segment, position)
                 _remove(disk, folder, names, base, (KEYS_SUFFIX, INDEX_SUFFIX))
     if read_durable_mark(disk, folder) > position:
         committed = min(position, read_committed_mark(disk, folder))
