@@ -21,6 +21,7 @@ from ortoo.enode.log.spares import SpareSegments
 from ortoo.enode.recovery.segment_changes import truncate_files
 from ortoo.testing.disks.disk_image import LOSE_UNSYNCED
 from ortoo.testing.disks.memory_disk import MemoryDisk
+from tests.contract.one_store import SETTINGS, OneStore
 
 FOLDER = Path("/store")
 SEGMENT_BYTES = 4096
@@ -89,6 +90,26 @@ def test_old_headers_are_passed_over_without_being_decoded(monkeypatch: pytest.M
     assert isinstance(found[1], scan.Hole)
     assert "stale bytes" in found[1].reason
     assert decoded == [1024, 1024 + HEADER_BYTES, last]
+
+
+async def test_segments_without_frames_become_spares_again() -> None:
+    """When a leader steps down, the next leader's frames use the files of the frames that it dropped."""
+    one = OneStore()
+    store = await one.open()
+    appender, spares = store.engine.appender, store.engine.spares
+    await one.append(b"x" * 1000)
+    for _ in range(3):
+        appender.append_mark()
+        spare = await spares.take(100, is_state=False)
+        appender.end_segment(spare)
+        appender.append_mark()
+        appender.drop_unsubmitted("another replica leads")
+        assert await spares.take(100, is_state=False) is spare
+        assert (spare.base, spare.limit) == (0, SETTINGS.segment_bytes)
+        spares.put_back(spare)
+    await one.append(b"y" * 1000)
+    await store.close()
+    assert not [name for name in one.disk.list(FOLDER) if name.endswith(".spare")]
 
 
 @pytest.mark.parametrize("is_full", [False, True])

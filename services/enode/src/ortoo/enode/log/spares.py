@@ -132,8 +132,12 @@ class SpareSegments:
             await self.work.run(self._remove, dropped)
 
     def put_back(self, spare: Segment) -> None:
-        """Return an unused spare."""
-        self._available.append(spare)
+        """Return an unused spare, which may have a place already. A segment that has its name is only forgotten."""
+        if spare.path.suffix == SPARE_SUFFIX:
+            spare.base, spare.limit = 0, spare.limit - spare.base
+            self._available.append(spare)
+        else:
+            spare.retire()
 
     def close(self) -> None:
         """Remove unused spares. The next start removes the spares for which this fails."""

@@ -141,7 +141,7 @@ class Flusher:
     def _drop_segments(self, position: int) -> None:
         """Forget the segments that begin behind a position, because they have no frames any more."""
         while self.next_segments and self.next_segments[-1].base > position:
-            self.next_segments.pop().retire()
+            self.spares.put_back(self.next_segments.pop())
 
     def hold_recovered(self, groups: Sequence[FlushGroup]) -> None:
         """Hold groups that are durable but not known to be committed."""
