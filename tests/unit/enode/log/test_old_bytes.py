@@ -15,7 +15,7 @@ from ortoo.common.process.randomness import Randomness
 from ortoo.enode.disk.disk import DiskSpace, RealDisk
 from ortoo.enode.disk.segment_files import SegmentFiles
 from ortoo.enode.log import scan
-from ortoo.enode.log.frame import HEADER_BYTES, FrameHeader, FrameKind
+from ortoo.enode.log.frame import HEADER_BYTES, MAGIC_BYTES, FrameHeader, FrameKind, may_resemble_frame
 from ortoo.enode.log.segment import Segment, segment_name
 from ortoo.enode.log.spares import SpareSegments
 from ortoo.enode.recovery.segment_changes import truncate_files
@@ -90,6 +90,14 @@ def test_old_headers_are_passed_over_without_being_decoded(monkeypatch: pytest.M
     assert isinstance(found[1], scan.Hole)
     assert "stale bytes" in found[1].reason
     assert decoded == [1024, 1024 + HEADER_BYTES, last]
+
+
+@pytest.mark.parametrize("places", [1, 1 << 15])
+@pytest.mark.parametrize("tail", [b"", b"O", b"ORT", b"\x00ORTO", bytes(64) + b"ORTO", b"OORTO" * 30])
+def test_a_body_resembles_a_frame_if_the_magic_number_lies_at_a_place_of_a_frame(places: int, tail: bytes) -> None:
+    """Very many letters O, as in long texts, are no magic number, and they hide none."""
+    body = (b"O" + bytes(63)) * places + tail
+    assert may_resemble_frame(body) is any(body.startswith(MAGIC_BYTES, at) for at in range(0, len(body), 64))
 
 
 async def test_segments_without_frames_become_spares_again() -> None:
