@@ -195,6 +195,7 @@ async def _round(enode: RoleProcess, load: SenderLoad, stub: EnodeServiceStub) -
 
 async def _check_while_full(load: SenderLoad, stub: EnodeServiceStub) -> None:
     """Check that nothing refused is stored, and that reads and commits succeed. Errors: Broken."""
+    await _commit(stub, await _check_ends(stub, load))  # retention may still delete what the last commit passed
     begins = await _check_ends(stub, load)
     await _read_some(stub, begins, load.ends)
     for _ in range(COMMITS):
