@@ -107,13 +107,16 @@ async def test_segments_without_frames_become_spares_again() -> None:
     await one.append(b"x" * 1000)
     for _ in range(3):
         appender.append_mark()
-        spare = await spares.take(100, is_state=False)
-        appender.end_segment(spare)
-        appender.append_mark()
+        placed = [await spares.take(100, is_state=False) for _ in range(2)]
+        for spare in placed:
+            appender.end_segment(spare)
+            appender.append_mark()
         appender.drop_unsubmitted("another replica leads")
-        assert await spares.take(100, is_state=False) is spare
-        assert (spare.base, spare.limit) == (0, SETTINGS.segment_bytes)
-        spares.put_back(spare)
+        again = [await spares.take(100, is_state=False) for _ in range(2)]
+        assert set(again) == set(placed)
+        for spare in again:
+            assert (spare.base, spare.limit, spare.end) == (0, SETTINGS.segment_bytes, None)
+            spares.put_back(spare)
     await one.append(b"y" * 1000)
     await store.close()
     assert not [name for name in one.disk.list(FOLDER) if name.endswith(".spare")]

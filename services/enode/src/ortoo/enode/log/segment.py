@@ -117,6 +117,11 @@ class Segment:
         self.base = position
         self.limit += position
 
+    def unplace(self) -> None:
+        """Let a placed spare, to which no frame was written, be a spare again."""
+        self.limit -= self.base
+        self.base, self.end = 0, None
+
     def install(self) -> None:
         """Rename the spare file to the segment's name, durably, before the first write. A second call does nothing.
 

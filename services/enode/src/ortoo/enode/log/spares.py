@@ -134,7 +134,7 @@ class SpareSegments:
     def put_back(self, spare: Segment) -> None:
         """Return an unused spare, which may have a place already. A segment that has its name is only forgotten."""
         if spare.path.suffix == SPARE_SUFFIX:
-            spare.base, spare.limit = 0, spare.limit - spare.base
+            spare.unplace()
             self._available.append(spare)
         else:
             spare.retire()
