@@ -89,16 +89,16 @@ class SpareSegments:
         ready_bytes = sum(one.limit for one in self._available)
         return ready_bytes + (await self.work.run(self.files.disk.space, self.folder)).free_bytes
 
-    def delete_below(self, position: int, indexed: Sequence[Segment]) -> int:
-        """Remove the segments below `position`; returns the number of removed files. Errors: OSError.
+    def reuse_or_remove(self, segments: Sequence[Segment], position: int) -> int:
+        """Keep some of `segments` as spares, and remove the other files of segments below `position`.
 
-        Some of those with index files (`indexed`) are kept as spares. A segment without one may still be truncated. The
-        caller has recorded the log's begin and retired the segments.
+        Returns the number of removed files. The caller has recorded the log's begin and retired the segments. `segments`
+        have index files, because a segment without one may still be truncated. Errors: OSError.
         """
-        self._reuse(indexed)
+        self.reuse(segments)
         return remove_below(self.files.disk, self.folder, position)
 
-    def _reuse(self, segments: Sequence[Segment]) -> None:
+    def reuse(self, segments: Sequence[Segment]) -> None:
         """Keep the files that may be overwritten. After an error of the disk, a file is not kept.
 
         A nearly full disk gets its space back. Otherwise the kept files would be filled with messages while the

@@ -205,7 +205,7 @@ class Housekeeping:
                 self.deleted_segments += 1
             if count:
                 self.on_deleted(begins)
-            has_removed = await self.work.run(self.appender.spares.delete_below, self._begin_position, indexed)
+            has_removed = await self.work.run(self.appender.spares.reuse_or_remove, indexed, self._begin_position)
         if has_removed:
             await self._check_disk()
 
