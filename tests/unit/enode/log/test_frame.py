@@ -3,16 +3,22 @@
 import pytest
 
 from ortoo.common.errors import Unsupported
+from ortoo.common.process.randomness import Randomness
 from ortoo.common.records.sealed_batch import crc32c
 from ortoo.enode.log.frame import (
+    ALIGNMENT_BYTES,
     FIELDS,
     HEADER_BYTES,
+    MAGIC_BYTES,
+    RESEMBLING_MAX,
     BadFrame,
     FrameHeader,
     FrameKind,
+    StaleFrame,
     body_problem,
     decode_header,
     frame_bytes,
+    may_resemble_frame,
     with_durable_below,
 )
 
@@ -53,8 +59,14 @@ def test_every_flipped_bit_of_a_header_is_noticed() -> None:
 
 def test_a_frame_that_lies_elsewhere_is_stale() -> None:
     """The position in the header protects against stale or copied bytes."""
-    with pytest.raises(BadFrame, match="stale"):
+    with pytest.raises(StaleFrame, match="stale"):
         decode_header(header().encoded(), 704)
+
+
+def test_a_frame_of_another_position_is_stale_in_every_version() -> None:
+    """Old bytes behind the end of a log ask for no upgrade."""
+    with pytest.raises(StaleFrame):
+        decode_header(header()._replace(version=2).encoded(), 704)
 
 
 def test_a_newer_version_is_unsupported_and_not_damaged() -> None:
@@ -79,3 +91,43 @@ def test_a_body_is_checked_in_both_its_parts() -> None:
     assert "state changes" in body_problem(good, b"changed" + b"messages")
     assert "payload" in body_problem(good, b"changes" + b"messagez")
     assert "14 of 15" in body_problem(good, body[:-1])
+
+
+@pytest.mark.parametrize("place", [0, ALIGNMENT_BYTES, 7 * ALIGNMENT_BYTES])
+def test_a_magic_number_where_frames_may_begin_resembles_a_frame(place: int) -> None:
+    """The first and the last place count; a magic number that the end of the body cuts is none."""
+    body = b"m" * place + MAGIC_BYTES
+    assert may_resemble_frame(body)
+    assert may_resemble_frame(body + b"m" * 1_000)
+    assert not may_resemble_frame(body[:-1])
+    assert may_resemble_frame(b"m" * place + header().encoded())
+
+
+def test_a_magic_number_at_another_place_resembles_no_frame() -> None:
+    """No reader of the log looks for a frame there."""
+    for place in range(1, ALIGNMENT_BYTES):
+        assert not may_resemble_frame(b"m" * place + MAGIC_BYTES + b"m" * ALIGNMENT_BYTES)
+    assert not may_resemble_frame(b"")
+
+
+def test_a_body_with_very_many_first_letters_resembles_a_frame() -> None:
+    """So the comparison has a limit; up to it, each place is compared."""
+    letters = (b"O" + b"m" * (ALIGNMENT_BYTES - 1)) * RESEMBLING_MAX
+    assert not may_resemble_frame(letters)
+    assert may_resemble_frame(letters + b"O")
+    assert may_resemble_frame(letters[:-ALIGNMENT_BYTES] + MAGIC_BYTES)
+    assert not may_resemble_frame(b"m" + b"O" * (ALIGNMENT_BYTES - 1) + b"m" * ALIGNMENT_BYTES)
+
+
+def test_every_body_is_compared_as_by_a_search_of_all_places() -> None:
+    """A simpler search finds the same in bodies of the letters of the magic number."""
+    chance = Randomness(1)
+    found = 0
+    for _ in range(300):
+        lines = [bytes(b"ORTm"[chance.below(4)] for _ in range(ALIGNMENT_BYTES)) for _ in range(chance.below(24))]
+        body = b"".join((b"", b"OR", b"ORT", MAGIC_BYTES)[chance.below(4)] + line for line in lines)
+        places = range(0, len(body), ALIGNMENT_BYTES)
+        expected = any(body[at : at + 4] == MAGIC_BYTES for at in places)
+        assert may_resemble_frame(body) is expected
+        found += expected
+    assert 50 < found < 250

@@ -3,7 +3,7 @@
 from ortoo.common.records.sealed_batch import crc32c
 from ortoo.enode.index.survey import find_log_end, survey, survey_sealed
 from ortoo.enode.log.frame import PADDING, FrameFlag, FrameHeader, FrameKind, frame_bytes
-from ortoo.enode.log.scan import Hole, Read, walk
+from ortoo.enode.log.scan import Hole, Read, find_stale_frame, walk
 
 
 def frame(position: int, payload: bytes, *, durable_below: int = 0, store_open: int = 1, flags: int = 0) -> bytes:
@@ -96,3 +96,28 @@ def test_a_sealed_segment_must_reach_its_successor() -> None:
     short = bytearray(data[:192])
     (rest,) = survey_sealed(reader(short), 0, len(short), 384).holes
     assert (rest.position, rest.length) == (192, 192)
+
+
+def test_the_first_frame_of_another_position_is_found() -> None:
+    """Frames of this position, bad headers, and frames at places where none may begin are passed over."""
+    own = frame(640, b"own")
+    bad = bytearray(frame(0, b"bad"))
+    bad[20] ^= 1
+    before = own + bytes(bad) + bytes(10) + frame(0, b"between two places") + bytes(54)
+    assert len(before) % 64 == 0
+    assert find_stale_frame(before, 640) == -1
+    before += b"ORTO" + bytes(60)
+    assert find_stale_frame(before + frame(128, b"stale") + frame(192, b"later"), 640) == 640 + len(before)
+    assert find_stale_frame(b"", 640) == -1
+
+
+def test_a_stale_frame_is_found_in_many_bytes() -> None:
+    """It may begin behind what is read at once, and its header may lie on both sides of that border."""
+    for zeros in (256 << 10, (256 << 10) - 64, (1 << 20) - 192):
+        data = bytes(zeros) + frame(64, b"stale")
+        assert find_stale_frame(data, 1 << 20) == (1 << 20) + zeros
+
+
+def test_a_header_that_the_end_cuts_is_no_stale_frame() -> None:
+    """Only whole headers count."""
+    assert find_stale_frame(frame(64, b"stale")[:127], 640) == -1

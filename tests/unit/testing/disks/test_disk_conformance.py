@@ -4,6 +4,8 @@ import contextlib
 import errno
 import os
 import resource
+import subprocess
+import sys
 import threading
 from collections.abc import Callable, Iterator
 from pathlib import Path
@@ -178,6 +180,80 @@ def test_closed_and_read_only_files_refuse(disk: Disk, folder: Path) -> None:
     file.close()
     with pytest.raises(OSError, match=r"."):
         file.read(0, 1)
+
+
+@pytest.mark.parametrize("writable", [True, False])
+def test_a_file_is_shared_while_it_is_open(disk: Disk, folder: Path, *, writable: bool) -> None:
+    """Each descriptor counts, under whatever name the file was opened."""
+    disk.open(folder / "f", create=True).close()
+    assert not disk.is_shared(folder / "f")
+    first, second = disk.open(folder / "f", writable=writable), disk.open(folder / "f", writable=writable)
+    disk.rename(folder / "f", folder / "g")
+    disk.open(folder / "f", create=True).close()
+    for file in (first, second):
+        assert disk.is_shared(folder / "g")
+        assert not disk.is_shared(folder / "f")
+        file.close()
+        file.close()
+    assert not disk.is_shared(folder / "g")
+
+
+def test_a_missing_file_is_not_called_unshared(disk: Disk, folder: Path) -> None:
+    """The question is refused, as by every call with a missing name."""
+    with pytest.raises(FileNotFoundError):
+        disk.is_shared(folder / "missing")
+
+
+def test_a_file_with_a_second_name_is_shared(tmp_path: Path) -> None:
+    """A hard link is a backup that a later write would change."""
+    disk = RealDisk()
+    (tmp_path / "f").write_bytes(b"stored")
+    os.link(tmp_path / "f", tmp_path / "backup")
+    assert disk.is_shared(tmp_path / "f")
+    os.remove(tmp_path / "backup")
+    assert not disk.is_shared(tmp_path / "f")
+
+
+@pytest.mark.parametrize("mode", ["rb", "r+b"])
+def test_a_file_that_another_process_has_open_is_shared(mode: str, tmp_path: Path) -> None:
+    """A program that copies the file sees one version of it."""
+    (tmp_path / "f").write_bytes(b"stored")
+    code = f"file = open({str(tmp_path / 'f')!r}, {mode!r}); print('open', flush=True); input()"
+    with subprocess.Popen([sys.executable, "-c", code], stdin=subprocess.PIPE, stdout=subprocess.PIPE) as process:
+        assert process.stdin is not None
+        assert process.stdout is not None
+        assert process.stdout.readline() == b"open\n"
+        assert RealDisk().is_shared(tmp_path / "f")
+        process.stdin.close()
+        process.wait()
+    assert not RealDisk().is_shared(tmp_path / "f")
+
+
+def test_a_file_may_be_opened_at_the_moment_of_the_question(tmp_path: Path) -> None:
+    """Neither side fails: an open that ends the lease sends this process a signal that does not end it."""
+    path, disk = tmp_path / "f", RealDisk()
+    path.write_bytes(b"stored")
+    done = threading.Event()
+    opened: list[bool] = []
+
+    def read() -> None:
+        while not done.is_set():
+            with contextlib.closing(disk.open(path, writable=False)) as file:
+                opened.append(file.read(0, 9) == b"stored")
+
+    thread = threading.Thread(target=read)
+    code = f"for _ in range(20_000):\n    with open({str(path)!r}, 'rb') as file:\n        assert file.read()"
+    with subprocess.Popen([sys.executable, "-c", code]) as process:
+        thread.start()
+        answers = {disk.is_shared(path)}
+        while process.poll() is None:
+            answers.add(disk.is_shared(path))
+        done.set()
+        thread.join()
+    assert process.returncode == 0
+    assert all(opened)
+    assert True in answers
+    assert not disk.is_shared(path)
 
 
 def test_a_folder_has_one_holder(disk: Disk, folder: Path) -> None:
