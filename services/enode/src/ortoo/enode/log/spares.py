@@ -108,8 +108,8 @@ class SpareSegments:
             kept = sum(one.is_reused for one in self._available)
             if kept >= REUSED_MAX or not segment.is_reusable or segment.end is None:
                 continue
-            if (segment.end - segment.base) * 8 < self.segment_bytes * 7:
-                continue
+            if not self.segment_bytes * 7 <= (segment.end - segment.base) * 8 <= self.segment_bytes * 8:
+                continue  # a short file needs new blocks, and no segment would use the end of a longer one
             spare = self._next(self.segment_bytes)
             try:
                 if self._is_nearly_full(self.segment_bytes, self.headroom_bytes):
