@@ -69,6 +69,20 @@ def test_large_groups_are_followed_by_no_zeros(
     assert found == zeroed
 
 
+def test_a_reused_segment_gets_no_zeros(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Its blocks are written already; a start after a crash overwrites the old bytes."""
+    found: list[int] = []
+    monkeypatch.setattr(RealFile, "zero_ahead", lambda _, position: found.append(position))
+    (tmp_path / f"{0:020}.seg").write_bytes(b"o" * (1 << 20))
+    with SegmentFiles(RealDisk()) as files:
+        segment = Segment(files, tmp_path, 0, 1 << 20)
+        segment.create(is_reused=True)
+        FlushGroup([SegmentPart(segment, 0, [b"new"])]).write()
+        segment.stop_writing()
+        assert segment.read(0, 1 << 21) == b"new" + b"o" * ((1 << 20) - 3)
+    assert found == []
+
+
 def test_the_end_of_a_full_segment_is_followed_by_no_zeros(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     """The rest of its file is truncated."""
     found = list[int]()

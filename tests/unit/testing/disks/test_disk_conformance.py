@@ -343,6 +343,7 @@ def test_an_open_without_a_descriptor_is_refused(kind: str, tmp_path: Path) -> N
                 lambda: disk.open(folder / "f", writable=False),
                 lambda: disk.list(folder),
                 lambda: disk.lock(folder),
+                lambda: disk.is_shared(folder / "f"),
             )
             for call in refused:
                 with pytest.raises(NoDescriptor, match="cannot be opened") as told:

@@ -187,7 +187,8 @@ class FaultyDisk:
         self.inner.remove(path)
 
     def is_shared(self, path: Path) -> bool:
-        """As the disk inside."""
+        """As the disk inside; it needs a descriptor."""
+        self._need_descriptor(path)
         return self.inner.is_shared(path)
 
     def sync_directory(self, folder: Path) -> None:
