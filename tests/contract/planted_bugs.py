@@ -2,7 +2,7 @@
 
 import asyncio
 from collections import deque
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Sequence
 from pathlib import Path
 from typing import Any
 
@@ -15,12 +15,13 @@ from ortoo.enode.disk.disk import Disk
 from ortoo.enode.disk.log_begin import LogBegin, write_log_begin
 from ortoo.enode.index import survey
 from ortoo.enode.index.survey import SegmentSurvey
-from ortoo.enode.log import scan, spares
+from ortoo.enode.log import appender, scan, spares
 from ortoo.enode.log.appender import Appender
 from ortoo.enode.log.checkpoint import CheckpointSlice
 from ortoo.enode.log.flushing.flush_group import FlushGroup
-from ortoo.enode.log.frame import ALIGNMENT_BYTES, FrameHeader
+from ortoo.enode.log.frame import ALIGNMENT_BYTES, FrameHeader, decode_header
 from ortoo.enode.log.segment import Segment, remove_below, segment_name
+from ortoo.enode.log.spares import SpareSegments
 from ortoo.enode.recovery import only_copy, opening
 from ortoo.enode.recovery.refold import StateRefold
 from ortoo.enode.replication import log_opening
@@ -30,8 +31,11 @@ from ortoo.enode.state.tables.offsets import GroupOffsetTable
 from ortoo.enode.store import checkpoints, housekeeping
 from ortoo.enode.store.checkpoints import CHECKPOINTS_KEPT
 from ortoo.enode.store.housekeeping import Housekeeping
+from ortoo.testing.disks.memory_disk import MemoryDisk
 
 Plant = Callable[[pytest.MonkeyPatch], None]
+POSITION_AT = 8
+"""The place of the position in a header."""
 
 
 def no_fsync(patch: pytest.MonkeyPatch) -> None:
@@ -240,10 +244,51 @@ def page_cache_believed(patch: pytest.MonkeyPatch) -> None:
     patch.setattr(only_copy, "rewrite_unsynced", lambda segment, position, end: None)
 
 
+def position_not_compared(patch: pytest.MonkeyPatch) -> None:
+    """At a start, accept a frame that was written for another position."""
+
+    def decode(data: bytes, position: int) -> FrameHeader:
+        written_for = int.from_bytes(data[POSITION_AT : POSITION_AT + 8], "little")
+        return decode_header(data, written_for)._replace(position=position)
+
+    patch.setattr(scan, "decode_header", decode)
+
+
+def bodies_not_searched(patch: pytest.MonkeyPatch) -> None:
+    """Use the file of a segment again although a client put frames into its messages."""
+    patch.setattr(appender, "may_resemble_frame", lambda body: False)
+
+
+def open_files_overwritten(patch: pytest.MonkeyPatch) -> None:
+    """Use the file of a segment again although a reader has it open."""
+    patch.setattr(MemoryDisk, "is_shared", lambda disk, path: False)
+
+
+def reused_before_the_begin_is_recorded(patch: pytest.MonkeyPatch) -> None:
+    """Take the files of deleted segments before the log's begin is recorded."""
+    postponed: list[tuple[Disk, Path, LogBegin]] = []
+    patch.setattr(housekeeping, "write_log_begin", lambda *record: postponed.append(record))
+    reuse = SpareSegments.reuse
+
+    def early(spares: SpareSegments, segments: Sequence[Segment]) -> None:
+        reuse(spares, segments)
+        while postponed:
+            write_log_begin(*postponed.pop())
+
+    patch.setattr(SpareSegments, "reuse", early)
+
+
 BUGS_OF_A_FAILING_DISK: dict[Plant, str] = {
     page_cache_believed: "is lost|damage is reported|DataLoss|instead of|expected one of"
 }
 """Those that show when a flush fails, the process starts again on the same disk, and then the power is cut."""
+BUGS_OF_REUSE: dict[Plant, str] = {
+    position_not_compared: "the state's|DataLoss",
+    bodies_not_searched: "damage is reported|the state's",
+    open_files_overwritten: "changed under a reader",
+    reused_before_the_begin_is_recorded: "damage is reported",
+}
+"""Those that show when the log uses the files of deleted segments again."""
 BUGS: dict[Plant, str] = {
     no_fsync: "is lost|damage is reported|instead of|DataLoss|expected one of",
     fsync_before_the_write: "is lost|damage is reported|instead of|DataLoss|expected one of",

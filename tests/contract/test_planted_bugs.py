@@ -6,7 +6,8 @@ from ortoo.verification.store.crash_points import enumerate_points
 from ortoo.verification.store.failed_flushes import enumerate_failed_flushes
 from ortoo.verification.store.model import StoreViolation
 from ortoo.verification.store.workload import SETTINGS
-from tests.contract.planted_bugs import BUGS, BUGS_OF_A_FAILING_DISK, SMALL_SEGMENTS, SOONEST, Plant
+from tests.contract.planted_bugs import BUGS, BUGS_OF_A_FAILING_DISK, BUGS_OF_REUSE, SMALL_SEGMENTS, SOONEST, Plant
+from tests.contract.reused_segments import enumerate_reuse
 
 POINTS_MAX = 1500
 
@@ -26,3 +27,11 @@ def test_a_planted_bug_of_a_failing_disk_is_caught(plant: Plant, monkeypatch: py
     plant(monkeypatch)
     with pytest.raises(StoreViolation, match=BUGS_OF_A_FAILING_DISK[plant]):
         enumerate_failed_flushes(1, runs=12)
+
+
+@pytest.mark.parametrize("plant", BUGS_OF_REUSE, ids=lambda plant: plant.__name__)
+def test_a_planted_bug_of_reused_segments_is_caught(plant: Plant, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Power cuts of a store that overwrites deleted segments show the bug."""
+    plant(monkeypatch)
+    with pytest.raises(StoreViolation, match=BUGS_OF_REUSE[plant]):
+        enumerate_reuse(1, runs=2, every=12)
