@@ -264,6 +264,19 @@ def open_files_overwritten(patch: pytest.MonkeyPatch) -> None:
     patch.setattr(MemoryDisk, "is_shared", lambda disk, path: False)
 
 
+def overwritten_before_its_name_is_durable(patch: pytest.MonkeyPatch) -> None:
+    """Overwrite the file of a deleted segment before its new name is durable."""
+    install = Segment.install
+
+    def early(segment: Segment) -> None:
+        with pytest.MonkeyPatch.context() as within:
+            if segment.is_reused:
+                within.setattr(segment.files.disk, "sync_directory", lambda folder: None)
+            install(segment)
+
+    patch.setattr(Segment, "install", early)
+
+
 def reused_before_the_begin_is_recorded(patch: pytest.MonkeyPatch) -> None:
     """Take the files of deleted segments before the log's begin is recorded."""
     postponed: list[tuple[Disk, Path, LogBegin]] = []
@@ -286,6 +299,7 @@ BUGS_OF_REUSE: dict[Plant, str] = {
     position_not_compared: "the state's|DataLoss",
     bodies_not_searched: "damage is reported|the state's",
     open_files_overwritten: "changed under a reader",
+    overwritten_before_its_name_is_durable: "is written while the durable names",
     reused_before_the_begin_is_recorded: "damage is reported",
 }
 """Those that show when the log uses the files of deleted segments again."""
