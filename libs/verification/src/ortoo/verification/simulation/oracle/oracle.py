@@ -34,6 +34,9 @@ class Oracle:
         self.damaged: dict[str, float] = {}
         """Enodes whose disk lied or lost promised bytes, and since when: they may report losses."""
 
+        self.has_retention = False
+        """Whether enodes delete messages that all groups have acknowledged."""
+
     def now_s(self) -> float:
         """The run's own time."""
         return self.world.loop.time()

@@ -19,6 +19,8 @@ class StoredTopicContents:
         """Each body by its position."""
         self.lost: list[tuple[Queue, int, int]] = []
         """Ranges that a server calls lost: from and to, exclusive."""
+        self.deleted: dict[Queue, int] = {}
+        """The begins of queues, where enodes delete messages."""
 
     async def read(self, client: Client, oracle: Oracle) -> None:
         """Read all queues from their beginning to their end. Errors: Unavailable, NotFound."""
@@ -31,6 +33,8 @@ class StoredTopicContents:
 
     async def _read_queue(self, client: Client, oracle: Oracle, queue: Queue, begin: int, end: int) -> None:
         at = begin
+        if oracle.has_retention:
+            self.deleted[queue] = begin
         while at < end:
             try:
                 async with aclosing(client.fetch(queue, at, end)) as batches:  # type: ignore[type-var]
@@ -71,7 +75,7 @@ class StoredTopicContents:
             oracle.violations.add("G12", f"{self.topic} has losses without a cause: {self.lost[:3]}")
 
     def _is_gone(self, queue: Queue | None, offset: int, body: bytes) -> bool:
-        if queue is None or offset < 0 or self.places.get((queue, offset)) == body:
+        if queue is None or offset < self.deleted.get(queue, 0) or self.places.get((queue, offset)) == body:
             return False
         return not self.is_lost(queue, offset)
 

@@ -43,6 +43,9 @@ def main(arguments: Sequence[str]) -> int:
     parser.add_argument("--fault", action="append", default=[], help="a kind of fault; several may be given")
     parser.add_argument("--plant", default="", help="a planted bug, module:function")
     parser.add_argument("--replicas", type=int, default=1, help="replicas of the enode: 1, 3 or 5")
+    parser.add_argument(
+        "--retention-bytes", type=int, default=0, help="size of the log above which acknowledged messages are deleted"
+    )
     given = parser.parse_args(arguments)
     choices = RunOptions(
         given.seed,
@@ -53,6 +56,7 @@ def main(arguments: Sequence[str]) -> int:
         tuple(given.fault),
         given.plant,
         given.replicas,
+        given.retention_bytes,
     )
     # gRPC never starts a call made in the last turn of a run, and Python warns when it is collected.
     warnings.filterwarnings("ignore", "coroutine 'UnaryUnaryCall._invoke' was never awaited")

@@ -26,6 +26,8 @@ class RunOptions:
     """A planted bug, `module:function`, that is called before the run."""
     replicas: int = 1
     """Replicas of the run's enode."""
+    retention_bytes: int = 0
+    """The size above which enodes delete acknowledged messages; 0 = they delete none."""
 
     def arguments(self) -> list[str]:
         """The arguments of the command that repeats the run."""
@@ -40,6 +42,8 @@ class RunOptions:
             words += ["--fault", kind]
         if self.replicas > 1:
             words += ["--replicas", str(self.replicas)]
+        if self.retention_bytes:
+            words += ["--retention-bytes", str(self.retention_bytes)]
         return [*words, "--plant", self.plant] if self.plant else words
 
     def command(self) -> str:

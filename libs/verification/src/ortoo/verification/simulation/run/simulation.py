@@ -14,6 +14,7 @@ from ortoo.client import Client
 from ortoo.common.process.randomness import Randomness
 from ortoo.snode.settings import ReadFrom
 from ortoo.testing.simulation.cluster.cluster import ClusterShape, SimulatedCluster
+from ortoo.testing.simulation.cluster.roles import STORE
 from ortoo.testing.simulation.kernel.event_loop import SimulationStuck
 from ortoo.testing.simulation.kernel.random_streams import RandomStreams
 from ortoo.testing.simulation.world import World
@@ -37,6 +38,11 @@ DAMAGED_S = 60.0
 """The time to wait for a cluster that has lost bytes."""
 LAST_CUT = 0.3
 """The probability of a power cut everywhere at the end."""
+RETENTION: dict[str, Any] = {
+    "retention_age_ms": 0, "retention_requires_acknowledgement": True, "retention_interval_ms": 2_000,
+    "checkpoint_records": 60, "checkpoint_slice_bytes": 400,
+}  # fmt: skip
+"""Small checkpoints, so that segments become full, and no segment waits long for a checkpoint."""
 LIMIT_S = 600.0
 """The maximum duration of a run beyond its faults."""
 STOP_S = 30.0
@@ -68,6 +74,10 @@ class SimulationRun:
         self.faults: list[PlannedFault] = []
         self.cluster = SimulatedCluster(self.world, self.shape)
         self.duties = ReplicaDuties(self.cluster, self.world.violations) if choices.replicas > 1 else None
+        if choices.retention_bytes:
+            self.oracle.has_retention = True
+            for enode in self.cluster.stores:
+                enode.chosen["store"] = replace(STORE, retention_bytes=choices.retention_bytes, **RETENTION)
         for snode in self.cluster.snodes:
             snode.chosen["read_from"] = list(ReadFrom)[choices.seed % len(ReadFrom)]
         self.scenarios: list[Scenario] = [
