@@ -1,5 +1,6 @@
 """Opening a replica's log with damage: no frame behind it is used, and the disk must fetch these again."""
 
+from itertools import pairwise
 from pathlib import Path
 
 import pytest
@@ -16,7 +17,7 @@ from ortoo.enode.disk.log_summary_file import StoredLogSummary
 from ortoo.enode.disk.segment_files import SegmentFiles
 from ortoo.enode.log.checkpoint import CheckpointSlice
 from ortoo.enode.log.copies.protocol_frames import configuration_payload
-from ortoo.enode.log.frame import HEADER_BYTES, FrameHeader, FrameKind, frame_bytes
+from ortoo.enode.log.frame import HEADER_BYTES, FrameFlag, FrameHeader, FrameKind, frame_bytes
 from ortoo.enode.log.queue_index import IndexParts, encode_index
 from ortoo.enode.log.segment import segment_name
 from ortoo.enode.recovery.opening import last_copy_end, recover_replica
@@ -36,7 +37,7 @@ class Written:
         self.content = bytearray()
         self.places: list[int] = []
 
-    def frame(self, kind: FrameKind, payload: bytes = b"", *, epoch: int) -> None:
+    def frame(self, kind: FrameKind, payload: bytes = b"", *, epoch: int, flags: int = 0) -> None:
         """Append one more frame."""
         self.places.append(len(self.content))
         header = FrameHeader(
@@ -44,6 +45,7 @@ class Written:
             position=len(self.content),
             leader_epoch=epoch,
             store_open=1,
+            flags=flags,
             length=len(payload),
             payload_crc=crc32c(payload),
         )
@@ -191,3 +193,30 @@ def test_where_a_log_will_end_is_told_before_anything_is_taken_away(
     assert {file.name: file.read_bytes() for file in tmp_path.iterdir()} == before
     assert recover_replica(SegmentFiles(RealDisk()), tmp_path, KEPT, is_last_copy=True).summary.appended == end
     assert end == len(log.content)
+
+
+@pytest.mark.parametrize("zeros", [0, 4096])
+def test_a_checkpoint_behind_the_first_segments_is_folded(tmp_path: Path, zeros: int) -> None:
+    """The frames from its begin on are in later segments. A log without its first segments has its state nowhere else.
+
+    The file of a full segment may have zeros behind its last frame, because a crash may come before it is cut.
+    """
+    log = Written()
+    log.frame(FrameKind.EPOCH, epoch=1)
+    ends = []
+    for _ in range(2):
+        log.frame(FrameKind.MARK, epoch=1, flags=FrameFlag.SEGMENT_END)
+        ends.append(len(log.content))
+        log.frame(FrameKind.MARK, epoch=1)
+    as_of = len(log.content)
+    part = CheckpointSlice(ends[-1], 0, 1, ends[-1], as_of, encode_changes(()))
+    log.frame(FrameKind.CHECKPOINT, part.encoded(), epoch=1)
+    log.put(tmp_path)
+    (tmp_path / segment_name(0)).unlink()
+    for base, end in pairwise([0, *ends]):
+        (tmp_path / segment_name(base)).write_bytes(bytes(log.content[base:end]) + bytes(zeros))
+    (tmp_path / segment_name(ends[-1])).write_bytes(bytes(log.content[ends[-1] :]) + bytes(4096))
+    found = recover_replica(SegmentFiles(RealDisk()), tmp_path, KEPT)
+    assert found.recovered.end_position == as_of
+    assert found.summary.appended == len(log.content)
+    assert not found.recovered.holes

@@ -57,7 +57,8 @@ class StateRefold:
         if self.segments and start < self.segments[0].base:
             self._lost_bytes += self.segments[0].base - start
         for segment, following in zip_longest(self.segments, self.segments[1:]):
-            end = self.end_position if segment.end is None else min(segment.end, self.end_position)
+            end = segment.end if segment.end is not None or following is None else following.base
+            end = self.end_position if end is None else min(end, self.end_position)
             if end <= start:
                 continue
             begin = max(segment.base, start)
