@@ -12,8 +12,10 @@ from ortoo.common.process.randomness import Randomness
 from ortoo.enode.disk.atomic_files import RESERVE_BYTES, RESERVE_NAME, read_file
 from ortoo.enode.disk.disk import NoDescriptor
 from ortoo.enode.disk.identity import StoreIdentity
+from ortoo.enode.log.checkpoint import CheckpointSlice
 from ortoo.enode.log.copies.frame_copies import frames_in, make_entry
-from ortoo.enode.log.frame import FrameFlag, FrameKind
+from ortoo.enode.log.flushing.flush_group import FlushEntry, FlushGroup
+from ortoo.enode.log.frame import FrameFlag, FrameHeader, FrameKind
 from ortoo.enode.log.segment import Segment
 from ortoo.enode.replication.log_opening import open_replicated_log
 from ortoo.enode.replication.membership import ReplicaMembership
@@ -197,4 +199,27 @@ async def test_the_first_frame_of_an_epoch_is_its_epoch_frame(left_bytes: int) -
     await appender.flush()
     first = next(frames_in(await log.bytes.read_disk(begin, 1 << 20), begin))
     assert (first.header.kind, first.header.leader_epoch) == (FrameKind.EPOCH, 1)
+    await log.close()
+
+
+async def test_a_log_without_state_is_opened_again_for_a_new_checkpoint_only() -> None:
+    """The opening could not fold the checkpoints that it has read, so another one would be in vain, for ever."""
+    one = OneStore(settings=SETTINGS)
+    await one.open()
+    await one.store.close()
+    log = await opened_log(one, ReplicaMembership(one.disk, FOLDER, one.clock, Randomness(1)))
+    complete: list[int] = []
+    log.on_checkpoint_complete = lambda: complete.append(1)
+
+    def commit(position: int, total: int) -> int:
+        header = FrameHeader(kind=FrameKind.CHECKPOINT, position=position)
+        part = CheckpointSlice(position, 0, total, position, position, b"").at(position)
+        log._look_for_checkpoint(FlushGroup(entries=[FlushEntry(header, slice_at=part)]))
+        return len(complete)
+
+    end = log.summary.appended
+    assert end > 64
+    assert commit(end - 64, 1) == 0
+    assert commit(end, 0) == 0
+    assert commit(end, 1) == 1
     await log.close()

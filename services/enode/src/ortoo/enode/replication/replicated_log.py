@@ -83,6 +83,8 @@ class ReplicatedLog:
         self._storing_summary = asyncio.Lock()
         self.engine.housekeeping.on_indexed = self._store_summary_alone
         self._is_emptied = False
+        self._new_from = self.summary.appended
+        """The end of the frames that the opening has read. It has found no checkpoint in them to fold from."""
         self.may_read: Callable[[], bool] = lambda: True
         """Returns whether the committed data here is complete, while other replicas may commit."""
         appender = self.engine.appender
@@ -95,7 +97,8 @@ class ReplicatedLog:
             appender.on_committed = self._look_for_checkpoint
 
     def _look_for_checkpoint(self, group: FlushGroup) -> None:
-        if any(entry.slice_at is not None and entry.slice_at.total for entry in group.entries):
+        slices = [entry.slice_at for entry in group.entries if entry.slice_at is not None]
+        if any(one.total and one.position >= self._new_from for one in slices):
             self.on_checkpoint_complete()
 
     # leading
@@ -222,6 +225,7 @@ class ReplicatedLog:
             kept = StoredLogSummary.from_summary(summary, pending_truncation=position)
             await self.engine.work.run(write_log_summary, self.disk, self.folder, kept)
             appender.truncate_to(position, self.engine.catalog.active)
+            self._new_from = min(self._new_from, position)
             await self.engine.work.run(truncate_files, self.disk, self.folder, position)
             await self.engine.work.run(
                 write_log_summary, self.disk, self.folder, StoredLogSummary.from_summary(summary)
