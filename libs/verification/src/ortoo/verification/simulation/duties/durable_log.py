@@ -12,12 +12,12 @@ from ortoo.enode.disk.durable_mark import FILE_NAME as MARK_NAME
 from ortoo.enode.disk.durable_mark import decode_slots
 from ortoo.enode.disk.hard_state_file import FILE_NAME as HARD_STATE_NAME
 from ortoo.enode.disk.log_summary_file import FILE_NAME as SUMMARY_NAME
+from ortoo.enode.log.frame import ALIGNMENT_BYTES, HEADER_BYTES, MAGIC_BYTES, BadFrame, FrameHeader, decode_header
+from ortoo.enode.log.scan import walk
 from ortoo.testing.disks.disk_image import FileContent
 from ortoo.testing.simulation.disk.simulated_disk import MachineDisk
 
 SEGMENT_SUFFIX = ".seg"
-FRAME_BYTES = 64
-"""The alignment of frames."""
 COMPARED_BYTES = 16 << 10
 """The part of the log before a position that is compared. The parts before it were compared with earlier positions."""
 
@@ -59,7 +59,7 @@ class DurableLog:
         bases = segments.bases
         count = bisect.bisect_left(bases, end)
         if not count:
-            return f"no segment before {end}"
+            return "" if end in bases[:1] else f"no segment before {end}"  # an emptied log begins there
         begin = max(bases[0], end - compared_bytes)
         for number in range(bisect.bisect_right(bases, begin) - 1, count):
             base, one = bases[number], segments.contents[number]
@@ -71,14 +71,24 @@ class DurableLog:
                 return f"the segment at {base} has bytes that are not on the disk"
         return ""
 
-    def has_bytes_at(self, position: int) -> bool:
-        """Whether a part of a frame is at a multiple of the alignment. Segments are filled with zeros before."""
+    def frame_at(self, position: int) -> FrameHeader | None:
+        """The header at a position; None for zeros, and for bytes of the earlier segment that the file was."""
         segments = self._segments()
         number = bisect.bisect_right(segments.bases, position) - 1
         if number < 0:
-            return False
-        begin = position - segments.bases[number]
-        return any(segments.contents[number].durable[begin : begin + FRAME_BYTES])
+            return None
+        begin, content = position - segments.bases[number], segments.contents[number].durable
+        if not content.startswith(MAGIC_BYTES, begin):
+            return None
+        try:
+            return decode_header(bytes(content[begin : begin + HEADER_BYTES]), position)
+        except BadFrame:
+            return None
+
+    def has_frame_before(self, end: int) -> bool:
+        """Whether a frame ends at a position."""
+        found = (self.frame_at(at) for at in range(end - HEADER_BYTES, max(-1, end - COMPARED_BYTES), -ALIGNMENT_BYTES))
+        return any(one is not None and one.end_position == end for one in found)
 
     def _segments(self) -> _Segments:
         files = self.disk.durable_files(self.folder)
@@ -93,6 +103,12 @@ class DurableLog:
     def _fields(self, name: str) -> Mapping[str, Any]:
         found = self.disk.durable_files(self.folder).get(name)
         return {} if found is None else _decoded(bytes(found.durable))
+
+
+def has_frames(data: bytes, position: int) -> bool:
+    """Whether these bytes of the log from `position` on have a frame, and not only bytes of an earlier segment."""
+    found = walk(lambda at, length: data[at - position : at - position + length], position, position + len(data))
+    return any(isinstance(one, FrameHeader) for one in found)
 
 
 @lru_cache(maxsize=256)

@@ -9,6 +9,7 @@ from typing import Any
 from ortoo.enode.app import RunningEnode
 from ortoo.enode.disk.clean_stop import FILE_NAME as CLEAN_NAME
 from ortoo.enode.disk.clean_stop import decode_clean_stop
+from ortoo.enode.log.frame import ALIGNMENT_BYTES
 from ortoo.enode.replication.driver import Driver
 from ortoo.testing.disks.disk_image import Operation, RemoveFile, RenameFile, WriteFile
 from ortoo.testing.memory_grpc import Packet
@@ -17,7 +18,7 @@ from ortoo.testing.simulation.cluster.roles import ReplicaMachine
 from ortoo.testing.simulation.violations import Violations
 from ortoo.v1 import replication_pb2 as pb
 from ortoo.v1.replica_report_pb2 import ReportReplicaRequest
-from ortoo.verification.simulation.duties.durable_log import FRAME_BYTES, SEGMENT_SUFFIX, DurableLog
+from ortoo.verification.simulation.duties.durable_log import SEGMENT_SUFFIX, DurableLog, has_frames
 
 METHOD = "/ortoo.v1.ReplicationService/Exchange"
 REPORT_METHOD = "/ortoo.v1.NameService/ReportReplica"
@@ -107,7 +108,7 @@ class ReplicaDuties:
             self.broken(f"{name} sends {kind} with {flushed} bytes on its disk, and its disk lacks some: {what}")
         if is_current and kind == "log_matched" and (mark := log.mark()) > content.position:
             self.broken(f"{name} has a log up to {content.position}, and a durable mark at {mark}")
-        if is_current and kind == "log_matched" and log.has_bytes_at(content.position):
+        if is_current and kind == "log_matched" and log.frame_at(content.position) is not None:
             self.broken(f"{name} has a log up to {content.position}, and its disk has later frames")
         if kind in ("frames", "heartbeat"):
             self._check_committed(name, content.committed, f"{kind} of {name}")
@@ -122,10 +123,11 @@ class ReplicaDuties:
             return
         driver = _driver(self._machines[name])
         majority = driver.replica.log.configuration.majority if driver is not None else 1
-        last = position - FRAME_BYTES
-        is_filled = self._logs[name].has_bytes_at(last)
+        has_frame = self._logs[name].has_frame_before(position)
         durable = [
-            one for one, log in self._logs.items() if not log.lacks(position) and log.has_bytes_at(last) >= is_filled
+            one
+            for one, log in self._logs.items()
+            if not log.lacks(position) and log.has_frame_before(position) >= has_frame
         ]
         if len(durable) < majority and not self.is_disk_lost:
             self.broken(f"{where} calls {position} committed, which only the disks of {durable} have")
@@ -145,11 +147,11 @@ class ReplicaDuties:
             bases = [int(one.stem) for one in machine.disk.files() if one.suffix == SEGMENT_SUFFIX]
             if len(bases) > 1 and int(operation.path.stem) == max(bases):
                 self._check_truncation(name, int(operation.path.stem))
-        elif isinstance(operation, WriteFile) and len(operation.data) >= FRAME_BYTES and not any(operation.data):
+        elif isinstance(operation, WriteFile) and len(operation.data) >= ALIGNMENT_BYTES and not any(operation.data):
             path = machine.disk.path_of(operation.number)
             if path is not None and path.suffix == SEGMENT_SUFFIX:
                 begin, end = operation.position, operation.position + len(operation.data)
-                if any(machine.disk.content(path)[begin:end]):
+                if has_frames(machine.disk.content(path)[begin:end], int(path.stem) + begin):
                     self._check_truncation(name, int(path.stem) + begin)
 
     def _check_truncation(self, name: str, position: int) -> None:
