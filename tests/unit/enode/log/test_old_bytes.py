@@ -131,7 +131,7 @@ def test_a_nearly_full_disk_gets_the_space_of_deleted_segments(
     monkeypatch.setattr(disk, "space", lambda _: DiskSpace(free_bytes, 1 << 30))
     segment = deleted(disk, 0)
     spares.is_short = True
-    spares._reuse([segment])
+    spares.reuse([segment])
     assert disk.list(FOLDER) == [segment.path.name if is_full else "000001.spare"]
     assert spares.is_short is is_full
 

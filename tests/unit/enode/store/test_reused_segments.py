@@ -1,5 +1,8 @@
 """The segments whose files the log may use again."""
 
+import asyncio
+from collections.abc import Callable
+from dataclasses import replace
 from unittest import mock
 
 import pytest
@@ -8,10 +11,10 @@ from ortoo.common.process.randomness import Randomness
 from ortoo.enode.changes.kinds import IdsRemembered, OffsetsCommitted, StateChange, encode_changes
 from ortoo.enode.log.copies.frame_copies import frames_in, make_entry
 from ortoo.enode.log.frame import ALIGNMENT_BYTES, MAGIC_BYTES, FrameKind
-from ortoo.enode.log.segment import Segment
+from ortoo.enode.log.segment import Segment, segment_bases
 from ortoo.enode.replication.membership import ReplicaMembership
 from ortoo.verification.store.workload import FOLDER
-from tests.contract.one_store import TOPIC, OneStore, batch
+from tests.contract.one_store import SETTINGS, TOPIC, OneStore, batch
 from tests.unit.enode.replication.test_replicated_log import opened_log
 
 BODY = b"m" * 1_000
@@ -164,3 +167,52 @@ async def test_a_segment_that_a_slow_reader_reads_is_not_reused() -> None:
     assert file.read(0, 1 << 20) == before
     segment._reading.end()
     await one.store.close()
+
+
+async def test_a_store_that_stops_has_removed_the_files_of_deleted_segments() -> None:
+    """Housekeeping ends after the piece of work that it has begun, so a file that is not reused is removed in it."""
+    one = OneStore()
+    store = await one.open()
+    for body in (MAGIC_BYTES, BODY):
+        await fill(one, body)
+    housekeeping = store.engine.housekeeping
+    works: list[object] = []
+
+    async def run(work: Callable[..., object], *args: object) -> object:
+        works.append(work)
+        result = work(*args)
+        if len(works) == 2:  # the first one has recorded the log's begin
+            raise asyncio.CancelledError
+        return result
+
+    begin = store.engine.catalog.active.base
+    with mock.patch.object(housekeeping.work, "run", run), pytest.raises(asyncio.CancelledError):
+        await housekeeping.delete_below(begin)
+    assert segment_bases(one.disk.list(FOLDER)) == [begin]
+    await store.close()
+
+
+@pytest.mark.parametrize("is_leading", [True, False])
+def test_spares_that_no_segment_needs_are_removed_in_time(*, is_leading: bool) -> None:
+    """They hold deleted messages. A replica that no longer leads removes them, too.
+
+    The time decides, and not the number of runs of retention: a log that is too large for long has many runs.
+    """
+    one = OneStore(settings=replace(SETTINGS, retention_interval_ms=10_000))
+
+    async def check() -> None:
+        store = await one.open()
+        await fill(one)
+        assert await delete(one) == [True]
+        housekeeping, spares = store.engine.housekeeping, store.engine.spares
+        housekeeping.is_leading = is_leading
+        for _ in range(5):
+            await one.clock.sleep(1)
+            await housekeeping.apply_retention()
+        assert any(spare.is_reused for spare in spares._available)
+        await one.clock.sleep(20)
+        assert not any(spare.is_reused for spare in spares._available)
+        housekeeping.is_leading = True
+        await store.close()
+
+    one.clock.run(check, limit_s=100)

@@ -92,7 +92,7 @@ class SpareSegments:
     def reuse_or_remove(self, segments: Sequence[Segment], position: int) -> int:
         """Keep some of `segments` as spares, and remove the other files of segments below `position`.
 
-        Returns the number of removed files. The caller has recorded the log's begin and retired the segments. `segments`
+        Returns the number of removed files. The caller has recorded the begin of the log and retired them. `segments`
         have index files, because a segment without one may still be truncated. Errors: OSError.
         """
         self.reuse(segments)
