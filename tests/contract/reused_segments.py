@@ -1,7 +1,7 @@
 """Runs of a store that overwrites the files of deleted segments, while clients forge frames and readers keep files.
 
 The run of a seed is recorded twice. The first run shows which file becomes which later segment. In the second run,
-every other of these segments gets bodies with whole frames, for the positions at which they would lie in the later
+every other of these segments gets bodies with whole frames. Their positions are those that they would have in the later
 segment. A store that overwrites such a file reads these frames after a crash.
 """
 
@@ -130,8 +130,8 @@ def _bases_of_files(operations: list[Operation]) -> dict[int, list[int]]:
 def check_names(operations: list[Operation]) -> None:
     """A segment is written only after its name is durable, and its earlier names are gone. Errors: StoreViolation.
 
-    A power cut shows this rarely, because the index file of the previous segment is written next, and its folder is
-    synced before the append is acknowledged.
+    A power cut shows this rarely. The index file of the previous segment is written next, and its folder is synced
+    before the append is acknowledged.
     """
     image = DiskImage()
     for operation in operations:

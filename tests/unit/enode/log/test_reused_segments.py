@@ -160,7 +160,7 @@ FAULTS: dict[str, Callable[[FaultyDisk], None]] = {
 
 @pytest.mark.parametrize("fault", FAULTS)
 async def test_an_error_of_the_disk_costs_one_file_and_nothing_else(fault: str) -> None:
-    """Neither the spare nor the segment is left, retention goes on, and the next segment is a new file."""
+    """Neither the spare nor the segment is left, retention continues, and the next segment is a new file."""
     disk = FaultyDisk(MemoryDisk())
     log = Log(disk)
     old = log.deleted(SEGMENT_BYTES - 64)

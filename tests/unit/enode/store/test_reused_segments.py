@@ -39,7 +39,7 @@ async def delete(one: OneStore) -> list[bool]:
 
 
 async def test_deleted_segments_are_reused() -> None:
-    """Those that this process wrote, and whose messages resemble no frame."""
+    """They are the segments that this process wrote, unless a message in them resembles a frame."""
     one = OneStore()
     await one.open()
     for _ in range(2):
