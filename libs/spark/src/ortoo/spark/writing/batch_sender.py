@@ -112,7 +112,10 @@ class BatchSender:
         await self._changed.wait()
 
     def _send_ready(self, line: _QueueLane) -> None:
-        while self._call is not None and line.ready and not line.to_retry and len(line.in_flight) < IN_FLIGHT_MAX:
+        """Send as many batches as may be in flight, and none after a refusal: the enode may expect a later one."""
+        while self._call is not None and self._error is None and line.ready and not line.to_retry:
+            if len(line.in_flight) >= IN_FLIGHT_MAX:
+                return
             batch = line.ready.popleft()
             line.in_flight.append(batch)
             self._call.send(batch)
