@@ -27,6 +27,9 @@ FOLDER = Path("/store")
 SEGMENT_BYTES = 4096
 HEADROOM_BYTES = 1000
 
+F_GETSIG = 11
+"""The command of Linux that returns the signal for a broken lease."""
+
 
 def mark(position: int) -> bytes:
     """A whole frame of this position."""
@@ -171,3 +174,22 @@ def test_a_reader_that_waits_for_the_lease_is_noticed(
     assert disk.is_shared(path)
     os.close(opened.pop())
     assert not disk.is_shared(path)
+
+
+def test_each_lease_has_a_signal_that_ends_no_process(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """The end of a lease resets the choice to SIGIO, which ends a process without a handler."""
+    path = tmp_path / "000001.spare"
+    path.write_bytes(b"old")
+    disk, control, signals = RealDisk(), fcntl.fcntl, list[int]()
+    if disk.is_shared(path):
+        pytest.skip("NOT CHECKED, this file system has no leases; run the test in a folder on ext4, XFS or tmpfs")
+
+    def noting(descriptor: int, command: int, argument: int) -> int:
+        if argument == fcntl.F_WRLCK:
+            signals.append(control(descriptor, F_GETSIG))
+        return control(descriptor, command, argument)
+
+    monkeypatch.setattr(fcntl, "fcntl", noting)
+    assert not disk.is_shared(path)
+    assert signals
+    assert set(signals) == {signal.SIGURG}
