@@ -296,7 +296,7 @@ class RealDisk:
         with opening(path):
             descriptor = os.open(path, os.O_RDWR | os.O_CLOEXEC)
         try:
-            for _ in range(2):  # an `open` that found the file by an earlier name may wait for the first lease
+            for _ in range(2):  # An `open` that found the file by an earlier name may wait for the first lease.
                 # This signal is ignored, the usual one ends the process. The end of a lease forgets the choice.
                 fcntl.fcntl(descriptor, _F_SETSIG, signal.SIGURG)
                 fcntl.fcntl(descriptor, fcntl.F_SETLEASE, fcntl.F_WRLCK)
