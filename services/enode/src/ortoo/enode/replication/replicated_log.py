@@ -84,7 +84,7 @@ class ReplicatedLog:
         self.engine.housekeeping.on_indexed = self._store_summary_alone
         self._is_emptied = False
         self._new_from = self.summary.appended
-        """The end of the frames that the opening has read. It has found no checkpoint in them to fold from."""
+        """The end of the frames that the opening has read. If the log has no state, they hold no usable checkpoint."""
         self.may_read: Callable[[], bool] = lambda: True
         """Returns whether the committed data here is complete, while other replicas may commit."""
         appender = self.engine.appender
