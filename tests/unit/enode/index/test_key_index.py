@@ -55,6 +55,17 @@ def test_many_hashes_at_once_are_those_of_one(some: list[list[list[str]]]) -> No
     assert list(zip(hashes.tolist(), unpacked(640, places), strict=True)) == sorted(expected)
 
 
+def test_messages_with_the_same_key_are_sorted_by_position() -> None:
+    """Very many messages share a few keys; the entries of each key are in the order of the log."""
+    entries, expected = KeyEntries(0), []
+    for number in range(40):
+        keys = [f"key-{(number + row) % 3}" for row in range(500)]
+        entries.add(number * 64, encode([Message(b"x", None, (key,)) for key in keys], now_ms=1).records, 1)
+        expected += [(text_hash(key.encode(), 1, KIND_KEY), (number * 64, row)) for row, key in enumerate(keys)]
+    hashes, places = entries.sorted()
+    assert list(zip(hashes.tolist(), unpacked(0, places), strict=True)) == sorted(expected)
+
+
 def test_topics_and_kinds_do_not_mix() -> None:
     """The same text as a key of two topics and as an id has three hashes."""
     assert len({text_hash(b"a", 1, KIND_KEY), text_hash(b"a", 2, KIND_KEY), text_hash(b"a", 1, KIND_MESSAGE_ID)}) == 3

@@ -21,7 +21,7 @@ BLOCK_BYTES = BLOCK_ENTRIES * 16 + 8
 KIND_KEY = 1
 KIND_MESSAGE_ID = 2
 ROW_BITS = 12
-WAITING_BYTES_MAX = 256 << 10
+WAITING_BYTES_MAX = 128 << 10
 """Bytes of texts that are hashed at once."""
 
 _HEAD = FileHead("key index", b"ORTK", 1, "QQQ")
@@ -30,6 +30,8 @@ _MASK = (1 << 64) - 1
 _FACTOR = 0x9E3779B97F4A7C15
 _INVERSE = pow(_FACTOR, -1, 1 << 64)
 _U64 = np.dtype("<u8")
+_INDEX_BITS, _INDEX_MASK = np.uint64(32), np.uint64((1 << 32) - 1)
+"""The index of an entry in the lower half of a number."""
 
 HashArray = NDArray[np.uint64]
 IndexArray = NDArray[np.int64]
@@ -174,37 +176,38 @@ class KeyEntries:
             self._settle()
 
     def sorted(self) -> tuple[HashArray, HashArray]:
-        """All hashes, ascending, and their places, ascending among equal hashes."""
+        """All hashes, ascending, and their places. Equal hashes keep the order of `add`."""
         self._settle()
         if not self._hashes:
             return _NONE, _NONE
-        hashes, places = self._hashes[0], self._places[0]
-        if len(self._hashes) > 1:
-            hashes, places = np.concatenate(self._hashes), np.concatenate(self._places)
-            order = np.argsort(hashes, kind="stable")
-            hashes, places = hashes[order], places[order]
-            self._hashes, self._places = [hashes], [places]
-        return hashes, places
+        hashes, places = np.concatenate(self._hashes), np.concatenate(self._places)
+        order = np.argsort(hashes)  # not stable, but several times as fast as a stable sort
+        hashes = hashes[order]
+        is_new = hashes[1:] != hashes[:-1]
+        if not is_new.all():
+            groups = np.cumsum(np.concatenate(([0], is_new)), dtype=_U64)
+            order = np.sort(groups << _INDEX_BITS | order.astype(_U64)) & _INDEX_MASK
+        return hashes, places[order]
 
     def find(self, wanted: int) -> list[tuple[int, int]]:
         """(frame position, row) of each entry with this hash, in order of position."""
         self._settle()
+        value = np.uint64(wanted)
         found: list[tuple[int, int]] = []
         for hashes, places in zip(self._hashes, self._places, strict=True):
-            found.extend(_found(self._base, hashes, places, wanted))
+            found.extend(unpacked(self._base, places[hashes == value]))
         return found
 
     def _settle(self) -> None:
         """Hash all waiting texts at once. A batch with damaged offsets has no keys; the others keep theirs."""
         if not self._waiting:
             return
-        hashes, places = _hashed(self._waiting)
-        if not len(hashes):
+        parts = [_hashed(self._waiting)]
+        if not len(parts[0][0]):
             parts = [_hashed([one]) for one in self._waiting]
-            hashes, places = np.concatenate([one[0] for one in parts]), np.concatenate([one[1] for one in parts])
-        order = np.argsort(hashes, kind="stable")
-        self._hashes.append(hashes[order])
-        self._places.append(places[order])
+        for hashes, places in parts:
+            self._hashes.append(hashes)
+            self._places.append(places)
         self._waiting, self._waiting_bytes = [], 0
 
 

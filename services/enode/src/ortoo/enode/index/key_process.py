@@ -14,6 +14,7 @@ from pathlib import Path
 from typing import Any
 
 from ortoo.common.errors import Overloaded, Unavailable
+from ortoo.common.machine.allocator import give_back_freed, retain_freed_buffers
 from ortoo.common.machine.line_writer import LineWriter
 from ortoo.common.machine.standard_files import (
     STANDARD_ERROR,
@@ -166,7 +167,10 @@ def answer_request(search: KeySearch, line: bytes) -> bytes:
         if method == "find":
             answer["ok"] = search.find(KeyQuery(*first), [LogStretch(*one) for one in others[0]])
         else:
-            search.update(LogStretch(*first))
+            stretch = LogStretch(*first)
+            search.update(stretch)
+            if stretch.is_sealed:
+                give_back_freed()  # the entries of a whole segment
     except Exception as error:
         answer = {"error": f"{type(error).__name__}: {error}"}
     return json.dumps(answer).encode() + b"\n"
@@ -175,6 +179,7 @@ def answer_request(search: KeySearch, line: bytes) -> bytes:
 def main(arguments: Sequence[str]) -> int:
     """Serve requests until the input ends. `arguments`: the store's folder."""
     os.nice(NICENESS)
+    retain_freed_buffers()
     capture_standard_error(LineWriter(STANDARD_ERROR))
     search = KeySearch(RealDisk(), Path(arguments[0]))
     with contextlib.suppress(BrokenPipeError):  # the enode was killed
