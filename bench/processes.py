@@ -46,27 +46,45 @@ class Cluster:
 
 def cpu_s(process_id: int, *, with_children: bool = False) -> float:
     """Processor seconds, user and system, of a process so far, with those of children that ended."""
+    return _times_s(process_id, 0, 4 if with_children else 2)
+
+
+def ended_children_s(process_id: int) -> float:
+    """Processor seconds of the children of a process that ended and for which it waited."""
+    return _times_s(process_id, 2, 4)
+
+
+def _times_s(process_id: int, begin: int, end: int) -> float:
+    """The sum of some of the times utime, stime, cutime, cstime; 0 if the process has ended."""
     try:
         fields = Path(f"/proc/{process_id}/stat").read_text().rsplit(")", 1)[1].split()
-    except OSError:  # it has just ended
+    except OSError:
         return 0.0
-    return sum(map(int, fields[11 : 15 if with_children else 13])) / os.sysconf("SC_CLK_TCK")
+    return sum(map(int, fields[11 + begin : 11 + end])) / os.sysconf("SC_CLK_TCK")
+
+
+def children(process_id: int) -> list[int]:
+    """The running children of a process."""
+    return _by_parent().get(process_id, [])
 
 
 def descendants(process_id: int) -> Iterator[int]:
-    """The running children of a process, and their children, from one pass over all processes.
-
-    The kernel's lists of children leave some out while others end.
-    """
-    children: dict[int, list[int]] = {}
-    for file in Path("/proc").glob("[0-9]*/stat"):
-        with contextlib.suppress(OSError):  # it has just ended
-            children.setdefault(int(file.read_text().rsplit(")", 1)[1].split()[1]), []).append(int(file.parent.name))
+    """The running children of a process, and their children, from one pass over all processes."""
+    by_parent = _by_parent()
     waiting = [process_id]
     while waiting:
-        found = children.get(waiting.pop(), [])
+        found = by_parent.get(waiting.pop(), [])
         yield from found
         waiting += found
+
+
+def _by_parent() -> dict[int, list[int]]:
+    """The children of each process. The kernel's lists of children leave some out while others end."""
+    found: dict[int, list[int]] = {}
+    for file in Path("/proc").glob("[0-9]*/stat"):
+        with contextlib.suppress(OSError):  # it has just ended
+            found.setdefault(int(file.read_text().rsplit(")", 1)[1].split()[1]), []).append(int(file.parent.name))
+    return found
 
 
 def name_of(process_id: int) -> str:

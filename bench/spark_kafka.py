@@ -21,13 +21,14 @@ from typing import Any
 
 import pyspark
 
-from bench import processes, report
+from bench import report
 from bench.peers import jars
 from bench.peers.kafka import SHIPPED, kafka
 from bench.peers.ours import ortoo
 from bench.peers.rounds import machine_busy_s
 from bench.peers.servers import Servers
 from bench.spark_plain import Plain
+from bench.spark_times import SparkTimes
 from bench.table import ROOT
 
 METHOD = (
@@ -283,17 +284,17 @@ def _timed(bench: Bench, systems: tuple[System, ...], arguments: argparse.Namesp
         "plain_source": (bench.plain, []),
         "jvm_source": (bench.jvm, []),
     }
-    loads, others = [], []
+    loads, others, times = [], [], SparkTimes()
     for name, (run, _) in paths.items():
         for turn in range(arguments.rounds + 1):
             loads.append(round(os.getloadavg()[0], 1))
             for system in systems if turn % 2 else systems[::-1]:
-                cost = _cost(partial(run, system), system)
+                cost = _cost(partial(run, system), system, times)
                 others.append(cost.pop("others_share"))
                 if turn:
                     costs[name][system.name].append(cost)
             for run_least, found in least.values() if name == "small stream" else ():
-                cost = _cost(partial(run_least, systems[0]), systems[0])
+                cost = _cost(partial(run_least, systems[0]), systems[0], times)
                 cost.pop("others_share")
                 found += [cost] * bool(turn)
     return {
@@ -320,35 +321,18 @@ def _medians(costs: list[Cost]) -> Cost:
     return {what: round(median(cost[what] for cost in costs), 3) for what in costs[0]}
 
 
-def _cost(run: Callable[[], object], system: System) -> Cost:
-    before, busy_s, began_s = _cpu_s(system.servers), machine_busy_s(), time.perf_counter()
+def _cost(run: Callable[[], object], system: System, times: SparkTimes) -> Cost:
+    def used_s() -> Cost:
+        return times.read() | {"servers_s": sum(system.servers.cpu_s().values())}
+
+    before, busy_s, began_s = used_s(), machine_busy_s(), time.perf_counter()
     run()
     clock_s = time.perf_counter() - began_s
-    used = {name: value - before[name] for name, value in _cpu_s(system.servers).items()}
+    used = {name: value - before[name] for name, value in used_s().items()}
     processor_s = sum(used.values())
     others_s = max(machine_busy_s() - busy_s - processor_s, 0.0)
     others_share = others_s / clock_s / len(os.sched_getaffinity(0))
     return {"clock_s": clock_s, "processor_s": processor_s, **used, "others_share": others_share}
-
-
-def _cpu_s(servers: Servers) -> Cost:
-    """Processor seconds so far of Spark's JVM, of Python (driver, planners and workers), and of the servers.
-
-    The JVM waits for the planners that it starts, so those that ended count among its children. So do the commands that
-    Hadoop starts for local files without its native library.
-    """
-    (jvm,) = (each for each in processes.descendants(os.getpid()) if processes.is_spark(each))
-    while True:
-        python = {*processes.descendants(jvm)}
-        own, with_planners = processes.cpu_s(jvm), processes.cpu_s(jvm, with_children=True)
-        workers = sum(processes.cpu_s(each, with_children=True) for each in python)
-        if python == {*processes.descendants(jvm)}:  # otherwise one that has just ended is counted twice, or not at all
-            break
-    return {
-        "jvm_s": own,
-        "python_s": with_planners - own + workers + processes.cpu_s(os.getpid()),
-        "servers_s": sum(servers.cpu_s().values()),
-    }
 
 
 def main() -> None:
