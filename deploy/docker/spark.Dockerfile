@@ -28,11 +28,13 @@ RUN ln -s "$(/opt/ortoo/bin/python -c 'import pathlib, pyspark; print(pathlib.Pa
     && mkdir -p /opt/app /opt/spark/work-dir && chown 185:185 /opt/spark/work-dir
 COPY deploy/docker/spark-entrypoint.sh /opt/entrypoint.sh
 COPY deploy/docker/pipeline.py /opt/app/pipeline.py
+# numpy would start a spinning thread for each core.
 ENV PATH=/opt/ortoo/bin:/opt/spark/bin:$PATH \
     SPARK_HOME=/opt/spark \
     PYSPARK_PYTHON=/opt/ortoo/bin/python \
     PYSPARK_DRIVER_PYTHON=/opt/ortoo/bin/python \
-    PYTHONUNBUFFERED=1
+    PYTHONUNBUFFERED=1 \
+    OPENBLAS_NUM_THREADS=1
 WORKDIR /opt/spark/work-dir
 USER 185:185
 ENTRYPOINT ["/opt/entrypoint.sh"]

@@ -22,6 +22,8 @@ def session(settings: SparkSettings) -> Iterator[Any]:
     """
     # By default workers run the first python3 in the path, which may lack pyarrow.
     os.environ.setdefault("PYSPARK_PYTHON", sys.executable)
+    # numpy would start a spinning thread for each core in each process that plans a query.
+    os.environ.setdefault("OPENBLAS_NUM_THREADS", "1")
     from pyspark.errors import PySparkRuntimeError
     from pyspark.sql import SparkSession
 
