@@ -106,3 +106,32 @@ async def test_no_connection_is_kept_while_received_bytes_are_read(monkeypatch: 
         await clock.looks.acquire()
     assert len(watch._receipts_next) == 400
     assert Counted.count_max <= 2
+
+
+class SetClock(SystemClock):
+    """A clock whose time the test sets."""
+
+    now_s = 0.0
+
+    def monotonic_s(self) -> float:
+        """The time that was set."""
+        return self.now_s
+
+
+@pytest.mark.parametrize(("peers", "interval_s"), [(10, 20), (2_000, 40)])
+def test_the_received_bytes_of_many_peers_are_read_less_often(
+    monkeypatch: pytest.MonkeyPatch, peers: int, interval_s: int
+) -> None:
+    """A reading takes at most 50 peers for each second, and comes after 20 s at the earliest."""
+    clock, reads_s = SetClock(), list[float]()
+
+    def each_connection_to(ports: Collection[int]) -> list[ServerConnection]:
+        reads_s.append(clock.now_s)
+        return [ServerConnection(-1, 8081, ("10.0.0.1", port), 0, 0) for port in range(peers)]
+
+    monkeypatch.setattr(connection_watch, "each_connection_to", each_connection_to)
+    watch = ConnectionWatch(ConnectionLimits(8192, 8192), None, MemoryGuard(MemoryBudget(1 << 20)), clock)
+    for second in range(2 * interval_s + 1):
+        clock.now_s = float(second)
+        watch._is_crowded()
+    assert reads_s == [0, interval_s, 2 * interval_s]

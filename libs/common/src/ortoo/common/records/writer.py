@@ -9,11 +9,13 @@ import struct
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from functools import lru_cache
 from itertools import accumulate, chain, repeat
+from types import MappingProxyType
 from typing import Any, Final
 
 from ortoo.common.errors import Invalid
 from ortoo.common.records.columns import FORMAT, MESSAGE_COLUMNS, NUMBERS, Layout, MessageColumn, Presence
 from ortoo.common.records.compression import Codec, deflate
+from ortoo.common.records.message import check_map
 from ortoo.common.records.text_rules import MessageLimits, TextRule
 from ortoo.common.records.wire import bytes_field, bytes_head, nested, number_field
 
@@ -127,7 +129,7 @@ def text_column(texts: Sequence[str | None], rule: TextRule) -> Written:
     if not missing:
         return _texts(list(texts), rule)  # type: ignore[arg-type]
     there = [text for text in texts if text is not None]
-    return _texts([text or "" for text in texts], rule, there, validity_buffer(texts))
+    return _texts(["" if text is None else text for text in texts], rule, there, validity_buffer(texts))
 
 
 def dictionary_column(texts: Sequence[str | None], rule: TextRule) -> Written:
@@ -166,6 +168,9 @@ def list_column(lists: Sequence[Sequence[str]], rule: TextRule) -> Written:
 
 def map_column(maps: Sequence[Mapping[str, str]], rule: TextRule, limits: MessageLimits) -> Written:
     """Write maps in Arrow's map layout with dictionary-encoded names; no bytes if all maps are empty."""
+    if not set(map(type, maps)) <= _MAPS:
+        for entries in maps:
+            check_map(entries, rule, "properties", limits)
     names: list[str] = list(chain.from_iterable(maps))
     if not names:
         return NOTHING
@@ -197,6 +202,8 @@ def _texts(texts: list[str], rule: TextRule, check: list[str] | None = None, val
     return nested(validity, offsets_buffer(sizes), data), longest
 
 
+_MAPS: Final = {dict, MappingProxyType}
+"""The usual types of a row's properties. Others are checked row by row."""
 _LISTS: Final = {tuple, list}
 """The usual types of a row's texts. Others, such as a text or a generator, are checked row by row."""
 _CODES: Final = {Layout.INT8: "b", Layout.INT32: "i", Layout.TIMES: "q"}
