@@ -128,7 +128,7 @@ class Asking:
         forget_peak(self._role)
         before_ms, before_mib = _on_processor_ms(self._role), resident_mib(self._role)
         answer = await self._answer(method, large.data)
-        await self._health.Check(health_pb2.HealthCheckRequest())
+        await self._health.Check(health_pb2.HealthCheckRequest(), timeout=CALL_TIMEOUT_S)
         return Cost(
             self._role.role,
             method.path.rpartition(".")[2],
