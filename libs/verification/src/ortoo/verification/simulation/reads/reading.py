@@ -54,7 +54,7 @@ class ReadScenario(Scenario):
     def build(self) -> None:
         """Two writers, one worker that pops, one reader of each machine that keeps the log."""
         self.model = ReadModel(self.oracle.violations)
-        self.subjects = ReadSubjects()
+        self.subjects = ReadSubjects(has_retention=self.oracle.has_retention)
         self.groups = {self.subjects.pops_group: self.name}
         self.senders = [self.application("p0", self._produce), self.application("w0", self._write_state)]
         self.consumers = [self.application("pops", self._pop)]

@@ -44,6 +44,8 @@ class ReadSubjects:
     """Delayed messages whose recall was requested."""
     keys: dict[str, tuple[int, int]] = field(default_factory=dict)
     """Key of an acknowledged message to its queue and offset."""
+    has_retention: bool = False
+    """Whether enodes delete messages that all groups have finished."""
 
 
 HALVES: Fact = ("number of open transactions",)
@@ -195,7 +197,7 @@ class ReplicaReads:
         self._seen(start, delayed_message(number), self._delayed_state(number, is_there=answer.found))
 
     async def describe_deliveries(self, start: ReadStart) -> None:
-        """The state of the messages in the group that pops: finished ones stay finished."""
+        """The state of the messages in the group that pops: finished ones stay finished, also when they are deleted."""
         queue = self._queue()
         request = pop_pb.DescribeDeliveriesRequest(
             topic_id=self.subjects.topic_id,
@@ -206,7 +208,7 @@ class ReplicaReads:
         )
         answer = await self.stub.DescribeDeliveries(request, timeout=TIMEOUT_S)
         self._seen(start, end_of(queue), answer.end_offset)
-        finished: dict[int, None] = {}
+        finished = dict.fromkeys(range(answer.begin_offset if self.subjects.has_retention else 0))
         for one in answer.ranges:
             if one.phase == pop_pb.DELIVERY_PHASE_DONE:
                 finished |= dict.fromkeys(range(one.first_offset, one.first_offset + one.count))
