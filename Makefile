@@ -48,6 +48,8 @@ PEERS_READY := $(VENV)/.peers-ready
 # The folders with the longest tests first, so that no worker starts a long test at the end.
 SLOW_TESTS := $(wildcard tests/e2e tests/contract tests/deploy tests/integration tests/conformance)
 QUICK_TESTS := tests/simulation tests/property tests/unit tests/golden tests/repo
+# The length of the log of a simulated enode in runs with retention: two segments.
+RETENTION_BYTES := 16384
 # The skipped tests of each run; `make test` ends with one list of them.
 SKIPS := build/skips
 RUNS := spark-tests official-tests console-tests all-tests
@@ -201,9 +203,10 @@ hostile: $(READY)  ## Half-open connections, floods alone and together, the larg
 	@for target in batch handle signature sql frames answers; do $(PY) -m tests.hostile.fuzz $$target --seconds 60; done
 	@$(PY) -m tests.hostile.mixed --minutes $(or $(MINUTES),10)
 
-simulate: $(READY)  ## Simulate a cluster with faults, 300 seeds (SEED=1000 SEEDS=5000 ENODE_REPLICAS=3 for others); docs/simulation.md
-	@$(PY) -m ortoo.verification.simulation --seed $(or $(SEED),1) --seeds $(or $(SEEDS),300) --replicas $(or $(ENODE_REPLICAS),1) \
-	  --workers $$(nproc)
+simulate: $(READY)  ## Simulate a cluster with faults, 300 seeds, 60 more with retention (SEED=1000 SEEDS=5000 ENODE_REPLICAS=3 for others); docs/simulation.md
+	@$(PY) -m ortoo.verification.simulation --seed $(or $(SEED),1) --workers $$(nproc) \
+	  --batch $(or $(ENODE_REPLICAS),1):$(or $(SEEDS),300):0 \
+	  --batch $(or $(ENODE_REPLICAS),1):$$(($(or $(SEEDS),300) / 5)):0:$(RETENTION_BYTES)
 
 seeds: $(READY)  ## Simulate 2,000 seeds with three replicas in the background; it continues when it runs again (REPLICAS=5 FROM=1 COUNT=1000)
 	@nice -n 19 $(PY) -m ortoo.verification.simulation --replicas $(or $(REPLICAS),3) --seed $(or $(FROM),1) \
@@ -330,10 +333,11 @@ $(TESTS_COMPILED): | $(READY)
 quick-tests: $(READY)
 	@$(PYTEST) -n 2 --dist worksteal -m 'not deep' $(QUICK_TESTS)
 
-# Fixed and random seeds of the simulated cluster, alone and with replicas. A failing seed prints the command that
-# repeats it.
+# Fixed and random seeds of the simulated cluster, alone and with replicas, and a part of them with retention. A failing
+# seed prints the command that repeats it.
 quick-seeds: $(READY)
-	@$(PY) -m ortoo.verification.simulation --workers 2 --batch 1:46:4 --batch 3:6:6 --batch 5:4:4
+	@$(PY) -m ortoo.verification.simulation --workers 2 --batch 1:34:3 --batch 3:4:4 --batch 5:3:3 \
+	  --batch 1:12:1:$(RETENTION_BYTES) --batch 3:2:2:$(RETENTION_BYTES) --batch 5:1:1:$(RETENTION_BYTES)
 
 # Many of these wait for processes and clocks, so one more runs at once than there are cores, beside Spark and the
 # official clients. With two more, deadlines of tests pass on a slow machine. Each free worker takes the next test.

@@ -17,8 +17,16 @@ RUNS = {
         replace(OPTIONS, seed=10, scenarios=("pulling", "deduplicating", "ordering"), kinds=("power cut",)),
     ],
     "three disks": [replace(THREE, seed=seed) for seed in (1, 2, 8, 17)],
+    "dead letters": [replace(OPTIONS, seed=seed, scenarios=("parking",)) for seed in (1, 2, 5)],
+    "reads": [
+        replace(OPTIONS, seed=8, scenarios=("reading",), replicas=3),
+        replace(OPTIONS, seed=1, scenarios=("reading", "popping"), replicas=3),
+    ],
 }
-"""Runs with one disk, and runs with three in which a replica has to follow a log from its begin."""
+"""Runs with one disk, and runs with three in which a replica has to follow a log from its begin.
+
+Dead letters may be deleted before they are listed, and reads show messages that were finished and deleted.
+"""
 
 
 @pytest.mark.parametrize("disks", RUNS)

@@ -62,13 +62,14 @@ async def test_a_search_goes_on_after_a_failure_and_continues(tmp_path: Path) ->
     assert [number for number in range(1, 5) if f"seed {number}: " in after] == [1, 2, 3]
 
 
-async def test_batches_of_other_replicas_share_the_processes() -> None:
+async def test_batches_of_other_options_share_the_processes() -> None:
     """Each batch has its own sum, and its random seeds can be repeated."""
     code, out, error = await outcome(
         sys.executable, "-m", "ortoo.verification.simulation", "--seconds", "1", "--scenario", "pushing", "--no-faults",
-        "--workers", "2", "--batch", "1:2:1", "--batch", "3:1:0",
+        "--workers", "2", "--batch", "1:2:1", "--batch", "3:1:0", "--batch", "1:2:0:16384",
     )  # fmt: skip
     assert code == 0, out + error
-    alone, replicas = out.splitlines()
+    alone, replicas, retention = out.splitlines()
     assert alone.startswith("3 seeds, of which 1 from seed ")
     assert replicas == "1 seeds with 3 replicas, 0 failed"
+    assert retention == "2 seeds with retention, 0 failed"

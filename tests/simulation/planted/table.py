@@ -19,6 +19,7 @@ from tests.simulation.planted import (
     replica_duties,
     replica_rules,
     replicas,
+    retention,
 )
 
 SEEDS_MAX = 500
@@ -40,6 +41,7 @@ CUT_OFF_OR_DOWN = _reading_with("cut from members", "kill", "power cut")
 CUT_OFF_OR_PAUSED = _reading_with("cut from members", "pause")
 NEW_DISKS = _reading_with("emptied disk", "kill")
 NEW_DISKS_OR_DOWN = _reading_with("emptied disk", "power cut")
+RETENTION = ("--retention-bytes", "16384")
 OPTIONS: Mapping[str, Sequence[str]] = {
     "believe_torn_frames": CRASHES,
     "segment_name_not_synced": CRASHES,
@@ -74,11 +76,17 @@ OPTIONS: Mapping[str, Sequence[str]] = {
     "changes_when_committed": _reading_with("emptied disk", "cut from members"),
     "trusts_its_heartbeats": _reading_with("hanging disk"),
     "keeps_leading_full": _reading_with("full disk"),
+    "stale_frames_accepted": (*CRASHES, *RETENTION),
+    "retention_waits_for_no_group": RETENTION,
+    "retention_waits_for_no_follower": (*RETENTION, "--replicas", "3"),
+    "dead_letters_not_stored": RETENTION,
 }
 """Options for bugs that the standard draw finds too seldom, or not at all. Where processes end, leases expire within
 the run."""
 OF_REPLICAS: Sequence[ModuleType] = (replicas, replica_duties, replica_rules)
-MODULES: Sequence[ModuleType] = (durability, idempotence, offsets, pops, deferred, conversations, *OF_REPLICAS)
+MODULES: Sequence[ModuleType] = (
+    durability, idempotence, offsets, pops, deferred, conversations, retention, *OF_REPLICAS,
+)  # fmt: skip
 
 
 def planted() -> Mapping[str, tuple[str, Callable[[], None]]]:

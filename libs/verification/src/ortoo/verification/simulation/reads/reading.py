@@ -149,10 +149,11 @@ class ReadScenario(Scenario):
                 with contextlib.suppress(grpc.RpcError):
                     if drawn == 0:
                         await self._lock(application, stub, queue)
-                    elif drawn == 1:
+                    elif drawn == 1 and not self.subjects.has_retention:  # its messages would never be deleted
                         await self._lease(stub, queue, leader.name)
                     else:
-                        await self._commit(stub, queue, application.chance.below(end) + 1)
+                        at = application.chance.below(end)
+                        await self._commit(stub, queue, end if self.subjects.has_retention else at + 1)
 
     async def _commit(self, stub: EnodeServiceStub, queue: int, offset: int) -> None:
         begun = self.subjects.begun_commits

@@ -116,7 +116,8 @@ class ReplicaReads:
         )
         request = topics_pb.MeasureStoredQueuesRequest(queues=[measured])
         for one in (await self.stub.MeasureQueues(request, timeout=TIMEOUT_S)).sizes:
-            if not one.HasField("failure"):
+            is_deleted = self.subjects.has_retention and not one.size_bytes  # then the answer is `from_offset`
+            if not one.HasField("failure") and not is_deleted:
                 self._seen(start, end_of(queue), one.end_offset)
 
     async def fetch_batches(self, start: ReadStart) -> None:

@@ -29,8 +29,8 @@ def main(arguments: Sequence[str]) -> int:
         type=_batch,
         action="append",
         default=[],
-        metavar="REPLICAS:SEEDS:RANDOM",
-        help="with --workers: these numbers in place of --replicas, --seeds and --random",
+        metavar="REPLICAS:SEEDS:RANDOM[:BYTES]",
+        help="with --workers: these numbers in place of --replicas, --seeds, --random and --retention-bytes",
     )
     parser.add_argument("--first", action="store_true", help="stop at the first seed that fails")
     parser.add_argument("--shrink", action="store_true", help="leave out the faults that are not needed")
@@ -67,7 +67,8 @@ def main(arguments: Sequence[str]) -> int:
     if given.workers:
         try:
             batches = [
-                SeedBatch(replace(choices, replicas=replicas), count, drawn) for replicas, count, drawn in given.batch
+                SeedBatch(replace(choices, replicas=replicas, retention_bytes=retention_bytes), count, drawn)
+                for replicas, count, drawn, retention_bytes in given.batch
             ]
             return run_seeds(
                 batches or [SeedBatch(choices, given.seeds, given.random)],
@@ -91,9 +92,9 @@ def main(arguments: Sequence[str]) -> int:
     return 1 if failed else 0
 
 
-def _batch(text: str) -> tuple[int, int, int]:
-    replicas, seeds, drawn = map(int, text.split(":"))
-    return replicas, seeds, drawn
+def _batch(text: str) -> tuple[int, int, int, int]:
+    replicas, seeds, drawn, retention_bytes = map(int, (text if text.count(":") == 3 else f"{text}:0").split(":"))
+    return replicas, seeds, drawn, retention_bytes
 
 
 def _shrink(choices: RunOptions) -> int:

@@ -58,6 +58,7 @@ def run_seeds(batches: Sequence[SeedBatch], *, workers: int, results_file: Path 
         failures = len(results.failures(ran))
         failed += failures
         replicas = f" with {batch.options.replicas} replicas" if batch.options.replicas > 1 else ""
+        replicas += " with retention" if batch.options.retention_bytes else ""
         drawn_seeds = f", of which {batch.random} from seed {drawn} on" if batch.random else ""
         _say(f"{len(ran)} seeds{replicas}{drawn_seeds}, {failures} failed")
         if results_file is not None:
