@@ -5,11 +5,13 @@ from dataclasses import replace
 import pytest
 
 from ortoo.common.errors import NotFound
+from ortoo.enode.changes.groups import GroupDropped
 from ortoo.enode.changes.pops import PopLeased
 from ortoo.enode.cluster.topic_copies import TopicCopies
+from ortoo.enode.log.results import TopicCopy
 from ortoo.v1 import namesrv_pb2 as pb
 from ortoo.v1 import topic_pb2
-from tests.contract.one_store import QUEUES, SETTINGS, TOPIC, OneStore
+from tests.contract.one_store import QUEUES, SETTINGS, TOPIC, OneStore, batch
 
 OWN, OTHER = "00000000-0000-4000-8000-000000000001", "00000000-0000-4000-8000-000000000002"
 ENODE = "a"
@@ -194,6 +196,35 @@ async def test_messages_that_wait_for_acknowledgement_stay_in_queues_that_a_grou
     await store.offsets.commit(TOPIC, "g", {1: 100})
     await fill()
     assert all(queue.begin_offset > 0 for queue in store.describe_queues(TOPIC)[:2])
+    await store.close()
+
+
+async def test_retries_that_a_group_has_not_begun_stay() -> None:
+    """G15: a group that has never read its retry topic has not consumed it. Without the group, no retry is needed."""
+    small = replace(SETTINGS, retention_bytes=20_000, retention_interval_ms=1_000)
+    one = OneStore(settings=replace(small, retention_requires_acknowledgement=True))
+    store = await one.open()
+    retries = TOPIC + 1
+    await store.put_topics([TopicCopy(retries, "%RETRY%g", 1, 1)])
+    await store.offsets.commit(TOPIC, "g", dict.fromkeys(range(QUEUES), 1_000))
+
+    async def fill() -> None:
+        for number in range(100):
+            await one.append(b"%d " % number * 200)
+            if number % 10 == 0:
+                await one.clock.pass_time(3)
+
+    await store.append(retries, 0, batch(b"retry"))
+    await fill()
+    assert store.queue_range(retries, 0).begin_offset == 0
+    await store.offsets.commit(retries, "g", {0: 1})
+    await fill()
+    assert store.queue_range(retries, 0).begin_offset == 1
+    for topic_id in (TOPIC, retries):
+        await store.change(GroupDropped(topic_id, "g"))
+    await store.append(retries, 0, batch(b"retry of a dropped group"))
+    await fill()
+    assert store.queue_range(retries, 0).begin_offset == 2
     await store.close()
 
 

@@ -59,6 +59,9 @@ def test_offsets_are_those_of_the_last_commit_and_a_generation_stays_until_anoth
     assert offsets.is_passed_by_all(9, 0, 1 << 40)
     offsets.set_floor(1, sink_group("copy"), 0, 1)
     assert offsets.is_passed_by_all(1, 0, 5)
+    assert [offsets.is_passed_by_all(9, 0, 5, owner) for owner in (None, "g", "dropped")] == [True, False, True]
+    offsets.set_floor(9, "g", 0, 5)
+    assert [offsets.is_passed_by_all(9, 0, offset, "g") for offset in (5, 6)] == [True, False]
 
 
 def test_a_commit_by_an_older_generation_is_refused_also_while_the_newer_is_on_its_way() -> None:

@@ -71,6 +71,12 @@ def group_of_topic(name: str) -> str | None:
     return owner.group if owner.kind else None
 
 
+def group_of_retry_topic(name: str) -> str | None:
+    """The group of a retry topic, which reads it from its first message; None for other topics."""
+    owner = owner_of_name(name)
+    return owner.group if owner.kind is OwnedTopicKind.RETRY else None
+
+
 def parent_of_topic(name: str) -> str | None:
     """The parent of a lite topic; None for other topics. Only the parent's name may contain `|`."""
     return name.removeprefix(LITE_PREFIX).rpartition("|")[0] if name.startswith(LITE_PREFIX) else None

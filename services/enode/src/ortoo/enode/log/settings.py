@@ -69,7 +69,8 @@ class StoreSettings:
     retention_bytes: Annotated[int, NumberRange(0, 1 << 60)] = 0
     """Size of the log above which its oldest segments are deleted. 0 = never by size."""
     retention_requires_acknowledgement: bool = False
-    """Whether a segment is kept until every group with an offset in its topics has consumed it."""
+    """Whether a segment is kept until every group with an offset in its topics has consumed it. A group with an offset
+    in any topic has to consume its retry topic, too."""
     retention_interval_ms: Annotated[int, NumberRange(1, DAY_MS)] = 10_000
     """Interval between runs of retention. A log that exceeds `retention_bytes` by a segment does not wait for it."""
     checkpoint_records: Annotated[int, NumberRange(1, COUNT_MAX)] = 500_000

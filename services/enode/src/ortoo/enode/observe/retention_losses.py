@@ -3,7 +3,7 @@
 from collections.abc import Mapping
 from dataclasses import dataclass, field
 
-from ortoo.common.groups.group_topics import REPLAY_PREFIX, RETRY_PREFIX, group_of_topic
+from ortoo.common.groups.group_topics import REPLAY_PREFIX, group_of_retry_topic
 from ortoo.common.logs.logger import get_logger
 from ortoo.common.process.clock import Clock
 from ortoo.enode import log_events
@@ -51,7 +51,7 @@ class RetentionLosses:
     def _add(self, begins: Mapping[QueueKey, int], *, at_ms: int) -> dict[tuple[int, str], int]:
         """Add the unfinished messages between the previous begin of each queue and its begin now."""
         engine, added = self.store.engine, dict[tuple[int, str], int]()
-        owners = {copy.topic_id: _owner(copy.name) for copy in engine.state.topics.all()}
+        owners = {copy.topic_id: group_of_retry_topic(copy.name) for copy in engine.state.topics.all()}
         for (topic_id, queue_id), begin in begins.items():
             queue = engine.catalog.queues.get((topic_id, queue_id))
             if queue is None or queue.begin_offset <= begin or topic_id not in owners:
@@ -69,8 +69,3 @@ class RetentionLosses:
         for key, count in added.items():
             self.totals[key] = LossTotal(self.totals.get(key, LossTotal()).messages + count, at_ms)
         return added
-
-
-def _owner(topic: str) -> str | None:
-    """The group that reads a retry topic from its first message; None for other topics."""
-    return group_of_topic(topic) if topic.startswith(RETRY_PREFIX) else None

@@ -272,10 +272,10 @@ class Housekeeping:
 
     def _is_acknowledged(self, segment: Segment) -> bool:
         contents = self.catalog.contents.get(segment.base)
-        if contents is None:
-            return False
-        offsets = self.state.offsets
-        return all(offsets.is_passed_by_all(one.topic_id, one.queue_id, one.end_offset) for one in contents.queues)
+        is_passed, owner_of = self.state.offsets.is_passed_by_all, self.state.topics.retry_owner
+        return contents is not None and all(
+            is_passed(one.topic_id, one.queue_id, one.end_offset, owner_of(one.topic_id)) for one in contents.queues
+        )
 
     def _write_index(self, sealed: SealedSegment) -> SegmentContents:
         segment = sealed.segment

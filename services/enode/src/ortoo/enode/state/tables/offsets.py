@@ -30,10 +30,16 @@ class GroupOffsetTable(GroupTable[dict[int, tuple[int, int]]]):
         """The newest generation that committed to this queue; 0 = none."""
         return self._of(topic_id, group).get(queue_id, (0, 0))[1]
 
-    def is_passed_by_all(self, topic_id: int, queue_id: int, offset: int) -> bool:
-        """Whether all groups with offsets in the topic have reached `offset` in this queue. Sinks consume nothing."""
-        groups = self._topics.get(topic_id, {}).items()
-        consuming = [rows for name, rows in groups if rows and not is_sink_group(name)]
+    def is_passed_by_all(self, topic_id: int, queue_id: int, offset: int, owner: str | None = None) -> bool:
+        """Whether all groups with offsets in the topic have reached `offset` in this queue. Sinks consume nothing.
+
+        `owner` is the group of a retry topic. If it has an offset in another topic only, it still has to consume this
+        one.
+        """
+        groups = self._topics.get(topic_id, {})
+        if owner is not None and not groups.get(owner) and any(one.get(owner) for one in self._topics.values()):
+            return False
+        consuming = [rows for name, rows in groups.items() if rows and not is_sink_group(name)]
         return all(queue_id in rows and rows[queue_id][0] >= offset for rows in consuming)
 
     def set_floor(self, topic_id: int, group: str, queue_id: int, offset: int) -> None:

@@ -3,6 +3,7 @@
 from collections.abc import Iterator
 from typing import ClassVar
 
+from ortoo.common.groups.group_topics import group_of_retry_topic
 from ortoo.enode.changes.kinds import DirectoryTopicPut, TopicPut
 from ortoo.enode.log.results import TopicCopy
 from ortoo.enode.state.table import StateTable
@@ -14,6 +15,11 @@ class TopicTable(StateTable[TopicCopy]):
     def get(self, topic_id: int) -> TopicCopy | None:
         """The copy of a topic; None if it is unknown."""
         return self._topics.get(topic_id)
+
+    def retry_owner(self, topic_id: int) -> str | None:
+        """The group to which a retry topic belongs; None for other and unknown topics."""
+        copy = self._topics.get(topic_id)
+        return None if copy is None else group_of_retry_topic(copy.name)
 
     def all(self) -> list[TopicCopy]:
         """All copies, by topic id."""
