@@ -47,4 +47,4 @@ def dead_letters_not_stored() -> None:
             return await self.engine.store(consumes)
         return await append(self, *place, consumes=consumes, **options)
 
-    store.Store.append = finish  # type: ignore[assignment,method-assign]
+    store.Store.append = finish  # type: ignore[method-assign]
