@@ -52,14 +52,14 @@ QUICK_TESTS := tests/simulation tests/property tests/unit tests/golden tests/rep
 RETENTION_BYTES := 16384
 # The skipped tests of each run; `make test` ends with one list of them.
 SKIPS := build/skips
-RUNS := spark-tests official-tests console-tests all-tests
+RUNS := spark-tests official-tests console-tests process-tests quick-tests
 
 .PHONY: help setup demo demo-ha dev check test bench bench-store bench-surroundings bench-peers bench-guard crash descriptors simulate take-overs hand-overs rejoin lost-disks directory-away protos protos-check docs site clean
 .PHONY: quick-seeds seeds planted cancellations mutants growth
 .PHONY: console-setup console-tests screenshots
 .PHONY: demo-spark spark-setup spark-tests spark-long spark-kills spark-server-kills spark-matrix bench-spark bench-spark-kafka
 .PHONY: api-server official-kills interop alerts alerts-quiet deep drain explore full-enode hostile rolling upgrade dist install-tests resolve-check release wheels image-check manifests deploy-tools sbom arm-check
-.PHONY: lint types imports quick-tests official-tests all-tests
+.PHONY: lint types imports quick-tests official-tests process-tests
 
 help:  ## Show this help
 	@awk -F ':.*## ' '/^[a-z-]+:.*## / { printf "  make %-14s %s\n", $$1, $$2 }' Makefile
@@ -86,7 +86,7 @@ test:  ## Run `check` and the contract, integration, end-to-end, deployment and 
 	    lint imports protos-check || status=$$?; \
 	  [ -e $(READY) ] || exit $$status; \
 	  libs/spark/find_java.sh 'the tests of tests/spark that start Spark (each says so as skipped)' || true; \
-	  $(MAKE) -k -j4 --output-sync=target $(RUNS) types || status=$$?; \
+	  $(MAKE) -k -j6 --output-sync=target $(RUNS) types || status=$$?; \
 	  $(PY) -m tests.skips $(RUNS:%=$(SKIPS)/%.json); exit $$status
 
 bench: $(READY)  ## Run all benchmarks beside their baselines, ten minutes: bench/results, the table in docs/figures.md (NAME=produce for one)
@@ -318,7 +318,7 @@ lint: $(READY)
 	@ruff format --check
 
 types: $(READY)
-	@$(PY) -m mypy
+	@nice -n 5 $(PY) -m mypy
 
 imports: $(READY)
 	@lint-imports || { echo 'an import breaks a layer contract: see [tool.importlinter] in pyproject.toml'; exit 1; }
@@ -330,8 +330,9 @@ $(TESTS_COMPILED): | $(READY)
 	@$(PYTEST) --collect-only $(SLOW_TESTS) tests/official $(QUICK_TESTS) >/dev/null 2>&1 || true
 	@mkdir -p $(@D) && touch $@
 
+# These only compute. Beside tests that wait for processes and clocks, they get the time that those leave.
 quick-tests: $(READY)
-	@$(PYTEST) -n 2 --dist worksteal -m 'not deep' $(QUICK_TESTS)
+	@ORTOO_SKIPS=$(SKIPS)/quick-tests.json nice -n 5 $(PYTEST) -n 2 --dist worksteal -m 'not deep' $(QUICK_TESTS)
 
 # Fixed and random seeds of the simulated cluster, alone and with replicas, and a part of them with retention. A failing
 # seed prints the command that repeats it.
@@ -341,10 +342,9 @@ quick-seeds: $(READY)
 
 # Many of these wait for processes and clocks, so one more runs at once than there are cores, beside Spark and the
 # official clients. With two more, deadlines of tests pass on a slow machine. Each free worker takes the next test.
-# Tests that wait run while Spark computes, and tests that only compute come last.
-all-tests: $(READY) $(NODE_READY)
-	@ORTOO_SKIPS=$(SKIPS)/all-tests.json $(PYTEST) -n 3 --dist load --maxschedchunk 1 \
-	  -m 'not crash and not image and not install and not deep' $(SLOW_TESTS) $(QUICK_TESTS) tests/install
+process-tests: $(READY) $(NODE_READY)
+	@ORTOO_SKIPS=$(SKIPS)/process-tests.json $(PYTEST) -n 3 --dist load --maxschedchunk 1 \
+	  -m 'not crash and not image and not install and not deep' $(SLOW_TESTS) tests/install
 
 # Third-party clients mostly wait for the back-off of others, so they cost almost nothing beside the rest.
 console-setup: $(BROWSER_READY)  ## Add Playwright to .venv, for the tests of the console; they also need chromium

@@ -83,7 +83,7 @@ def test_a_run_lists_each_reason_once_with_its_count(tmp_path: Path) -> None:
 
 def test_lists_of_several_runs_are_one(tmp_path: Path) -> None:
     """Counts add up, and a run that did not end is not taken for one that left nothing out."""
-    first, second = tmp_path / "all-tests.json", tmp_path / "spark-tests.json"
+    first, second = tmp_path / "process-tests.json", tmp_path / "spark-tests.json"
     first.write_text(json.dumps({"NO GO; install it": 2, "NO JAVA; install it": 1}))
     second.write_text(json.dumps({"NO JAVA; install it": 4}))
     head, *lines = text_of([first, second]).splitlines()
@@ -98,12 +98,12 @@ def test_lists_of_several_runs_are_one(tmp_path: Path) -> None:
 def test_make_test_ends_with_the_list() -> None:
     """Each run writes the list that is read at the end, and the status is that of the tests."""
     text = (ROOT / "Makefile").read_text()
-    runs = ("spark-tests", "official-tests", "console-tests", "all-tests")
+    runs = ("spark-tests", "official-tests", "console-tests", "process-tests", "quick-tests")
     assert f"RUNS := {' '.join(runs)}\n" in text
-    assert "$(MAKE) -k -j4 --output-sync=target $(RUNS) types || status=$$?; " in text
+    assert "$(MAKE) -k -j6 --output-sync=target $(RUNS) types || status=$$?; " in text
     assert "$(PY) -m tests.skips $(RUNS:%=$(SKIPS)/%.json); exit $$status" in text
     for target in runs:
-        assert f"@ORTOO_SKIPS=$(SKIPS)/{target}.json $(PYTEST)" in text
+        assert re.search(rf"@ORTOO_SKIPS=\$\(SKIPS\)/{target}.json (nice -n 5 )?\$\(PYTEST\)", text)
 
 
 def left_out_silently(makefile: str, folders: Iterable[str]) -> list[str]:
