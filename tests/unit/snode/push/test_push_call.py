@@ -159,3 +159,22 @@ async def test_a_session_whose_request_is_too_large_for_what_is_left_is_not_open
         with pytest.raises(Overloaded):
             await PushCall(it.sessions, clients, requests, registered).open()
         assert (it.sessions.all(), dict(it.groups.membership.members("g"))) == ([], {})
+
+
+@in_virtual_time
+async def test_a_client_that_disconnects_leaves_no_deliveries() -> None:
+    """The end of its call cancels the reader of its requests, also while that waits for the session's queues."""
+    async with bench() as it:
+        await it.store(0, b"a")
+        session, requests, clients = await it.open(), Opening(), Clients(None)
+        await it.rest()
+        assert session.outbox.has_deliveries
+        requests.requests.clear()
+        call = PushCall(it.sessions, clients, requests, GroupMember("c", session.session_id))  # type: ignore[arg-type]
+        reading = it.parts.background.spawn("read", call.read(session))
+        while not session.is_closing:
+            await it.clock.sleep(0)
+        reading.cancel()
+        await it.rest()
+        assert reading.cancelled()
+        assert not session.outbox.has_deliveries

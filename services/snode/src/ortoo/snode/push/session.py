@@ -232,9 +232,11 @@ class PushSession:
             start_recording(self._context, *ids, self.feeders, self._redelivery, all_sent=all_sent)
         flushes = [self._stop_queue(queue) for queue in list(self.feeders)]
         self._context.groups.leave(self.group, self)
-        if flushes:
-            await asyncio.wait(flushes)
-        self.outbox.close(SessionClosed(reason, message))
+        try:
+            if flushes:
+                await asyncio.wait(flushes)
+        finally:  # the end of the call cancels this task; its deliveries would stay until a garbage collection
+            self.outbox.close(SessionClosed(reason, message))
 
     def _unacknowledged_messages(self) -> int:
         return unacknowledged_messages(feeder.cursor for feeder in self.feeders.values())
@@ -298,9 +300,7 @@ class PushSession:
         if (topic_id, queue) in seen:
             return start
         start_from = StartFrom.FIRST if start.start_from is StartFrom.LAST else start.start_from
-        is_recreated = all(
-            seen_id != topic_id for seen_id, _ in seen
-        )  # the client's offsets are those of the old topic
+        is_recreated = all(seen_id != topic_id for seen_id, _ in seen)  # the client's offsets are of the old topic
         return dataclasses.replace(start, start_from=start_from, offsets={} if is_recreated else start.offsets)
 
     async def _feed(self, feeder: Feeder) -> None:
