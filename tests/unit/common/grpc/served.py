@@ -40,6 +40,7 @@ class Served:
         }
         self.handlers["Many"] = grpc.unary_stream_rpc_method_handler(self.many, bytes, bytes)
         self.handlers["Early"] = grpc.unary_stream_rpc_method_handler(self.early, bytes, bytes)
+        self.handlers["Talk"] = grpc.stream_stream_rpc_method_handler(self.talk, bytes, bytes)
         self.server = GrpcServer("127.0.0.1:0", [(NAME, self.add)], memory=self.budget, **options)
 
     def add(self, server: Any) -> None:
@@ -90,6 +91,11 @@ class Served:
         await context.end()
         self.waiting.put_nowait(await self.wait(request, context))
         if request:
+            yield request
+
+    async def talk(self, requests: AsyncIterator[bytes], context: Any) -> AsyncIterator[bytes]:
+        """Sends each request back."""
+        async for request in requests:
             yield request
 
     async def fail(self, request: bytes, context: Any) -> bytes:

@@ -305,6 +305,24 @@ async def test_calls_leave_no_objects(each_transport: str) -> None:
 
 
 @ON_H2
+async def test_an_ended_stream_of_requests_is_freed_at_once(each_transport: str) -> None:
+    """A cycle of references would keep the call and its connection until a full garbage collection."""
+    async with served() as (one, _), connected(one.server.address) as channel:
+        with new_garbage():
+            for is_cancelled in (False, True):
+                call = channel.stream_stream(f"/{NAME}/Talk")()
+                await call.write(b"x")
+                assert await call.read() == b"x"
+                assert any(isinstance(found, H2Call) for found in gc.get_objects())
+                if is_cancelled:
+                    call.cancel()
+                else:
+                    await call.done_writing()
+                await until(lambda: one.budget.used_bytes == 0)
+                await until(lambda: not any(isinstance(found, H2Call) for found in gc.get_objects()))
+
+
+@ON_H2
 async def test_no_answer_follows_the_end(each_transport: str) -> None:
     """An answer after the status is dropped, and the call is released."""
 

@@ -367,7 +367,7 @@ class H2Call:
         if self.deadline_s is not None:
             self._connection.server.deadlines.remove(self, self._look_number)
         if self._inbox is not None:
-            self._inbox.wake()
+            self._inbox.close()
         if self._waiting is not None and not self._waiting.done():
             self._waiting.set_result(None)
         if self.is_answered:

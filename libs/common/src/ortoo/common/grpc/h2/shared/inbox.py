@@ -7,6 +7,10 @@ from collections.abc import Callable, Sequence
 from ortoo.common.grpc.h2.framing import PREFIX_BYTES
 
 
+def _ignore(size: int) -> None:
+    """Open no window."""
+
+
 class Inbox:
     """Keeps messages in order, and opens the peer's window as they are read."""
 
@@ -58,6 +62,14 @@ class Inbox:
         """Let the reader look again."""
         if self._reading is not None and not self._reading.done():
             self._reading.set_result(None)
+
+    def close(self) -> None:
+        """The stream has ended. Its reader looks again, and the peer's window stays as it is.
+
+        The reference to the call would be a cycle, which keeps the call and its connection until a garbage collection.
+        """
+        self._consumed = _ignore
+        self.wake()
 
     def clear(self) -> None:
         """Drop all messages."""
