@@ -33,11 +33,15 @@ def count_work() -> Iterator[WorkDone]:
     """Count the work of this thread inside the block: functions called there, and tasks of the loop that run."""
     work = WorkDone()
 
+    def in_frame(frame: FrameType, event: str, argument: Any) -> Any:
+        if event == "opcode":
+            work.instructions += 1
+        return in_frame
+
     def trace(frame: FrameType, event: str, argument: Any) -> Any:
         frame.f_trace_opcodes = True
         frame.f_trace_lines = False
-        work.instructions += event == "opcode"
-        return trace
+        return in_frame
 
     previous = sys.gettrace()
     tracemalloc.start()
