@@ -68,7 +68,7 @@ class MemoryFile:
     def zero_ahead(self, position: int) -> None:
         """Write zeros as a real disk does; zeros over zeros are no operation, so that runs stay short."""
         self._check(writing=True)
-        if any(data := self._disk.content(self._number, position, len(ZEROS))):
+        if not ZEROS.startswith(data := self._disk.content(self._number, position, len(ZEROS))):
             self._disk.apply(WriteFile(self._number, position, bytes(len(data))))
 
     def read_ahead(self, position: int, length: int) -> None:
