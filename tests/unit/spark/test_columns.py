@@ -9,6 +9,7 @@ pytest.importorskip("pyspark", reason="pyspark is not installed; run `make spark
 from pyspark.sql.types import BinaryType, StringType, StructField, StructType, TimestampType
 
 from ortoo.common.errors import Invalid
+from ortoo.spark.arrow import buffers
 from ortoo.spark.arrow.batch import BatchDecoder
 from ortoo.spark.core import columns
 from ortoo.spark.format import table_options
@@ -48,3 +49,12 @@ def test_an_impossible_storage_time_is_an_error() -> None:
         else:
             with pytest.raises(Invalid, match="impossible storage time"):
                 decoder.decode(received)
+
+
+@pytest.mark.parametrize("first", [0, 9, 9_998, 10_000, 19_999, 123_456_789, 99_998, (1 << 62) - 1])
+@pytest.mark.parametrize("rows", [0, 1, 3, 4_096, 25_000])
+def test_texts_of_consecutive_numbers(first: int, rows: int) -> None:
+    """They are those of each number alone, also where their length changes."""
+    made = buffers.numbered("ö-", first, rows)
+    made.validate(full=True)
+    assert made.to_pylist() == [f"ö-{number}" for number in range(first, first + rows)]

@@ -110,10 +110,12 @@ def _stored_at(received: ReceivedBatch, kind: Any) -> Any:
 
 
 def _message_ids(received: ReceivedBatch, data: memoryview, rows: Any, count: int) -> Any:
-    queue = received.queue
-    made = arrow.joined(
-        f"{received.topic_id:016x}-{queue.enode}-{queue.queue_id}-", _offsets(received, pa.int64()).cast(pa.string())
-    )
+    queue, offsets = received.queue, received.offsets
+    prefix = f"{received.topic_id:016x}-{queue.enode}-{queue.queue_id}-"
+    if isinstance(offsets, range):
+        made = arrow.numbered(prefix, offsets.start, len(offsets))
+    else:
+        made = arrow.joined(prefix, _offsets(received, pa.int64()).cast(pa.string()))
     if not len(data):
         return made
     return pc.coalesce(_select_rows(arrow.texts(data, count, f"{_PATH}.{MESSAGE_ID.name}"), rows), made)

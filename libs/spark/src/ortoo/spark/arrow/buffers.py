@@ -144,6 +144,21 @@ def joined(prefix: str, suffixes: Array) -> Array:
     return pc.binary_join_element_wise(repeated(prefix, rows, kind), suffixes, repeated("", rows, kind))
 
 
+def numbered(prefix: str, first: int, rows: int) -> Array:
+    """The texts of consecutive whole numbers from `first` on, each with `prefix` before it."""
+    head, tail = divmod(first, len(_LAST_DIGITS))
+    fitting = len(_LAST_DIGITS) - tail
+    if rows > fitting:
+        return pa.concat_arrays([numbered(prefix, first, fitting), numbered(prefix, first + fitting, rows - fitting)])
+    if not head:
+        return joined(prefix, pa.arange(first, first + rows).cast(pa.string()))
+    start = np.frombuffer(f"{prefix}{head}".encode(), np.uint8)
+    table = np.empty((rows, len(start) + _LAST_DIGITS.shape[1]), np.uint8)
+    table[:, : len(start)], table[:, len(start) :] = start, _LAST_DIGITS[tail : tail + rows]
+    places = np.arange(rows + 1, dtype="<i4") * table.shape[1]
+    return pa.Array.from_buffers(pa.string(), rows, [None, pa.py_buffer(places), pa.py_buffer(table)])
+
+
 def _bitmap(validity: memoryview, rows: int, path: str) -> Any:
     if not len(validity):
         return None
@@ -152,3 +167,5 @@ def _bitmap(validity: memoryview, rows: int, path: str) -> Any:
 
 
 _LAST_MS = (1 << 63) // 1000 - 1
+_LAST_DIGITS = np.array([b"%04d" % number for number in range(10_000)]).view(np.uint8).reshape(-1, 4)
+"""The last four digits of a number, as characters."""
