@@ -181,12 +181,12 @@ class KeyEntries:
         if not self._hashes:
             return _NONE, _NONE
         hashes, places = np.concatenate(self._hashes), np.concatenate(self._places)
-        order = np.argsort(hashes)  # not stable, but several times as fast as a stable sort
+        order = np.argsort(hashes).astype(_U64)  # not stable, but several times as fast as a stable sort
         hashes = hashes[order]
         is_new = hashes[1:] != hashes[:-1]
         if not is_new.all():
             groups = np.cumsum(np.concatenate(([0], is_new)), dtype=_U64)
-            order = np.sort(groups << _INDEX_BITS | order.astype(_U64)) & _INDEX_MASK
+            order = np.sort(groups << _INDEX_BITS | order) & _INDEX_MASK
         return hashes, places[order]
 
     def find(self, wanted: int) -> list[tuple[int, int]]:
