@@ -3,22 +3,11 @@
 import pytest
 
 from ortoo.client.core.credentials import Credentials
-from ortoo.common.process.clock import SystemClock
 from ortoo.common.process.randomness import Randomness
 from ortoo.console.web.sessions import COOKIE, BrowserSessions, cookie_name
+from ortoo.verification.time.stepped_clock import SetClock
 
 ANN, BOB = Credentials("ann", "a"), Credentials("bob", "b")
-
-
-class SetClock(SystemClock):
-    """A monotonic clock that moves only when a test sets it."""
-
-    def __init__(self) -> None:
-        self.at_s = 0.0
-
-    def monotonic_s(self) -> float:
-        """The time that was set."""
-        return self.at_s
 
 
 class Scene:
@@ -47,9 +36,9 @@ def test_an_idle_session_ends_and_a_used_one_stays() -> None:
     """The time counts from the last request."""
     scene = Scene(idle_s=100.0)
     used, idle = scene.sessions.begin(ANN), scene.sessions.begin(BOB)
-    scene.clock.at_s += 60
+    scene.clock.now_s += 60
     assert scene.sessions.find(used.token) is used
-    scene.clock.at_s += 60
+    scene.clock.now_s += 60
     assert scene.sessions.find(used.token) is used
     assert scene.sessions.find(idle.token) is None
     assert scene.ended == [BOB]
@@ -99,10 +88,10 @@ def test_a_session_ends_with_its_lifetime_although_it_is_used() -> None:
     scene = Scene(idle_s=100.0, lifetime_s=250.0)
     session = scene.sessions.begin(ANN)
     for _ in range(3):
-        scene.clock.at_s += 80
+        scene.clock.now_s += 80
         assert scene.sessions.find(session.token) is session
     assert not scene.sessions.is_over(session)
-    scene.clock.at_s += 10
+    scene.clock.now_s += 10
     assert scene.sessions.is_over(session)
     assert scene.sessions.find(session.token) is None
     assert scene.ended == [ANN]

@@ -13,7 +13,7 @@ from ortoo.console.web.sign_in_attempts import (
     SignInAttempts,
     browser_address,
 )
-from tests.unit.console.test_sessions import SetClock
+from ortoo.verification.time.stepped_clock import SetClock
 
 
 def fail_until_paused(attempts: SignInAttempts, number: int) -> float:
@@ -30,13 +30,13 @@ def test_the_pause_of_a_user_grows_up_to_its_limit() -> None:
     pauses = [fail_until_paused(attempts, FREE_OF_USER + 1)]
     while pauses[-1] < PAUSE_MAX_S:
         assert attempts.begin("10.1.0.1", "ann") == pauses[-1]
-        clock.at_s += pauses[-1]
+        clock.now_s += pauses[-1]
         assert attempts.begin("10.1.0.1", "ann") == 0
         pauses.append(attempts.begin("10.1.0.1", "ann"))
     assert pauses == [1, 2, 4, 8, 16, 32, PAUSE_MAX_S]
     assert attempts.begin("10.1.0.1", "bob") == 0, "other users are not concerned"
     for _ in range(50):
-        clock.at_s += PAUSE_MAX_S
+        clock.now_s += PAUSE_MAX_S
         attempts.begin("10.1.0.1", "ann")
     assert attempts.begin("10.2.0.1", "ann") == PAUSE_MAX_S
 
@@ -47,7 +47,7 @@ def test_an_address_pauses_whatever_users_it_tries() -> None:
     attempts = SignInAttempts(clock)
     for number in range(FREE_OF_ADDRESS + 1):
         assert attempts.begin(f"2001:db8::{number:x}", f"user-{number}") == 0
-        clock.at_s += 2
+        clock.now_s += 2
         if number < FREE_OF_ADDRESS:
             assert attempts.begin("2001:db8::1", "mallory") == 0
             attempts.succeed("2001:db8::1", "mallory")
@@ -72,7 +72,7 @@ def test_a_success_and_time_forget_failures() -> None:
     assert fail_until_paused(attempts, FREE_OF_USER - 1) == 0
     attempts.succeed("10.1.0.1", "ann")
     assert fail_until_paused(attempts, FREE_OF_USER + 1) > 0
-    clock.at_s += FORGOTTEN_S
+    clock.now_s += FORGOTTEN_S
     assert attempts.begin("10.1.0.1", "ann") == 0
 
 

@@ -8,19 +8,10 @@ from ortoo.client.pull.queue_locks import ConsumerQueueLocks
 from ortoo.client.pull.settings import PullSettings
 from ortoo.client.requests.requester import Requester
 from ortoo.client.sessions.session import Session
-from ortoo.common.process.clock import SystemClock
 from ortoo.common.process.randomness import Randomness
+from ortoo.verification.time.stepped_clock import SetClock
 
 QUEUE, OTHER = Queue("t", "enode-0", 0), Queue("t", "enode-0", 1)
-
-
-class SetClock(SystemClock):
-    """A monotonic clock that is set by the test."""
-
-    now_s = 0.0
-
-    def monotonic_s(self) -> float:
-        return self.now_s
 
 
 @pytest.fixture

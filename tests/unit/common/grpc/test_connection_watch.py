@@ -15,6 +15,7 @@ from ortoo.common.machine.allocator import resident_bytes
 from ortoo.common.process.background import Background
 from ortoo.common.process.clock import SystemClock
 from ortoo.common.process.memory_budget import MemoryBudget
+from ortoo.verification.time.stepped_clock import SetClock
 
 
 class LookClock(SystemClock):
@@ -106,16 +107,6 @@ async def test_no_connection_is_kept_while_received_bytes_are_read(monkeypatch: 
         await clock.looks.acquire()
     assert len(watch._receipts_next) == 400
     assert Counted.count_max <= 2
-
-
-class SetClock(SystemClock):
-    """A clock whose time the test sets."""
-
-    now_s = 0.0
-
-    def monotonic_s(self) -> float:
-        """The time that was set."""
-        return self.now_s
 
 
 @pytest.mark.parametrize(("peers", "interval_s"), [(10, 20), (2_000, 40)])

@@ -1,4 +1,4 @@
-"""A wall clock that can be set, over a monotonic clock that cannot, as with an operator or a bad time server."""
+"""Clocks that a test sets: the monotonic one, or the wall clock alone, as an operator or a bad time server does."""
 
 import mmap
 import struct
@@ -7,6 +7,16 @@ from pathlib import Path
 from ortoo.common.process.clock import SystemClock
 
 _OFFSET = struct.Struct("<q")
+
+
+class SetClock(SystemClock):
+    """A monotonic clock that moves only when a test sets it."""
+
+    now_s = 0.0
+
+    def monotonic_s(self) -> float:
+        """The time that was set."""
+        return self.now_s
 
 
 class SteppedClock(SystemClock):
